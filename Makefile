@@ -1,0 +1,59 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both make the environment in .venv first, from the versions in
+# requirements-dev.lock; with uv when it is there, else with venv and pip.
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+UPSTREAM ?= https://api.openai.com/v1
+
+PYTHON ?= python3
+LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--default-index https://pypi.org/simple --no-emit-index-url --custom-compile-command 'make lock'
+
+.PHONY: help demo test coverage check bench serve lock clean
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+# What the lock names is all there is: the package itself is added without looking for anything more.
+.venv/made: requirements-dev.lock pyproject.toml build_vocabulary.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
+	@if command -v uv >/dev/null 2>&1; then \
+		uv venv --quiet --allow-existing --python $(PYTHON) .venv && \
+		uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock && \
+		uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+	else \
+		$(PYTHON) -m venv .venv && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	fi
+	@touch $@
+
+demo: .venv/made ## one agent's work with and without the proxy
+	@$(BIN)/context-proxy demo
+
+test: .venv/made ## all tests
+	@$(BIN)/pytest
+
+coverage: .venv/made ## all tests, and what of core/ and wire/ they leave out
+	@$(BIN)/pytest --cov --cov-report=term
+
+check: .venv/made ## lint, format, types, imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
+	@$(BIN)/python -m bench --write docs/benchmarks.md
+
+serve: .venv/made ## run the proxy; UPSTREAM=URL
+	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
+
+config.example.yaml: proxy/settings.py proxy/reference.py .venv/made
+	@$(BIN)/python -m proxy.reference > $@
+
+lock: ## choose the newest versions that pyproject.toml allows; needs uv
+	@$(LOCK) --upgrade --extra demo --group dev -o requirements-dev.lock
+	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+
+clean: ## remove what was made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist

@@ -1,0 +1,193 @@
+"""Who runs: nginx as the floor, this project, this project switched off, and the peers that are installed.
+
+A contender is a recipe, found by looking for its executable; what it needs on disk it writes into its own folder of the
+run. Nothing here starts a process, apart from asking nginx for its version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PEERS = Path(os.environ.get("BENCH_PEERS", Path.home() / ".cache" / "context-proxy-bench"))
+"""Where `bench/install_peers.sh` puts the other proxies; outside the project on purpose."""
+
+DIRECT = "direct"
+NGINX = "nginx"
+OURS = "context-proxy"
+OFF = "context-proxy-off"
+
+_Command = Callable[[int, int, Path], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """How to run one proxy in front of the upstream."""
+
+    name: str
+    version: str
+    command: _Command
+    """From its port, the upstream's port and a folder of its own to the command line."""
+    environment: dict[str, str] = field(default_factory=dict)
+    headers: Callable[[int], dict[str, str]] = lambda _: {}
+    """From the upstream's port to request headers that this proxy insists on."""
+    verbatim: bool = True
+    """It hands bodies on as they are, both ways; checked on every answer."""
+    peer: bool = False
+    """Somebody else's: when it fails, its column says so and the bench goes on."""
+    cuts: bool = False
+    """It makes requests fit; the others forward one that is over the window as it is."""
+
+
+def installed() -> list[Contender]:
+    """Those that can run here, the floor first."""
+    return [contender for contender in (_nginx(), _ours(), _off(), _litellm(), _portkey(), _headroom()) if contender]
+
+
+def _nginx() -> Contender | None:
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/bin")
+    if program is None:
+        return None
+    told = subprocess.run([program, "-v"], capture_output=True, text=True, check=True).stderr
+
+    def command(port: int, upstream: int, folder: Path) -> list[str]:
+        configuration = folder / "nginx.conf"
+        configuration.write_text(_NGINX_CONF % {"user": _nginx_user(), "port": port, "upstream": upstream})
+        return [program, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "error.log")]
+
+    return Contender(NGINX, told.strip().rpartition("/")[2], command)
+
+
+def _nginx_user() -> str:
+    # Started by root, nginx gives its worker to `nobody`, who may not enter the folder of this run.
+    return "user root;" if os.geteuid() == 0 else ""
+
+
+# What a careful person sets in front of a model: one worker, kept-alive upstream connections, no logs, and both bodies
+# passed on as they come. With nginx's own defaults a request body over 16 KB goes through a file, and 200 KB cost
+# four times as much: beating that would mean little.
+_NGINX_CONF = """\
+daemon off;
+%(user)s
+worker_processes 1;
+pid nginx.pid;
+events { worker_connections 1024; }
+http {
+    access_log off;
+    client_max_body_size 0;
+    client_body_buffer_size 64k;
+    client_body_temp_path body;
+    proxy_temp_path proxied;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    keepalive_requests 1000000;
+    upstream model { server 127.0.0.1:%(upstream)d; keepalive 64; keepalive_requests 1000000; }
+    server {
+        listen 127.0.0.1:%(port)d;
+        location / {
+            proxy_pass http://model;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering off;
+            proxy_request_buffering off;
+        }
+    }
+}
+"""
+
+
+def _ours() -> Contender | None:
+    program = Path(sys.executable).parent / "context-proxy"
+    start = [str(program)] if program.exists() else [sys.executable, "-m", "proxy"]
+    if not program.exists() and not (ROOT / "proxy" / "__main__.py").exists():
+        return None
+    from proxy import __version__
+
+    def command(port: int, upstream: int, folder: Path) -> list[str]:
+        where = ["--upstream", f"http://127.0.0.1:{upstream}/v1", "--host", "127.0.0.1", "--port", str(port)]
+        return [*start, "serve", *where, "--data-dir", str(folder / "kept")]
+
+    return Contender(OURS, __version__, command, cuts=True)
+
+
+def _off() -> Contender | None:
+    """The same server forwarding only: what is left when this is taken away is the planning."""
+    ours = _ours()
+    if ours is None:
+        return None
+    return Contender(OFF, ours.version, ours.command, environment={"CONTEXT_PROXY_ENABLED": "false"})
+
+
+def _litellm() -> Contender | None:
+    program = _peer_program("litellm")
+    if program is None:
+        return None
+
+    def command(port: int, upstream: int, folder: Path) -> list[str]:
+        configuration = folder / "litellm.json"  # JSON is YAML
+        target = {"model": "openai/*", "api_base": f"http://127.0.0.1:{upstream}/v1", "api_key": "sk-bench"}
+        configuration.write_text(json.dumps({"model_list": [{"model_name": "*", "litellm_params": target}]}))
+        return [program, "--config", str(configuration), "--host", "127.0.0.1", "--port", str(port)]
+
+    quiet = {
+        "LITELLM_MASTER_KEY": "sk-bench",
+        "LITELLM_TELEMETRY": "False",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_LOG": "ERROR",
+    }
+    return Contender("LiteLLM", _python_version(program, "litellm"), command, quiet, verbatim=False, peer=True)
+
+
+def _portkey() -> Contender | None:
+    package = PEERS / "portkey" / "node_modules" / "@portkey-ai" / "gateway"
+    node = shutil.which("node")
+    if node is None or not (package / "build" / "start-server.js").exists():
+        return None
+
+    def command(port: int, _: int, __: Path) -> list[str]:
+        return [node, str(package / "build" / "start-server.js"), f"--port={port}", "--headless"]
+
+    def headers(upstream: int) -> dict[str, str]:
+        return {"x-portkey-provider": "openai", "x-portkey-custom-host": f"http://127.0.0.1:{upstream}/v1"}
+
+    # It refuses hosts of the local network, unless told to trust them.
+    trusting = {"TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost"}
+    version = json.loads((package / "package.json").read_text())["version"]
+    return Contender("Portkey", version, command, trusting, headers, verbatim=False, peer=True)
+
+
+def _headroom() -> Contender | None:
+    program = _peer_program("headroom")
+    if program is None:
+        return None
+
+    def command(port: int, upstream: int, folder: Path) -> list[str]:
+        local = {"HOME": str(folder), "HEADROOM_TELEMETRY": "off", "HF_HUB_OFFLINE": "1"}
+        set_local = [f"{name}={text}" for name, text in local.items()]
+        where = ["--openai-api-url", f"http://127.0.0.1:{upstream}", "--host", "127.0.0.1", "--port", str(port)]
+        return ["/usr/bin/env", *set_local, program, "proxy", *where, "--no-cache", "--no-rate-limit"]
+
+    return Contender("headroom", _python_version(program, "headroom-ai"), command, verbatim=False, peer=True)
+
+
+def _peer_program(name: str) -> str | None:
+    here = str(PEERS / name / "bin")
+    return shutil.which(name, path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
+
+
+def _python_version(program: str, package: str) -> str:
+    """The version of a package beside a program of another environment."""
+    found = metadata.distributions(
+        name=package, path=[str(p) for p in Path(program).parent.parent.glob("lib/*/site-packages")]
+    )
+    return next((distribution.version for distribution in found), "?")

@@ -1,0 +1,96 @@
+"""Every figure that is measured: what it is called, its unit, and what would be good.
+
+A target is a promise to users; it is changed for a reason, never to turn a "no" into a "yes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bench.bodies import GROWTH_TURNS, STREAM_EVENTS
+
+
+class Against(StrEnum):
+    """What a target is a multiple of."""
+
+    NGINX = "× nginx"
+    NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """At most `limit`, as a multiple of nginx's figure or in the figure's own unit."""
+
+    limit: float
+    against: Against = Against.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A row of the tables."""
+
+    title: str
+    unit: str
+    digits: int = 2
+    target: Target | None = None
+    floor: str | None = None
+    """The row whose nginx figure this one is a multiple of; None where a multiple means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuFigure:
+    """How a figure in CPU time is taken: requests of a workload, one at a time, on one kept-alive connection."""
+
+    row: str
+    """Its key in `FIGURES`."""
+    workload: str
+    most_requests: int
+    """In a round; slow contenders send fewer, as many as a round's CPU allows."""
+    warm: int = 1
+    """Requests of the same series before the measured ones."""
+    per_request: int = 1
+    """Into how many the CPU of a request is divided: the events of its answer."""
+    scale: float = 1e3
+    """From seconds to the figure's unit."""
+    over_window: bool = False
+    """Only for contenders that make requests fit."""
+
+
+def _times_nginx(limit: float) -> Target:
+    return Target(limit, Against.NGINX)
+
+
+FIGURES: dict[str, Figure] = {
+    "chat_2kb": Figure("2 KB question, CPU", "ms", 3, _times_nginx(8), "chat_2kb"),
+    "new_200kb": Figure("200 KB conversation, never seen before, CPU", "ms", 3, _times_nginx(5), "new_200kb"),
+    "same_200kb": Figure("200 KB conversation, sent again, CPU", "ms", 3, _times_nginx(5), "same_200kb"),
+    "growing_2mb": Figure("2 MB conversation, one new exchange, CPU", "ms", 2, _times_nginx(4), "growing_2mb"),
+    "cut_2mb": Figure("the same into a window of 128 000 tokens, CPU", "ms", 2, None, "growing_2mb"),
+    "new_2mb": Figure("2 MB conversation, never seen before, CPU", "ms", 2, None, "new_2mb"),
+    "chunk": Figure("streamed event, CPU", "µs", 0, _times_nginx(3), "chunk"),
+    "events_a_read": Figure("streamed events that arrive lumped together", "a read", 1),
+    "first_token": Figure("first token later than direct", "ms", 2, Target(1.0)),
+    "p50": Figure("2 KB on 4 connections, median", "ms", 2),
+    "p99": Figure("2 KB on 4 connections, 99th percentile", "ms", 2),
+    "start": Figure("start to first answer", "s", 2, Target(1.0)),
+    "idle": Figure("idle memory", "MB", 0, Target(90)),
+    "after": Figure("memory after all this", "MB", 0),
+    "planning": Figure(f"{GROWTH_TURNS} turns to 2 MB, CPU over nginx in all", "s", 3, Target(0.5)),
+    "exponent": Figure("exponent of that growth", "", 2, Target(1.35)),
+    "planning_own": Figure(f"{GROWTH_TURNS} turns to 2 MB, CPU over itself switched off", "s", 3),
+    "exponent_own": Figure("exponent of that growth", "", 2),
+    "planning_cut": Figure(f"{GROWTH_TURNS} turns to 2 MB into 128 000 tokens, CPU over nginx", "s", 3, Target(0.5)),
+    "exponent_cut": Figure("exponent of that growth", "", 2, Target(1.35)),
+}
+
+CPU_FIGURES: tuple[CpuFigure, ...] = (
+    CpuFigure("chat_2kb", "chat_2kb", most_requests=1_500, warm=20),
+    CpuFigure("new_200kb", "conversation_200kb", most_requests=150, warm=2),
+    CpuFigure("same_200kb", "conversation_200kb_again", most_requests=300, warm=2),
+    # Four conversations take turns: the first four requests make them known.
+    CpuFigure("growing_2mb", "growing_2mb", most_requests=80, warm=4),
+    CpuFigure("cut_2mb", "growing_2mb_cut", most_requests=80, warm=4, over_window=True),
+    CpuFigure("new_2mb", "new_2mb", most_requests=10),
+    CpuFigure("chunk", "stream", most_requests=2, per_request=STREAM_EVENTS, scale=1e6),
+)

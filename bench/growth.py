@@ -1,0 +1,50 @@
+"""What a growing conversation costs beyond forwarding it: the arithmetic on the CPU readings of its turns.
+
+A proxy that looks at everything again on each turn does work that grows with the square of the turns (exponent 2); one
+that looks only at what is new does the same on each (exponent 1).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+
+def of_each_turn(readings: Sequence[float]) -> list[float]:
+    """CPU seconds of each turn from readings before the first, after each, and once more after the last has settled."""
+    turns = [after - before for before, after in pairwise(readings)]
+    settled = turns.pop()
+    turns[-1] += settled
+    return turns
+
+
+def typical(runs: Sequence[Sequence[float]]) -> list[float]:
+    """The median of each turn over several runs."""
+    return [statistics.median(turn) for turn in zip(*runs, strict=True)]
+
+
+def beyond(turns: Sequence[float], floor: Sequence[float]) -> list[float]:
+    """Running totals of what `turns` cost beyond `floor`, in seconds."""
+    return list(accumulate(own - other for own, other in zip(turns, floor, strict=True)))
+
+
+def exponent(totals: Sequence[float]) -> float | None:
+    """The k of total ~ turn**k, by least squares on the logarithms over the second half of the turns.
+
+    The second half, because the first is start-up and fixed costs and would flatter. None where a total there is not
+    positive: then there is no growth to speak of.
+
+    >>> round(exponent([turn**2 for turn in range(1, 101)]), 3)
+    2.0
+    >>> round(exponent([5 * turn for turn in range(1, 101)]), 3)
+    1.0
+    """
+    half = len(totals) // 2
+    points = [(turn, total) for turn, total in enumerate(totals, start=1) if turn > half]
+    if any(total <= 0 for _, total in points):
+        return None
+    logs_of_turns = [math.log(turn) for turn, _ in points]
+    logs_of_totals = [math.log(total) for _, total in points]
+    return statistics.linear_regression(logs_of_turns, logs_of_totals).slope

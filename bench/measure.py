@@ -1,0 +1,185 @@
+"""Taking the figures: rounds in which every contender has its turn at every figure, so that a slow minute is shared.
+
+What one sample is, is said at the method that takes it. All contenders of a round get the same bodies, and none gets a
+body that it has seen in another round.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bench import growth
+from bench.accounting import resident_bytes
+from bench.bodies import GROWTH_TURNS
+from bench.contenders import NGINX, OFF, OURS
+from bench.figures import CPU_FIGURES, CpuFigure
+from bench.load import Seen
+from bench.results import Results
+from bench.running import LoadClient, Running
+
+_LATENCY_CONNECTIONS = 4
+
+
+class Wrong(Exception):
+    """A contender that is not excused gave a wrong answer: the bench ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done."""
+
+    rounds: int
+    sample_cpu_seconds: float
+    """About what a contender may use for one sample: a slow one sends fewer requests, but at least `least_requests`."""
+    first_tokens: int
+    """Streams begun for one sample of the first token's delay."""
+    growths: int
+    """How often a growing conversation is sent from its start."""
+    starts: int
+    """How often each contender is started, after a first time that is not counted."""
+    least_requests: int = 4
+
+
+class Session:
+    """The contenders that run, the client, and what was found so far."""
+
+    def __init__(self, client: LoadClient, proxies: Sequence[Running], direct: Running, effort: Effort) -> None:
+        self.results = Results()
+        self._client = client
+        self._proxies = proxies
+        self._direct = direct
+        self._effort = effort
+        self._affordable: dict[tuple[str, str], int] = {}
+
+    def run(self) -> Results:
+        """Every figure; raises Wrong."""
+        time.sleep(1.0)  # what starts late has to be in the idle memory
+        self._memory("idle")
+        # The first round warms up and teaches how many requests a sample may have; its figures are forgotten.
+        for round_number in range(self._effort.rounds + 1):
+            tell(f"round {round_number} of {self._effort.rounds}" if round_number else "warming up")
+            for position, figure in enumerate(CPU_FIGURES):
+                for proxy in self._proxies:
+                    self._cpu(figure, proxy, seed=round_number * 100 + position, keep=round_number > 0)
+            if round_number:
+                self._first_token(seed=round_number * 100 + 50)
+                self._latency(seed=round_number * 100 + 51)
+        self._growth()
+        self._memory("after")
+        return self.results
+
+    def _memory(self, row: str) -> None:
+        for proxy in self._proxies:
+            self.results.add(row, proxy.contender.name, resident_bytes(proxy.pid) / 1e6)
+
+    def _cpu(self, figure: CpuFigure, proxy: Running, *, seed: int, keep: bool) -> None:
+        """A sample: the CPU that the proxy's processes used in a series of requests, over their number."""
+        name = proxy.contender.name
+        if figure.over_window and not proxy.contender.cuts:
+            return
+        requests = self._affordable.get((figure.row, name), self._effort.least_requests)
+        requests = min(requests, figure.most_requests)
+        seen = self._send(proxy, figure.row, figure.workload, seed, requests=requests, warm=figure.warm)
+        if seen is None:
+            return
+        seconds = (seen.cpu_seconds[-1] - seen.cpu_seconds[0]) / requests
+        affordable = int(self._effort.sample_cpu_seconds / max(seconds, 1e-6))
+        self._affordable[figure.row, name] = max(self._effort.least_requests, affordable)
+        if keep:
+            self.results.add(figure.row, name, seconds / figure.per_request * figure.scale)
+            if figure.per_request > 1:
+                self.results.add("events_a_read", name, figure.per_request * requests / seen.reads)
+
+    def _first_token(self, seed: int) -> None:
+        """A sample: the median time to the first event, less that without a proxy in the same round."""
+        direct = 0.0
+        for proxy in (self._direct, *self._proxies):
+            seen = self._send(
+                proxy, "first_token", "first_token", seed, requests=self._effort.first_tokens, warm=3, watched_pid=0
+            )
+            if seen is None:
+                continue
+            waited = statistics.median(seen.first_byte_ms)
+            if proxy is self._direct:
+                direct = waited
+            else:
+                self.results.add("first_token", proxy.contender.name, waited - direct)
+
+    def _latency(self, seed: int) -> None:
+        """A sample: the median and the 99th percentile of the time of a request, a few at a time."""
+        for proxy in (self._direct, *self._proxies):
+            name = proxy.contender.name
+            requests = max(50, min(1_000, self._affordable.get(("chat_2kb", name), 1_000)))
+            seen = self._send(
+                proxy,
+                "p50",
+                "chat_2kb",
+                seed,
+                requests=requests,
+                warm=4,
+                connections=_LATENCY_CONNECTIONS,
+                watched_pid=0,
+            )
+            if seen is not None:
+                percentiles = statistics.quantiles(seen.answer_ms, n=100)
+                self.results.add("p50", name, percentiles[49])
+                self.results.add("p99", name, percentiles[98])
+
+    def _growth(self) -> None:
+        """One sample in all: the median of each turn over some runs, added up, less the same of nginx or of us off."""
+        fits = self._turns("planning", "from_start", seed=20_000, proxies=self._proxies)
+        cutting = [proxy for proxy in self._proxies if proxy.contender.cuts]
+        cut = self._turns("planning_cut", "from_start_cut", seed=30_000, proxies=cutting)
+        for suffix, floor, turns in (
+            ("", NGINX, fits),
+            ("_own", OFF, {name: own for name, own in fits.items() if name == OURS}),
+            ("_cut", NGINX, cut),  # nginx forwards either alike: what it took for the one holds for the other
+        ):
+            if floor not in fits:
+                continue
+            for name, own in turns.items():
+                if name == floor:
+                    continue
+                totals = growth.beyond(own, fits[floor])
+                self.results.add(f"planning{suffix}", name, totals[-1])
+                slope = growth.exponent(totals)
+                if slope is not None:
+                    self.results.add(f"exponent{suffix}", name, slope)
+
+    def _turns(self, row: str, workload: str, *, seed: int, proxies: Sequence[Running]) -> dict[str, list[float]]:
+        """By contender, the CPU seconds of each turn."""
+        runs: dict[str, list[list[float]]] = {}
+        for again in range(self._effort.growths):
+            tell(f"{GROWTH_TURNS} turns, {workload}, run {again + 1} of {self._effort.growths}")
+            for proxy in proxies:
+                seen = self._send(proxy, row, workload, seed + again, requests=GROWTH_TURNS, cpu_each_request=True)
+                if seen is not None:
+                    runs.setdefault(proxy.contender.name, []).append(growth.of_each_turn(seen.cpu_seconds))
+        return {name: growth.typical(taken) for name, taken in runs.items()}
+
+    def _send(self, proxy: Running, row: str, workload: str, seed: int, **how: Any) -> Seen | None:
+        """Run a job; None when a peer's answers were wrong, now or before."""
+        contender = proxy.contender
+        if (row, contender.name) in self.results.failures:
+            return None
+        job = msgspec.structs.replace(proxy.job(workload, seed), **how)
+        seen = self._client.send(job)
+        if seen.wrong is None:
+            return seen
+        if not contender.peer:
+            raise Wrong(f"{contender.name}: {seen.wrong}")
+        tell(f"{contender.name}: {seen.wrong}")
+        self.results.failures[row, contender.name] = seen.wrong
+        return None
+
+
+def tell(what: str) -> None:
+    """Say what goes on, where it does not mix with the tables."""
+    print(what, file=sys.stderr, flush=True)

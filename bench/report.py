@@ -1,0 +1,191 @@
+"""Results into text: what was promised and whether it holds, then everything beside everything.
+
+Markdown whose columns are aligned, so that a terminal shows it well, too.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.bodies import GROWTH_TURNS, STREAM_EVENTS
+from bench.contenders import NGINX, OURS, Contender
+from bench.figures import FIGURES, Against, Figure
+from bench.results import Results
+
+_NOTHING = "–"
+
+
+def machine() -> str:
+    """This machine, in a line."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
+    model = names[0] if names else platform.machine()
+    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def targets_table(results: Results) -> str:
+    """This project's figures beside nginx's, each with its target."""
+    rows = [["", OURS, NGINX, "ratio", "target", "met"]]
+    for row, figure in FIGURES.items():
+        ours = results.median(row, OURS)
+        if figure.target is None or ours is None:
+            continue
+        floor = _floor(results, row)
+        rows.append(
+            [
+                figure.title,
+                _spread(results, row),
+                _value(floor, figure),
+                f"{ours / floor:.1f}×" if floor else _NOTHING,
+                _target(figure),
+                _verdict(ours, floor, figure),
+            ]
+        )
+    return _markdown(rows) if len(rows) > 1 else f"({OURS} did not take part.)"
+
+
+def contenders_table(results: Results, names: Sequence[str]) -> str:
+    """Every figure of every contender, with its multiple of nginx's."""
+    rows = [["", *names]]
+    for row, figure in FIGURES.items():
+        cells = [_cell(results, row, name) for name in names]
+        if any(cell != _NOTHING for cell in cells):
+            rows.append([f"{figure.title}, {figure.unit}" if figure.unit else figure.title, *cells])
+    return _markdown(rows)
+
+
+def page(
+    results: Results, contenders: Sequence[Contender], names: Sequence[str], *, when: str, command: str, rounds: int
+) -> str:
+    """The whole of docs/benchmarks.md."""
+    versions = ", ".join(f"{contender.name} {contender.version}" for contender in contenders if contender.name in names)
+    failures = "".join(
+        f"* {name}, {FIGURES[row].title}: `{_short(why)}`\n" for (row, name), why in results.failures.items()
+    )
+    return _PAGE.format(
+        when=when,
+        machine=machine(),
+        versions=versions,
+        command=command,
+        rounds=rounds,
+        targets=targets_table(results),
+        everything=contenders_table(results, names),
+        events=STREAM_EVENTS,
+        turns=GROWTH_TURNS,
+        failures=f"No figure, because the answers were wrong:\n\n{failures}\n" if failures else "",
+    )
+
+
+def _floor(results: Results, row: str) -> float | None:
+    floor_row = FIGURES[row].floor
+    return results.median(floor_row, NGINX) if floor_row else None
+
+
+def _cell(results: Results, row: str, name: str) -> str:
+    if (row, name) in results.failures:
+        return "failed"
+    value = results.median(row, name)
+    floor = _floor(results, row)
+    if value is None or not floor or name == NGINX:
+        return _value(value, FIGURES[row], unit=False)
+    return f"{_value(value, FIGURES[row], unit=False)} ({value / floor:.1f}×)"
+
+
+def _value(value: float | None, figure: Figure, *, unit: bool = True) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value:.{figure.digits}f} {figure.unit if unit else ''}".strip()
+
+
+def _spread(results: Results, row: str) -> str:
+    figure = FIGURES[row]
+    text = _value(results.median(row, OURS), figure)
+    least_and_largest = results.spread(row, OURS)
+    if least_and_largest is None or least_and_largest[0] == least_and_largest[1]:
+        return text
+    low, high = (_value(end, figure, unit=False) for end in least_and_largest)
+    return f"{text} ({low} to {high})"
+
+
+def _target(figure: Figure) -> str:
+    assert figure.target is not None
+    if figure.target.against is Against.NGINX:
+        return f"≤ {figure.target.limit:g}×"
+    return f"≤ {figure.target.limit:g} {figure.unit}".strip()
+
+
+def _verdict(ours: float, floor: float | None, figure: Figure) -> str:
+    assert figure.target is not None
+    if figure.target.against is Against.NGINX:
+        if floor is None:
+            return "? (no nginx)"
+        ours /= floor
+    return "yes" if ours <= figure.target.limit else "**no**"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).replace("`", "'")
+    return line if len(line) <= 160 else line[:159] + "…"
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cells[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)),
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(line(row) for row in (rows[0], rule, *rows[1:]))
+
+
+_PAGE = """\
+# What it costs
+
+Written by `{command}` on {when}.
+
+* Machine: {machine}. The cores are shared with the upstream and the client, so trust the ratios more than the figures.
+* Versions: {versions}.
+
+## Targets
+
+{targets}
+
+## Everything beside everything
+
+In brackets: how many times nginx. `context-proxy-off` is this project with `enabled: false`, which only forwards.
+
+{everything}
+
+{failures}## How it is measured
+
+* **CPU** is user plus system time of the proxy and all its descendants, from the kernel's clock of each process; per
+  request, or per event of a stream. Medians of {rounds} rounds; in a round every contender has its turn at every
+  figure, and a first round is thrown away. Brackets in the first table: the least and the largest round.
+* **nginx** is the floor: one worker, kept-alive connections, no log, request and answer both passed on as they come
+  (`bench/contenders.py` has the file). It edits nothing and reads nothing.
+* **Every answer is checked whole.** nginx and this project are held to the byte: the answer is what the upstream wrote,
+  and carries a checksum of the request that reached the upstream. Others may write the JSON anew; their text has to be
+  whole.
+* **Bodies** are agents' conversations made from a seed (`bench/bodies.py`): tool calls with sources, logs and search
+  results, about 4 KB each. "Never seen before": no two begin alike. "One new exchange": four conversations of 2 MB take
+  turns, each an exchange longer than before. 2 KB and 200 KB name a model of 128 000 tokens, 2 MB one of 1 047 576, so
+  that everything fits and passes untouched; where it says "into 128 000 tokens", the conversation has to be cut.
+* **Streams** have {events} events of about 130 bytes, each written on its own, a good millisecond apart.
+* **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round.
+* **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
+  memory**: resident, of the whole family, a second later.
+* **{turns} turns**: one conversation from its first exchange to 2 MB, all of it sent on each turn (about 100 MB). The
+  CPU of each turn is the median over some runs; the figure is the sum over all turns, less the same of nginx (or of
+  this project switched off). The exponent is the k of *total up to turn n ~ n^k*, by least squares on logarithms over
+  the second half of the turns: 1 is the same work on each turn, 2 is everything anew on each.
+"""

@@ -1,0 +1,96 @@
+"""Command line: `serve`, `demo`, `models`. `python -m proxy` is the same as `context-proxy`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from proxy import __version__, demo
+from proxy.settings import Settings, SettingsError, load
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status: 0 done, 2 wrong flags or settings."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
+
+    return serve(_settings(options))
+
+
+def _models(options: argparse.Namespace) -> int:
+    # rich is of no use to a server, and the server's modules of none to the demo
+    from proxy.shell.learning import Learning  # noqa: PLC0415 - as above
+    from proxy.shell.models_table import print_models  # noqa: PLC0415 - as above
+    from proxy.shell.telemetry import configure_logging  # noqa: PLC0415 - as above
+
+    settings = _settings(options)
+    configure_logging(settings.log, sys.stderr)
+    if options.forget:
+        Learning(settings.data_dir, settings.upstream.base_url).erase()
+    print_models(settings, options.name, as_json=options.json)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    flags: dict[str, Any] = {}
+    for section, key, given in (
+        ("upstream", "base_url", options.upstream),
+        ("server", "host", getattr(options, "host", None)),
+        ("server", "port", getattr(options, "port", None)),
+        ("server", "workers", getattr(options, "workers", None)),
+        ("defaults", "context_window", options.context_window),
+    ):
+        if given is not None:
+            flags.setdefault(section, {})[key] = given
+    if options.data_dir is not None:
+        flags["data_dir"] = options.data_dir
+    return load(options.config, flags)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="context-proxy", description="Fits chat requests into the model's window.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="run the proxy")
+    _add_settings_flags(serve)
+    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    serve.add_argument("--port", help="port to listen on (default 8787; 0: any free one)")
+    serve.add_argument("--workers", metavar="N", help="processes that share the port (default 1)")
+    serve.set_defaults(run=_serve)
+
+    contest = commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network")
+    demo.add_flags(contest)
+    contest.set_defaults(run=demo.run)
+
+    models = commands.add_parser("models", help="what a model takes, and who says so")
+    _add_settings_flags(models)
+    models.add_argument("name", nargs="?", metavar="NAME", help="one model; else all that are named anywhere")
+    models.add_argument("--forget", action="store_true", help="first forget what was learned of this upstream's models")
+    models.add_argument("--json", action="store_true", help="as JSON")
+    models.set_defaults(run=_models)
+    return parser
+
+
+def _add_settings_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--upstream", metavar="URL", help="the OpenAI-compatible API behind the proxy")
+    command.add_argument("--config", metavar="FILE", type=Path, help="settings in YAML; see config.example.yaml")
+    command.add_argument("--context-window", metavar="N", help="tokens of every model that the settings do not name")
+    command.add_argument("--data-dir", metavar="DIR", help="folder for what is kept (default .context-proxy)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Composition root: settings in, ASGI application out. The only place where objects are wired together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fastapi import FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from proxy import __version__
+from proxy.settings import Settings
+from proxy.shell.decision import Recorder
+from proxy.shell.learning import Learning
+from proxy.shell.models import ModelResolver
+from proxy.shell.owners import Owners
+from proxy.shell.pipelines import Pipelines
+from proxy.shell.planning import Planner
+from proxy.shell.relay import Relay
+from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
+from proxy.shell.store import ArtifactStore
+from proxy.shell.telemetry import Metrics, configure_logging
+from proxy.shell.upstream import Upstream
+
+REFRESH_SECONDS: Final = 2
+"""Between two looks at what other workers have learned; a look is one stat."""
+
+
+async def _follow(learning: Learning) -> None:
+    while True:
+        await asyncio.sleep(REFRESH_SECONDS)
+        learning.refresh()
+
+
+def create_app(settings: Settings) -> Front:
+    """The proxy as an ASGI application; connections open when it starts and close when it stops."""
+    configure_logging(settings.log)
+    metrics = Metrics()
+    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning.limits)
+    learning.on_change = models.forget
+    upstream = Upstream(settings.upstream)
+    recorder = Recorder(metrics)
+    store = ArtifactStore(
+        settings.artifacts.folder or settings.data_dir / "tool-output",
+        retention_days=settings.artifacts.retention_days,
+        max_bytes=settings.artifacts.max_bytes,
+    )
+    planner = Planner(Pipelines(settings, store.place_of), models.profile, learning.ratio)
+    relay = Relay(settings, upstream, models, planner, store, Owners.of_folder(settings.data_dir), recorder, learning)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
+        gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
+        models.start()
+        following = asyncio.create_task(_follow(learning))
+        await store.start()
+        try:
+            yield
+        finally:
+            following.cancel()
+            await store.close()
+            await models.close()
+            await upstream.aclose()
+
+    app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    chat = ChatCompletions(relay, recorder, settings.server.max_body_bytes)
+    app.router.routes.clear()
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def expose_metrics() -> Response:
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    app.router.default = unknown_path
+    return Front(chat, PassThrough(relay), app)

@@ -1,0 +1,147 @@
+"""The ladder: what is sent first, and what is sent once more when the upstream refuses it. A generator without I/O.
+
+Rule: two sends at most, whatever happens, and the second one is smaller than what was refused, or the original. The
+generator yields what to send and is sent what came of it; when it ends, the last answer stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+
+EMERGENCY_SHARE: Final = 0.6
+"""Of the true limit: a second refusal must not come from an estimate that is a third off."""
+EMERGENCY_REPLY_SHARE: Final = 0.3
+"""Of the true limit at the most, for the reply beside such a prompt: a window bounds both together."""
+BLIND_SHARE: Final = 0.5
+"""Of what was refused, when the upstream does not say what its limit is: windows come in powers of two."""
+ALWAYS_SMALLER: Final = 0.9
+"""Of what was refused, whatever the upstream says of its limit."""
+MIN_USEFUL_REPLY_TOKENS: Final = 256
+"""A reply limit is not lowered under this to make a prompt fit: the answer would break off at once."""
+_REPLY_SLACK_TOKENS: Final = 16
+"""Between a prompt as the upstream counted it and the limit: servers disagree with themselves by a few tokens."""
+
+
+class Rung(StrEnum):
+    """What kind of send it is."""
+
+    FIRST = "first"
+    SHORTER_REPLY = "shorter_reply"
+    EMERGENCY = "emergency"
+    ORIGINAL = "original"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One send."""
+
+    rung: Rung
+    reply_tokens: int | None = None
+    """The reply limit at the most, in place of the request's own."""
+    goal_tokens: int | None = None
+    """Of the prompt at the most, by our estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the ladder has to know of a request."""
+
+    estimate_tokens: int
+    """Of the prompt that is sent first."""
+    chars: int
+    """Of its text."""
+    reply_tokens: int | None
+    """The reply limit that is sent first; None when the request has none."""
+    edited: bool
+    """Whether what is sent first differs from what came."""
+    original_could_fit: bool
+    """Whether what came is inside the window by our estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a send."""
+
+    status: int
+    verdict: Verdict
+
+
+Attempts: TypeAlias = Generator[Attempt, Outcome, None]
+
+
+def attempts(situation: Situation) -> Attempts:
+    """The sends for one request."""
+    outcome = yield Attempt(Rung.FIRST)
+    verdict = outcome.verdict
+    if verdict.is_overflow:
+        reply = _fitting_reply(verdict)
+        if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
+            yield Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
+        else:
+            shorter = emergency_reply(verdict, situation)
+            yield Attempt(Rung.EMERGENCY, shorter, emergency_goal(verdict, situation))
+    elif (
+        outcome.status in _REFUSING_STATUSES
+        and verdict.kind in _REFUSED_FOR_CONTENT
+        and situation.edited
+        and situation.original_could_fit
+    ):
+        yield Attempt(Rung.ORIGINAL)
+
+
+_REFUSING_STATUSES: Final = frozenset({400, 422})
+"""The request was looked at and not taken; after any other answer it may have been."""
+_REFUSED_FOR_CONTENT: Final = frozenset({Kind.FIELD, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.UNKNOWN})
+"""Refusals that an edit of ours may have brought about; the others would come for the original, too."""
+
+
+def emergency_goal(verdict: Verdict, situation: Situation) -> int:
+    """Tokens, by our estimate, for the second send."""
+    estimate = situation.estimate_tokens
+    if verdict.limit is None:
+        return int(estimate * BLIND_SHARE)
+    if verdict.unit is Unit.CHARS:
+        ours_per_theirs = estimate / max(1, situation.chars)
+        return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))
+    # The upstream counted the same prompt: what it counts more than we do holds for the next one, too.
+    ours_per_theirs = min(1.0, estimate / max(1, _counted(verdict, verdict.limit, situation)))
+    return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * ALWAYS_SMALLER))
+
+
+def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
+    """The reply limit for the second send, when the one that was sent would not fit beside the prompt."""
+    asked = situation.reply_tokens
+    if asked is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
+        return None
+    if verdict.limit is not None:
+        reply = int(verdict.limit * EMERGENCY_REPLY_SHARE)
+    elif verdict.kind is Kind.PROMPT_PLUS_REPLY:
+        reply = int(asked * BLIND_SHARE)
+    else:
+        return None
+    reply = max(MIN_USEFUL_REPLY_TOKENS, reply)
+    return reply if reply < asked else None
+
+
+def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
+    """What the upstream counted for the prompt, at the least: it said so, or it would not have refused."""
+    if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
+        return verdict.prompt
+    if verdict.kind is Kind.PROMPT_PLUS_REPLY:
+        return limit - (verdict.reply or situation.reply_tokens or 0)
+    return limit
+
+
+def _fitting_reply(verdict: Verdict) -> int | None:
+    """The reply limit with which the prompt as it was would be taken, when the upstream's own numbers prove one."""
+    if verdict.kind is not Kind.PROMPT_PLUS_REPLY or verdict.limit is None or verdict.prompt is None:
+        return None
+    if verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
+        return None
+    reply = verdict.limit - verdict.prompt - _REPLY_SLACK_TOKENS
+    return reply if reply >= MIN_USEFUL_REPLY_TOKENS else None

@@ -1,0 +1,115 @@
+"""How much a request may hold: the window less what the reply needs and what the estimate may be wrong by.
+
+Rule: all limits that are set must hold at once, in tokens, characters and bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.profile import ModelProfile
+from proxy.core.sizes import Size
+
+REPLY_SHARE: Final = 16
+"""A sixteenth of the window is kept for a reply of which the request says nothing."""
+MAX_RESERVED_REPLY_TOKENS: Final = 4_096
+MIN_REPLY_TOKENS: Final = 256
+"""A reply limit is never lowered under this: an answer that breaks off at once is worse than an error."""
+LOW_MARK: Final = 0.7
+"""Share of the room that stays after a cut; measured, see docs/decisions/0003-what-to-give-up.md."""
+EXACT_MARGIN: Final = 0.02
+"""For the frames of messages and tools, which every server builds a little differently."""
+ESTIMATE_MARGIN: Final = 0.04
+"""For an estimate that nothing has been held against yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRules:
+    """How the operator wants windows to be used."""
+
+    fill: float = 1.0
+    """Share of the room that may be used up: the high mark."""
+    low_mark: float = LOW_MARK
+    """Share of the room that stays when something is given up."""
+    margin_tokens: int | None = None
+    """Fixed, in place of a share of the window."""
+    clamp_reply: bool = True
+    """Whether a request's reply limit may be lowered."""
+    max_request_chars: int | None = None
+    max_request_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one request to one model may hold."""
+
+    room_tokens: int
+    """For everything that is sent: messages and tools."""
+    room_chars: int | None = None
+    room_bytes: int | None = None
+    fill: float = 1.0
+    """Share of the room that may be used up: the high mark."""
+    low_mark: float = LOW_MARK
+    """Share of the room that stays when something is given up."""
+    ratio: float = 1.0
+    """The upstream's tokens for one of ours."""
+    max_reply_tokens: int | None = None
+    """For prompt and reply together, when the reply limit of the request may be lowered to fit."""
+
+    def lowered_to(self, room_tokens: int) -> Budget:
+        """The budget of a second send: a smaller room, all of which is used."""
+        return replace(self, room_tokens=min(self.room_tokens, room_tokens), fill=1.0)
+
+    def admits(self, size: Size) -> bool:
+        """Whether a request of this size may be sent."""
+        return self.excess(size, 1.0) is None
+
+    def excess(self, size: Size, share: float) -> Size | None:
+        """By how much a size is over a share of the room, in each unit; None when it is not over in any."""
+        over = Size(
+            size.tokens - int(self.room_tokens * share),
+            size.chars - int(self.room_chars * share) if self.room_chars is not None else 0,
+            size.bytes - int(self.room_bytes * share) if self.room_bytes is not None else 0,
+        )
+        if over.tokens <= 0 and over.chars <= 0 and over.bytes <= 0:
+            return None
+        return Size(max(0, over.tokens), max(0, over.chars), max(0, over.bytes))
+
+
+def budget_for(
+    profile: ModelProfile, asked_reply_tokens: int | None, *, exact: bool, rules: BudgetRules, ratio: float = 1.0
+) -> Budget:
+    """The budget of a request that asks for a reply of so many tokens, or does not say. `ratio`: the upstream's tokens
+    for one of ours; the room is in ours, so that no size changes when the ratio does.
+
+    What may be lowered later need not be kept free now: the room does not follow a large wish for a reply.
+    """
+    window = profile.window_tokens
+    reserve = min(window // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS, profile.output_tokens or window)
+    if asked_reply_tokens is not None:
+        reserve = min(reserve, asked_reply_tokens) if rules.clamp_reply else asked_reply_tokens
+    margin = rules.margin_tokens
+    if margin is None:
+        margin = int(window * (EXACT_MARGIN if exact else ESTIMATE_MARGIN))
+    room = window - reserve - margin
+    if profile.input_tokens is not None:
+        room = min(room, profile.input_tokens - margin)
+    return Budget(
+        max(0, int(room / ratio)),
+        rules.max_request_chars,
+        rules.max_request_bytes,
+        rules.fill,
+        rules.low_mark,
+        max_reply_tokens=window - margin if rules.clamp_reply else None,
+        ratio=ratio,
+    )
+
+
+def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens: int) -> int | None:
+    """The reply limit that fits beside a prompt of this size; None when the asked one does, or may not be lowered."""
+    if asked_reply_tokens is None or budget.max_reply_tokens is None:
+        return None
+    fitting = max(MIN_REPLY_TOKENS, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
+    return fitting if fitting < asked_reply_tokens else None

@@ -1,0 +1,157 @@
+"""Views over the messages of a request.
+
+Rule: a view never changes and keeps the bytes it was made from; what it does not understand it carries along. A message
+is opened when somebody needs its inside, and not kept open: conversations of many megabytes are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.core import jsontext
+from proxy.core.jsontext import Raw
+
+TOOL_ROLES = frozenset({"tool", "function"})
+"""Roles of a tool's answer; `function` is what the API called it until 2023, and some servers still do."""
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What an assistant asks for."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Message:
+    """One message. Whatever is missing or of an odd type reads as empty: the upstream may know better."""
+
+    raw: bytes = field(repr=False)
+    """Its JSON, as received."""
+    role: str = ""
+    tool_call_id: str = ""
+    """The call that a tool message answers."""
+    name: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    reasoning_bytes: int = 0
+    """Length of the JSON of `reasoning_content`."""
+
+    @classmethod
+    def read(cls, raw: Raw) -> Message:
+        """A view of any JSON value; what is no object has no role."""
+        kept = bytes(raw)
+        try:
+            members = jsontext.members(raw)
+        except jsontext.NotJson:
+            return cls(kept)
+        return cls(
+            kept,
+            role=_text(members, "role"),
+            tool_call_id=_text(members, "tool_call_id"),
+            name=_text(members, "name"),
+            calls=_calls(members["tool_calls"]) if "tool_calls" in members else (),
+            reasoning_bytes=len(bytes(members.get("reasoning_content", b""))),
+        )
+
+    def members(self) -> Mapping[str, Raw]:
+        """The members of its object, unopened; none when it is no object."""
+        try:
+            return jsontext.members(self.raw)
+        except jsontext.NotJson:
+            return {}
+
+    def content(self) -> Any:
+        """Its `content`, opened: a string, a list of parts, or whatever stands there."""
+        return _open(self.members().get("content"))
+
+    def texts(self) -> Iterator[str]:
+        """Everything in it that a model reads as text: contents, tool calls, reasoning."""
+        members = self.members()
+        yield from texts_of(_open(members.get("content")))
+        for name in ("reasoning_content", "reasoning", "refusal"):
+            if isinstance(text := _open(members.get(name)), str):
+                yield text
+        for call in _listed(_open(members.get("tool_calls"))):
+            yield from _call_texts(call)
+
+    def media_parts(self) -> Iterator[Mapping[str, Any]]:
+        """The parts of its content that are no text: images, audio, files."""
+        if b'"type"' not in self.raw:
+            return
+        for part in _listed(_open(self.members().get("content"))):
+            if isinstance(part, dict) and not isinstance(part.get("text"), str):
+                yield part
+
+
+def texts_of(content: Any) -> Iterator[str]:
+    """The texts of a `content`: a string, or a list of parts.
+
+    >>> list(texts_of([{"type": "text", "text": "a"}, {"type": "image_url"}, "b"]))
+    ['a', 'b']
+    """
+    if isinstance(content, str):
+        yield content
+    for part in _listed(content):
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            yield part["text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation(Sequence[Message]):
+    """The messages of a request, in order."""
+
+    messages: tuple[Message, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.messages[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+
+def _open(raw: Raw | None) -> Any:
+    if raw is None:
+        return None
+    try:
+        return jsontext.value(raw)
+    except jsontext.NotJson:
+        return None
+
+
+def _text(members: Mapping[str, Raw], name: str) -> str:
+    found = _open(members.get(name))
+    return found if isinstance(found, str) else ""
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _calls(raw: Raw) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(id=str(call.get("id") or ""), name=_called(call))
+        for call in _listed(_open(raw))
+        if isinstance(call, dict)
+    )
+
+
+def _called(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else call.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _call_texts(call: Any) -> Iterator[str]:
+    function = call.get("function") if isinstance(call, dict) else None
+    for name in ("name", "arguments"):
+        if isinstance(function, dict) and isinstance(text := function.get(name), str):
+            yield text

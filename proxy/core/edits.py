@@ -1,0 +1,119 @@
+"""One change to a request, and what it takes out. The only way a request changes.
+
+Rule: what is not named by an edit keeps its bytes; what an edit takes out is carried by an artifact, so that it can be
+kept before anything is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from proxy.core import jsontext
+from proxy.core.jsontext import Raw
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where in a message: names of members and indexes of items. Empty: the message itself."""
+
+DIGEST_CHARACTERS: Final = 16
+"""Of a sha256 in hex: 64 bits, enough to tell apart what one store ever holds."""
+MAX_TOOL_NAME_CHARACTERS: Final = 48
+"""Of a tool's name in an artifact's name; file systems take 255 bytes in all."""
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Reason(StrEnum):
+    """Why something was changed. The names stand in logs, headers and metrics."""
+
+    TRUNCATE_TOOL_OUTPUT = "truncate_tool_output"
+    """A tool result was over its limit: an excerpt stands in its place."""
+    SANITISE = "sanitise"
+    """Characters that this model's upstream chokes on were replaced."""
+    OLD_REASONING = "old_reasoning"
+    """Long reasoning of finished turns was left out."""
+    LONG_OLD_TEXT = "long_old_text"
+    """A very long user or assistant text of a finished turn was cut in its middle."""
+    OLD_RESULT = "old_result"
+    """An old tool result was cut down to what was left of the room."""
+    OLD_EXCHANGE = "old_exchange"
+    """Old messages were left out, calls and results together."""
+    DIGEST = "digest"
+    """A message carries the note of what was left out before it."""
+    NEWEST_RESULT = "newest_result"
+    """The newest tool results did not fit: excerpts stand in their place."""
+    CLAMP_REPLY = "clamp_reply"
+    """The reply limit was lowered so that the prompt fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Content taken out of a request. Its name follows from its bytes, so the same content has one name for ever."""
+
+    content: bytes = field(repr=False)
+    tool: str = ""
+    """The tool that made it; empty for messages."""
+    suffix: str = "txt"
+    """File name extension."""
+
+    id: str = field(init=False)
+    """Its name: `tool_<tool>_<digest>.<suffix>`. Whatever the tool is called, this is one safe path segment."""
+
+    def __post_init__(self) -> None:
+        """The name is worked out once: the content may be megabytes, and is asked for in every turn."""
+        tool = _UNSAFE.sub("-", self.tool)[:MAX_TOOL_NAME_CHARACTERS].strip("-") or "messages"
+        digest = hashlib.sha256(self.content).hexdigest()[:DIGEST_CHARACTERS]
+        object.__setattr__(self, "id", f"tool_{tool}_{digest}.{self.suffix}")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Put `replacement` in the place of what stands at `path` in a message, or take that out."""
+
+    message: int | None
+    """Index in the request as received; None for a member of the request itself."""
+    path: Path
+    replacement: bytes | None = field(repr=False)
+    """JSON; None takes the member, the item or the message out."""
+    reason: Reason
+    artifact: Artifact | None = None
+    """What must be kept before this is sent."""
+    tool: str = ""
+    before_chars: int = 0
+    """Of the text that is changed."""
+    after_chars: int = 0
+
+
+def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:
+    """A JSON value with parts replaced or taken out; all else keeps its bytes. Raises NotJson.
+
+    >>> spliced(b'{"a": {"b":1, "c": 2.0}}', {("a", "b"): b"7"})
+    b'{"a":{"b":7,"c":2.0}}'
+    """
+    whole = changes.get(())
+    if whole is not None:
+        return whole
+    below: dict[str | int, dict[Path, bytes | None]] = {}
+    for path, replacement in changes.items():
+        below.setdefault(path[0], {})[path[1:]] = replacement
+    if any(isinstance(step, int) for step in below):
+        found = enumerate(jsontext.items(raw))
+        return jsontext.join_array([bytes(part) for _, part in _changed(found, below)])
+    parts = dict(jsontext.members(raw))
+    added = {name: inner[()] for name, inner in below.items() if name not in parts and inner.get(()) is not None}
+    kept = {str(name): part for name, part in _changed(parts.items(), below)}
+    return jsontext.join_object(kept | {str(name): part for name, part in added.items() if part is not None})
+
+
+def _changed(
+    parts: Iterable[tuple[str | int, Raw]], below: Mapping[str | int, Mapping[Path, bytes | None]]
+) -> Iterable[tuple[str | int, Raw]]:
+    for step, part in parts:
+        inner = below.get(step)
+        if inner is None:
+            yield step, part
+        elif inner.get((), b"") is not None:
+            yield step, spliced(part, inner)

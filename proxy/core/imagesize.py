@@ -1,0 +1,99 @@
+"""Width and height of an image, read from the first bytes of its file.
+
+Rule: nothing here raises and nothing is decoded; what is cut off, broken or absurd is None.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+MAX_SIDE_PIXELS: Final = 65_535
+"""What JPEG and GIF can say at most; a larger side in another format is a broken or a hostile header."""
+
+_JPEG_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})
+"""TEM, RST0-7 and SOI: markers that stand alone. ITU T.81, table B.1."""
+_JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""SOF0-15; DHT, JPG and DAC lie among them. Same table."""
+_JPEG_NO_FRAME_FOLLOWS: Final = frozenset({0xD9, 0xDA})
+"""EOI and SOS: the frame header stands before the first scan or nowhere."""
+
+
+def image_size(head: bytes) -> tuple[int, int] | None:
+    """Width and height in pixels, as stored (before any rotation that EXIF asks for), or None.
+
+    64 KiB of a file are enough, save for a JPEG with more metadata than that before its frame header.
+
+    >>> image_size(b"GIF89a\\x40\\x01\\xf0\\x00"), image_size(b"GIF89a"), image_size(b"%PDF-1.7")
+    ((320, 240), None, None)
+    """
+    try:
+        size = _read(head)
+    except (struct.error, IndexError):  # the header goes on behind what is here
+        return None
+    if size is None or not (0 < size[0] <= MAX_SIDE_PIXELS and 0 < size[1] <= MAX_SIDE_PIXELS):
+        return None
+    return size
+
+
+def _read(head: bytes) -> tuple[int, int] | None:
+    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR":
+        return _pair(">II", head, 16)
+    if head.startswith(b"\xff\xd8\xff"):
+        return _jpeg(head)
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return _pair("<HH", head, 6)
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return _webp(head)
+    if head.startswith(b"BM"):
+        return _bmp(head)
+    return None
+
+
+def _jpeg(head: bytes) -> tuple[int, int] | None:
+    """Segment by segment to the frame header; each step goes forward, so a loop is impossible."""
+    at = 2
+    while head[at] == 0xFF:
+        marker = head[at + 1]
+        if marker == 0xFF:  # any marker may be preceded by fill bytes
+            at += 1
+        elif marker in _JPEG_WITHOUT_LENGTH:
+            at += 2
+        elif marker in _JPEG_FRAMES:
+            height, width = _pair(">HH", head, at + 5)
+            return width, height
+        elif marker in _JPEG_NO_FRAME_FOLLOWS:
+            return None
+        else:
+            at += 2 + struct.unpack_from(">H", head, at + 2)[0]
+    return None
+
+
+def _webp(head: bytes) -> tuple[int, int] | None:
+    """https://developers.google.com/speed/webp/docs/riff_container and, for VP8, RFC 6386, section 9.1."""
+    chunk = head[12:16]
+    if chunk == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
+        width, height = _pair("<HH", head, 26)
+        return width & 0x3FFF, height & 0x3FFF  # the two bits above are a scale for display
+    if chunk == b"VP8L" and head[20] == 0x2F:
+        bits = struct.unpack_from("<I", head, 21)[0]
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if chunk == b"VP8X" and len(head) >= 30:
+        return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
+    return None
+
+
+def _bmp(head: bytes) -> tuple[int, int] | None:
+    """A height below zero means rows from the top: BITMAPINFOHEADER in the Windows GDI reference."""
+    header_bytes = struct.unpack_from("<I", head, 14)[0]
+    if header_bytes == 12:
+        return _pair("<HH", head, 18)
+    if header_bytes >= 40:
+        width, height = _pair("<ii", head, 18)
+        return width, abs(height)
+    return None
+
+
+def _pair(layout: str, head: bytes, at: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(layout, head, at)
+    return first, second

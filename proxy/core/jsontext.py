@@ -1,0 +1,147 @@
+"""JSON as text: one level is opened at a time, and what is not opened keeps its bytes.
+
+Rule: whatever a lenient upstream would read is read here. msgspec reads nearly all of it; the rest (lone surrogates,
+NaN, numbers out of range) goes to the standard library, with which agents written in Python write it. Either way the
+pieces are slices of what came.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Raw: TypeAlias = msgspec.Raw | bytes
+"""The bytes of one JSON value, as they were received."""
+
+_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_value: Final = msgspec.json.Decoder()
+_encoder: Final = msgspec.json.Encoder()
+
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_BLANK: Final = re.compile(r"[ \t\n\r]*")
+_SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")
+
+
+class NotJson(ValueError):
+    """These bytes are not the JSON that was asked for. The text says what is wrong, never what stands there."""
+
+
+def members(raw: Raw) -> Mapping[str, Raw]:
+    """The members of a JSON object, in order, unopened. Raises NotJson.
+
+    >>> {name: bytes(value) for name, value in members(b'{"a": [1, 2], "b":"x"}').items()}
+    {'a': b'[1, 2]', 'b': b'"x"'}
+    """
+    try:
+        return _object.decode(raw)
+    except _UNREADABLE as error:
+        text, found = _leniently(raw, error)
+    if not isinstance(found, dict):
+        raise NotJson(f"expected a JSON object, found {_kind(found)}")
+    pieces = _pieces(text)
+    return {json.loads(name): _encoded(piece) for name, piece in zip(pieces, pieces, strict=True)}
+
+
+def items(raw: Raw) -> Sequence[Raw]:
+    """The items of a JSON array, unopened. Raises NotJson.
+
+    >>> [bytes(item) for item in items(b'[1, "x"]')]
+    [b'1', b'"x"']
+    """
+    try:
+        return _array.decode(raw)
+    except _UNREADABLE as error:
+        text, found = _leniently(raw, error)
+    if not isinstance(found, list):
+        raise NotJson(f"expected a JSON array, found {_kind(found)}")
+    return [_encoded(piece) for piece in _pieces(text)]
+
+
+def value(raw: Raw) -> Any:
+    """The whole value, opened. Raises NotJson."""
+    try:
+        return _value.decode(raw)
+    except _UNREADABLE as error:
+        return _leniently(raw, error)[1]
+
+
+def dump(found: Any) -> bytes:
+    """A value as JSON; lone surrogates become escapes, as they have no UTF-8.
+
+    >>> dump({"text": "\\ud800"})
+    b'{"text": "\\\\ud800"}'
+    """
+    try:
+        return _encoder.encode(found)
+    except UnicodeEncodeError:
+        return json.dumps(found).encode()
+
+
+def join_object(parts: Mapping[str, Raw]) -> bytes:
+    """An object from members that keep their bytes.
+
+    >>> join_object({"a": b"1", "b": b"[ 2 ]"})
+    b'{"a":1,"b":[ 2 ]}'
+    """
+    return b"{" + b",".join(b"%b:%b" % (dump(name), part) for name, part in parts.items()) + b"}"
+
+
+def join_array(parts: Sequence[Raw]) -> bytes:
+    """An array from items that keep their bytes."""
+    return b"[" + b",".join(parts) + b"]"
+
+
+def _leniently(raw: Raw, error: Exception) -> tuple[str, Any]:
+    """The JSON as a text, and its value. Bytes that are no UTF-8 become lone surrogates; `_encoded` turns them back."""
+    whole = bytes(raw)
+    encoding = json.detect_encoding(whole)
+    try:
+        text = whole.decode(encoding, "surrogateescape" if encoding.startswith("utf-8") else "surrogatepass")
+        return text, _stdlib.decode(text)
+    except RecursionError:
+        raise NotJson("the JSON is nested too deeply") from None
+    except ValueError as strict:  # JSONDecodeError and UnicodeDecodeError
+        detail = str(error) if isinstance(error, msgspec.DecodeError) else str(strict)
+        raise NotJson(detail.split(": line")[0]) from None
+
+
+def _whole_number(digits: str) -> int | float:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python converts: sys.int_info.default_max_str_digits
+        return float(digits)
+
+
+_stdlib: Final = json.JSONDecoder(parse_int=_whole_number)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The values in a JSON array, or the names and values by turns in an object, as they are written."""
+    at = _end(_BLANK, text, _end(_BLANK, text, 0) + 1)
+    while text[at] not in "]}":
+        _, end = _stdlib.raw_decode(text, at)
+        yield text[at:end]
+        at = _end(_SEPARATOR, text, end)
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # it came as UTF-16 with a surrogate of its own
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _kind(found: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(found), "a number")

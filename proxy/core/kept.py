@@ -1,0 +1,199 @@
+"""What is kept of a conversation at one point of it: the working view of the budget steps.
+
+Rule: messages that belong together stay together (an assistant's calls and their results); the system text, the last
+user message and the newest exchange are always kept; every size is measured on what would be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from proxy.core.budget import Budget
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES
+from proxy.core.digest import Digest, names_used
+from proxy.core.edits import Edit, Reason
+from proxy.core.entry import Entry
+from proxy.core.estimate import Counter
+from proxy.core.notices import Notices
+from proxy.core.sizes import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Messages that stay or go together: an exchange, a user message, a system message, an assistant's words."""
+
+    start: int
+    stop: int
+    role: str
+    """Of its first message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a relief gives up at once: edits of one message, or whole units."""
+
+    edits: tuple[Edit, ...] = ()
+    units: tuple[Unit, ...] = ()
+
+
+class Kept:
+    """The messages so far. Grows message by message; steps replace entries and leave units out."""
+
+    def __init__(self, base: Size, counter: Counter) -> None:
+        self.entries: list[Entry | None] = []
+        """None: left out."""
+        self.units: list[Unit] = []
+        """In order, those that are left out no longer among them."""
+        self.digest = Digest()
+        self._counter = counter
+        self._total = base
+        self._open_calls: frozenset[str] = frozenset()
+        self._left_out: list[Edit] = []
+        self._gone: list[Entry] = []
+        """Left out since the note was written."""
+        self._used: frozenset[str] = frozenset()
+        """Names that the assistant used in what is left out."""
+
+    def copy(self) -> Kept:
+        """A second one that changes by itself."""
+        twin = Kept(self._total, self._counter)
+        twin.entries = list(self.entries)
+        twin.units = list(self.units)
+        twin._left_out = list(self._left_out)
+        twin.digest = self.digest
+        twin._open_calls, twin._used = self._open_calls, self._used
+        return twin
+
+    @property
+    def total(self) -> Size:
+        """Of all that would be sent, the note of what is left out included."""
+        return self._total + self.digest.size
+
+    @property
+    def complete(self) -> bool:
+        """Whether a request may end here: all calls are answered, and it is not the model's word that stands last."""
+        last = self.entries[-1] if self.entries else None
+        return last is not None and not self._open_calls and last.message.role != "assistant"
+
+    def add(self, entry: Entry) -> None:
+        """The next message."""
+        role = entry.message.role
+        self.entries.append(entry)
+        self._total += entry.size
+        if role in TOOL_ROLES:
+            self._open_calls -= {entry.message.tool_call_id}
+        else:
+            self._open_calls = frozenset(call.id for call in entry.message.calls)
+        joins = role in TOOL_ROLES and self.units and self.units[-1].role not in SYSTEM_ROLES
+        if joins and self.units[-1].stop == entry.index:
+            self.units[-1] = replace(self.units[-1], stop=entry.index + 1)
+        else:
+            self.units.append(Unit(entry.index, entry.index + 1, role))
+
+    def in_unit(self, unit: Unit) -> Iterator[Entry]:
+        """The kept messages of a unit."""
+        for entry in self.entries[unit.start : unit.stop]:
+            if entry is not None:
+                yield entry
+
+    def size_of(self, unit: Unit) -> Size:
+        """Of a unit as it would be sent."""
+        return sum((entry.size for entry in self.in_unit(unit)), Size())
+
+    def last_user(self) -> int:
+        """Index of the last user message; -1 when there is none."""
+        return next((unit.start for unit in reversed(self.units) if unit.role == "user"), -1)
+
+    def all(self) -> Iterator[Entry]:
+        """The kept messages."""
+        return self.before(len(self.entries))
+
+    def before(self, index: int) -> Iterator[Entry]:
+        """The kept messages before an index, the oldest first."""
+        for entry in self.entries[: max(0, index)]:
+            if entry is not None:
+                yield entry
+
+    def removable(self) -> list[tuple[Unit, ...]]:
+        """What may go, the oldest first: neither system text, nor the last user message, nor the newest unit.
+
+        A user message goes together with the last of its turn: two user messages in a row are refused by the chat
+        templates of Mistral and Gemma.
+        """
+        found: list[tuple[Unit, ...]] = []
+        asked: tuple[Unit, ...] = ()
+        for unit in self.units:
+            if unit.role == "user":
+                if asked and found:
+                    found[-1] += asked
+                elif asked:
+                    found.append(asked)
+                asked = (unit,)
+            elif unit.role not in SYSTEM_ROLES and unit is not self.units[-1]:
+                found.append((unit,))
+        return found
+
+    def results(self, unit: Unit) -> list[Entry]:
+        """The tool results of a unit."""
+        return [entry for entry in self.in_unit(unit) if entry.message.role in TOOL_ROLES]
+
+    def apply(self, change: Change) -> None:
+        """Make a change; edits that would not make their message smaller are not made."""
+        if change.edits:
+            index = change.edits[0].message
+            entry = self.entries[index] if index is not None else None
+            assert entry is not None, "only what is kept is edited"
+            edited = entry.edited(change.edits, self._counter)
+            if edited.size.tokens > entry.size.tokens:
+                return  # names are denser than the blanks or lines of dashes that they would stand for
+            self._total += edited.size - entry.size
+            self.entries[entry.index] = edited
+            if self.digest.edit is not None and self.digest.edit.message == entry.index:
+                self.digest = self.digest.carried_by(edited, self._counter)
+        for unit in sorted(change.units, key=lambda unit: unit.start):
+            for entry in self.in_unit(unit):
+                self._gone.append(entry)
+                self._left_out.append(Edit(entry.index, (), None, Reason.OLD_EXCHANGE))
+                self._total -= entry.size
+                self.entries[entry.index] = None
+            self.units.remove(unit)
+
+    def note_what_is_gone(self, notices: Notices, room_tokens: int) -> None:
+        """Bring the note about what is left out up to date, at the end of a cut."""
+        used = self._used | names_used(self._gone)
+        used |= names_used(entry for entry in self.entries if entry is not None)
+        if self._gone:
+            self.digest = self.digest.extended(self._gone, used)
+            self._used, self._gone = frozenset(names_used(self._gone)) | self._used, []
+        if self.digest.messages:
+            self.digest = self.digest.placed(
+                self.entries, used, notices, self._counter, room_tokens, self.units[-1].start
+            )
+
+    def drop_note(self) -> None:
+        """Send nothing about what is left out; it is kept all the same."""
+        self.digest = self.digest.untold()
+
+    def over(self, budget: Budget, share: float) -> Size | None:
+        """By how much all of it is over a share of the room."""
+        return budget.excess(self.total, share)
+
+    def edits(self) -> Iterator[Edit]:
+        """All edits: what is left out, then those of kept messages in order, the note last on its message."""
+        yield from self._left_out
+        for entry in self.entries:
+            if entry is not None:
+                yield from entry.edits
+                if self.digest.edit is not None and self.digest.edit.message == entry.index:
+                    yield self.digest.edit
+
+    def rendered(self) -> list[bytes]:
+        """The JSON of each message that would be sent."""
+        found = []
+        for entry in self.entries:
+            if entry is not None:
+                note = self.digest.edit
+                carries = note is not None and note.message == entry.index
+                found.append(self.digest.onto(entry.message) if carries else entry.message.raw)
+        return found

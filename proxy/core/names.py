@@ -1,0 +1,48 @@
+"""The names that a text holds: paths, symbols, numbers. What an agent needs to find its way back to a text.
+
+Rule: the order is a function of the texts alone; no set is walked, as its order differs from process to process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from proxy.core.excerpt import utf8_length
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w./:-]{5,}|\d{4,}")
+"""Words of six characters and more, with what paths, URLs and qualified names are made of, and long numbers."""
+_MAX_NAME_CHARACTERS: Final = 80
+"""Longer ones are data, such as base64 and hashes joined by slashes."""
+_TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")
+"""What tells a symbol, a path or a number from an ordinary word."""
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The different names of a text, in the order of their first appearance.
+
+    >>> names_in("open src/main.py at line 1234, then src/main.py")
+    ('src/main.py', '1234')
+    """
+    return tuple(name for name in dict.fromkeys(_NAME.findall(text)) if len(name) <= _MAX_NAME_CHARACTERS)
+
+
+def most_telling(spread: Mapping[str, int], known: Collection[str], used: Collection[str], max_bytes: int) -> list[str]:
+    """The names that are worth `max_bytes`: first those that the assistant used, then those that look like symbols and
+    paths, then those that stand in many texts (`spread`). What is `known` anyway is left out.
+
+    >>> most_telling({"because": 2, "src/main.py": 1, "parse_args": 1}, {"parse_args"}, (), 15)
+    ['src/main.py']
+    """
+    ranked = sorted(
+        (name for name in spread if name not in known),
+        key=lambda name: (name not in used, _TELLING.search(name) is None, -spread[name]),
+    )
+    chosen, left = [], max_bytes
+    for name in ranked:
+        left -= utf8_length(name) + 1
+        if left < 0:
+            break
+        chosen.append(name)
+    return chosen

@@ -1,0 +1,149 @@
+"""Every word ever put before a model, in English and Chinese.
+
+Rule: a notice says what is shown, of how much, in which unit, and where the rest is, with the concrete next call. It
+holds no time and nothing random: the same content gives the same words in every turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from proxy.core.edits import Artifact
+from proxy.core.excerpt import Excerpt, count_lines
+from proxy.core.tools import Reach
+
+Language: TypeAlias = Literal["en", "zh"]
+
+MARK: Final = "[context-proxy: "
+"""How every notice begins; with the artifact's name it is how our own are told from others'."""
+_OURS: Final = re.compile(re.escape(MARK) + r"[^\n]*?tool_[A-Za-z0-9_-]+_[0-9a-f]{16}\.[a-z0-9]+")
+
+_WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
+    "en": {
+        "shown": "{kept_lines:,} of {lines:,} lines, {kept_bytes:,} of {bytes:,} bytes of this text are shown: "
+        "{parts}.",
+        "head": "its beginning",
+        "rescued": "{rescued:,} lines that tell of failures",
+        "tail": "its end",
+        "none": "nothing",
+        "and": ", ",
+        "whole": " The whole is kept in {place}.",
+        "unkept": " The rest could not be kept.",
+        "subagent": " Give that file to a sub-agent and ask it for what you need.",
+        "page": " Read or search that file in parts, from line {line} on.",
+        "shell": " To go on reading: sed -n '{line},{until}p' '{place}'",
+        "names": " Names in what is left out: {names}",
+        "digest": "{messages:,} earlier messages ({chars:,} characters) are left out here to fit the model's window.",
+        "kept_messages": " They are kept as JSON in {place}.",
+        "asked": " The user asked earlier: {asked}",
+        "response": "An excerpt; the whole is kept in {place}.",
+    },
+    "zh": {
+        "shown": "此文本共 {lines:,} 行、{bytes:,} 字节，此处显示 {kept_lines:,} 行、{kept_bytes:,} 字节：{parts}。",
+        "head": "开头",
+        "rescued": "{rescued:,} 行报错",
+        "tail": "结尾",
+        "none": "无",
+        "and": "、",
+        "whole": " 完整内容保存在 {place}。",
+        "unkept": " 其余内容未能保存。",
+        "subagent": " 可让子代理处理该文件并返回所需信息。",
+        "page": " 可从第 {line} 行起分段读取或搜索该文件。",
+        "shell": " 继续阅读：sed -n '{line},{until}p' '{place}'",
+        "names": " 省略部分中的名称：{names}",
+        "digest": "为适应模型的上下文窗口，此处省略了之前的 {messages:,} 条消息（{chars:,} 个字符）。",
+        "kept_messages": " 它们以 JSON 格式保存在 {place}。",
+        "asked": " 用户此前的要求：{asked}",
+        "response": "此处为节选，完整内容保存在 {place}。",
+    },
+}
+
+_PAGE_LINES: Final = 80
+"""Of a suggested page: what a person would read at a time."""
+_ASKED_CHARACTERS: Final = 200
+_ASKED_REQUESTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """Writes notices for one request."""
+
+    language: Language
+    place_of: Callable[[Artifact], str]
+    """The path or address at which the agent finds an artifact."""
+    reach: Reach = Reach.NOTHING
+    """What the tools of the request can do with it."""
+    kept: bool = True
+    """Whether artifacts can be kept at all now."""
+
+    def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str]) -> str:
+        """An excerpt with its notice in the gap."""
+        first_missing = count_lines(shown.head) + (1 if shown.head.endswith("\n") or not shown.head else 0)
+        notice = self._say(
+            "shown",
+            kept_lines=shown.kept_lines,
+            lines=shown.total_lines,
+            kept_bytes=shown.kept_bytes,
+            bytes=shown.total_bytes,
+            parts=self._parts(shown),
+        ) + self._way_back(artifact, max(1, first_missing))
+        return "".join(
+            [
+                _closed(shown.head),
+                self._framed(notice + self._names(names)),
+                "".join(f"{line}\n" for line in shown.rescued),
+                shown.tail,
+            ]
+        )
+
+    def digest(self, artifact: Artifact, messages: int, chars: int, names: Sequence[str], asked: Sequence[str]) -> str:
+        """What stands in the place of messages that are left out."""
+        notice = self._say("digest", messages=messages, chars=chars)
+        notice += self._say("kept_messages", place=self.place_of(artifact)) if self.kept else self._say("unkept")
+        if asked:
+            heads = " / ".join(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked[-_ASKED_REQUESTS:])
+            notice += self._say("asked", asked=heads)
+        return self._framed(notice + self._names(names))
+
+    def response_text(self, artifact: Artifact) -> str:
+        """The `text` of a tool response whose data was cut."""
+        return MARK + (self._say("response", place=self.place_of(artifact)) if self.kept else self._say("unkept")) + "]"
+
+    def _way_back(self, artifact: Artifact, line: int) -> str:
+        if not self.kept:
+            return self._say("unkept")
+        place = self.place_of(artifact)
+        way = self._say("whole", place=place)
+        if self.reach is not Reach.NOTHING:
+            way += self._say(self.reach.value, place=place, line=line, until=line + _PAGE_LINES)
+        return way
+
+    def _parts(self, shown: Excerpt) -> str:
+        parts = (("head", shown.head), ("rescued", shown.rescued), ("tail", shown.tail))
+        said = [self._say(key, rescued=len(shown.rescued)) for key, part in parts if part]
+        return self._say("and").join(said) or self._say("none")
+
+    def _names(self, names: Sequence[str]) -> str:
+        return self._say("names", names=" ".join(names)) if names else ""
+
+    def _say(self, key: str, **values: object) -> str:
+        return _WORDS[self.language][key].format(**values)
+
+    def _framed(self, notice: str) -> str:
+        return f"{MARK}{notice}]\n"
+
+
+def is_ours(text: str) -> bool:
+    """Whether a text carries a notice of ours: the mark, and an artifact's name in the same line.
+
+    >>> is_ours("a [context-proxy: 1 of 2 … /d/tool_sh_0123456789abcdef.txt]"), is_ours("[context-proxy: hello]")
+    (True, False)
+    """
+    return MARK in text and _OURS.search(text) is not None
+
+
+def _closed(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"

@@ -1,0 +1,228 @@
+"""Where a refusal puts its numbers: whole equations first, then the words before and after a number.
+
+Rule: an entry names the message that it was made for and where that came from; the first equation that stands in a text
+wins, and of two words the one nearer to the number. A number is `#` here (see `digits.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Role(StrEnum):
+    """What a number is."""
+
+    LIMIT = "limit"
+    REQUESTED = "requested"
+    PROMPT = "prompt"
+    REPLY = "reply"
+    EXCESS = "excess"
+    NOTHING = "nothing"
+    """A number that must not be taken for another: the bound of the reply, the lower end of a range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Numbers that stand in a formula."""
+
+    pattern: re.Pattern[str]
+    """Its groups are named by `Role`."""
+    scope: str
+    """What the limit bounds when this matches; empty where the words around it say."""
+    message: str
+    source: str
+
+
+def _equation(pattern: str, scope: str, message: str, source: str) -> Equation:
+    """`<role>` stands for a number, `…` for up to 24 characters without one."""
+    pattern = pattern.replace("…", "[^#]{0,24}")
+    return Equation(re.compile(re.sub(r"<(\w+)>", r"(?P<\1>#)", pattern)), scope, message, source)
+
+
+EQUATIONS: Final = (
+    _equation(
+        r"<reply> ?> ?<limit> ?- ?<prompt>", "window",
+        "your request has 28000 input tokens (8192 > 32768 - 28000)", "vLLM 0.11",
+    ),
+    _equation(
+        r"<prompt> ?\+ ?<reply> ?= ?<requested> ?>=? ?<limit>", "window",
+        "a total of 66594 tokens (50210 + 16384 = 66594 > 65536)", "vLLM 0.19",
+    ),
+    _equation(
+        r"<prompt> ?\+ ?<reply> ?= ?<requested>", "",
+        "must not exceed 8192, got 9000 + 512 = 9512", "the same without the limit",
+    ),
+    _equation(
+        r"<prompt>…\+…<reply>…(?:[<>]=?|[≤≥]|exceeds?|over|than|must be|(?:must not|cannot) exceed)…<limit>", "window",
+        "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000", "Anthropic Messages API",
+    ),
+    _equation(
+        r"=> ?<prompt> ?>=? ?<limit>", "",
+        "After expanding len(req.origin_input_ids_unpadded)=2301 => 41234 >= 32762", "SGLang",
+    ),
+    _equation(
+        r"prompt is too long: <prompt>(?: tokens?)? ?> ?<limit>", "window",
+        "prompt is too long: 208732 tokens > 200000 maximum", "Anthropic Messages API; its window holds the reply",
+    ),
+    _equation(
+        r"input length \(<prompt> tokens\) exceeds the maximum allowed length \(<limit> tokens\)", "window",
+        "Input length (70210 tokens) exceeds the maximum allowed length (65531 tokens)", "SGLang: window or KV pool",
+    ),
+    _equation(
+        r"<requested>\)?(?: tokens?)?\)? ?(?:>=?|≥) ?[a-z_ ]{0,24}[:=(]? ?<limit>", "",
+        "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", "LM Studio",
+    ),
+    _equation(
+        r"<requested>\)?(?: tokens?)? (?:must|should|cannot|can't|can not|may not|ha(?:s|ve) to|needs? to) (?:not )?"
+        r"(?:be )?(?:exceed|less than|fewer than|at most|within|smaller than|under|<=?|≤)(?: or equal to)?…<limit>", "",
+        "length of prompt_tokens (68957) must be less than max_seq_len (65536)", "SiliconFlow",
+    ),
+    _equation(
+        r"<limit>(?: tokens?)? ?(?:<=?|≤) ?<requested>", "",
+        "maximum context length 4096 < 5120 tokens", "the comparison turned round",
+    ),
+    _equation(
+        r"(?<!/)<requested> ?(?:tokens? ?)?/ ?<limit>(?! ?/)", "",
+        "Prompt token count exceeds max token count (5910 / 4095)", "LibreChat",
+    ),
+    _equation(
+        r"truncate to <limit>, required <requested>", "input",
+        "Cannot truncate to 89998, required 355220", "Google AI Studio",
+    ),
+    _equation(
+        r"[\[(] ?<nothing> ?(?:,|-|~|to|至|到) ?<limit> ?[\])]", "input",
+        "Range of input length should be [1, 204800]", "DashScope",
+    ),
+    _equation(
+        r"between <nothing> and <limit>", "input",
+        "Input length must be between 1 and 30720", "DashScope, earlier",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """Words that say what the number beside them is."""
+
+    role: Role
+    words: tuple[str, ...]
+    """Latin, matched as whole words."""
+    signs: tuple[str, ...]
+    """Chinese words and mathematical signs, which nothing separates from their neighbours."""
+    message: str
+    source: str
+
+    @property
+    def pattern(self) -> str:
+        latin = rf"(?<![a-z0-9_])(?:{'|'.join(self.words)})(?![a-z0-9_])"
+        return "|".join((latin, *self.signs))
+
+
+EXCESS: Final = Cue(
+    Role.EXCESS,
+    (r"by(?: about| at least)?[\s:]{0,2}$",),
+    (r"超出了?[\s:]{0,2}$", r"多出了?[\s:]{0,2}$"),
+    "exceeded max context length by 4096 tokens", "Ollama",
+)  # fmt: skip
+
+HEADS: Final = (
+    Cue(
+        Role.LIMIT,
+        (
+            "max(?:imum)?", "limits?", "limit(?:ed)? to", "at most", "up to", "no more than", "allowed", "allows",
+            "(?:longer|larger|greater|bigger|higher|more|less|fewer|shorter|smaller) than",
+            "too (?:large|long|big) for", "exceed(?:s|ed|ing|ance)?", "surpass(?:es|ed)?", "over", "above", "beyond",
+            "only", "accepts?", "supports?", "supported", "within", "capacity", "fit(?: in(?:to)?| within)?",
+            "max_?model_?len", "max_num_tokens", "max_seq_len",
+            "max_(?:input|prompt|context|total)_[a-z_]{1,20}", "n_ctx",
+        ),
+        (
+            "<=?", "≤", ">=?", "≥", "上限", "最大", "最多", "限制", "超过了?", "超出了?", "大于", "支持",
+            "允许", "小于", "少于", "阈值",
+        ),
+        "prompt token count of 93854 exceeds the limit of 90000", "GitHub Copilot, and nearly everybody",
+    ),
+    Cue(
+        Role.REQUESTED,
+        (
+            "n_tokens", "num_tokens", "n_past", "total_tokens", "tokens?_count", "requested", "requests?", "got",
+            "given", "received", "resulted in", "resolved to", "keep(?: the first)?", "contains?", "contained", "has",
+            "have",
+            "having", "had", "(?<!of )current(?:ly)?", "actual(?:ly)?", "sent", "used", "provided", "passed", "was",
+            "found", "totals?", "totall?ing", "needs?", "requires?", "counted", "is too long", "sum",
+        ),
+        ("实际", "当前", "目前", "共", "收到", "请求", "传入", "达到", "已达", "已用", "总计", "合计", "您的"),
+        "Your messages resulted in 289650 tokens; Given: 5000; Current length is 42328", "OpenAI, TGI, Cerebras",
+    ),
+    Cue(
+        Role.NOTHING,
+        (
+            "(?:output|completion|reply|response|generation) (?:limit|maximum)", "minimum", "at position", "line",
+            "column", "index", "chunk", "version", "port", "position", "upper bound",
+        ),
+        ("最小", "至少需"),
+        "more than 507904 characters, which is the upper bound for 126976 input tokens", "vLLM",
+    ),
+)  # fmt: skip
+"""The nearest one before a number decides; the nouns between it and the number say of what."""
+
+NOUNS: Final = (
+    Cue(
+        Role.LIMIT,
+        (
+            "context[ _]?(?:length|window|size|limit|len|budget)?", "model[ _]len(?:gth)?",
+            "seq(?:uence)?[ _]?len(?:gth)?", "window",
+        ),
+        ("上下文(?:长度|窗口|大小)?", "窗口"),
+        "Prompt length 8192 reaches or exceeds context_length 8192", "Xinference",
+    ),
+    Cue(
+        Role.REPLY,
+        (
+            "max_?(?:completion_?|new_?|output_?)?tokens", "output", "completion", "prediction", "generat(?:ion|ed)",
+            "new tokens", "response", "reply",
+        ),
+        ("输出", "生成", "回复", "补全"),
+        "'max_tokens' or 'max_completion_tokens' is too large: 64000", "vLLM, OpenAI",
+    ),
+    Cue(
+        Role.PROMPT,
+        (
+            "(?:input|prompt|token) (?:sequence |context )?(?:length|len|size)", "prompts?", "inputs?", "messages?",
+            "conversation", "history", "functions?", "tools?", "query", "question", "text",
+            "(?:n_|num_)?(?:input|prompt)_(?:len|length|tokens)", "n_keep",
+        ),
+        ("输入", "提示词?", "消息", "对话", "会话", "历史", "内容", "文本"),
+        "input length 145210 exceeds the maximum allowed input length", "Novita, and nearly everybody",
+    ),
+)  # fmt: skip
+
+AFTER: Final = (
+    Cue(
+        Role.REPLY,
+        (
+            "(?:tokens? )?(?:(?:were |was )?(?:requested )?(?:in|for|from|of|as|reserved for) )?(?:the |your |its )?"
+            "(?:output|completion|response|reply|generated|generation|new|max_?(?:new_?|completion_?|output_?)?tokens)",
+        ),
+        ("输出", "生成"),
+        "8193 tokens for the completion; 1024 `max_new_tokens`; 16384 output tokens", "SGLang, TGI, vLLM",
+    ),
+    Cue(
+        Role.PROMPT,
+        (
+            "(?:tokens? )?(?:(?:in|for|from|of|as) )?(?:the |your |its )?(?:text |tool |image |audio )?"
+            "(?:inputs?|prompt|messages|functions|tools|tool definitions|history|conversation|context tokens)",
+        ),
+        ("输入", "提示"),
+        "3545 in your prompt; 139000 of text input; 5000 `inputs` tokens", "OpenAI, OpenRouter, TGI",
+    ),
+    Cue(
+        Role.LIMIT,
+        ("(?:tokens? |token )?(?:max(?:imum)?|limit|allowed|or (?:less|fewer)|context)",),
+        ("的?上限", "的?限制", "以内"),
+        "too large for model with 131072 maximum context length; 226 or less", "Mistral, ComfyUI",
+    ),
+)  # fmt: skip

@@ -1,0 +1,74 @@
+"""Machine codes → what they prove.
+
+Rule: a code is read as words (`ContextWindowExceededError` is `context_window_exceeded_error`); one that providers also
+send for other faults (`invalid_request_error`, `InvalidParameter`, 400) proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core.overflow.verdict import Kind
+
+_TOO_LONG: Final = re.compile(
+    "(?:^|_)(?:"
+    + "|".join(
+        (
+            r"context_?(?:length|window|size|limit|tokens?|budget)?_?(?:limit_)?(?:is_)?"
+            r"(?:exceed(?:s|ed)?|overflow(?:ed)?|too_(?:long|large)|reached)(?:_|$)",
+            r"context_(?:length|window|size|limit)_error",
+            r"out_?of_?context",
+            r"exceed(?:s|ed)?_(?:max_|model_)?context",
+            r"(?:prompt|inputs?|messages|conversation)_(?:tokens?_|length_|text_|size_|is_)*"
+            r"(?:too_(?:long|large|many|big)|(?:limit_)?exceeded|overflow|limit$)",
+            r"too_many_(?:prompt|input|context)_tokens",
+            r"max_(?:prompt|input|context|model)_(?:tokens?|length|len)_(?:limit_)?(?:exceeded|reached)",
+            r"(?:tokens?|characters)_too_(?:long|many)",
+            r"tokens_limit_reached|token_quantity_exceeded",
+        )
+    )
+    + ")"
+)
+"""`context_length_exceeded` (OpenAI and many), `exceed_context_size_error` (llama.cpp), `OutofContextError` (Ark),
+`model_max_prompt_tokens_exceeded` (Copilot), `tokens_limit_reached` (GitHub Models), `tokens_too_long` (UCloud),
+`characters_too_long` (Qianfan), `prompt_limit`, `input_too_long`, `token_quantity_exceeded`."""
+_FALSE_FRIENDS: Final = re.compile(r"output|completion|per_(?:min|day)|rate_limit|quota|encrypted")
+"""`input_token_limit_exceeded_per_day` is no window."""
+
+_OTHERS: Final = (
+    (Kind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
+    (Kind.QUOTA, r"quota_exceeded$|quota_failed"),
+    (Kind.RATE, r"rate_?limit|throttl|too_many_(?:requests|tokens)|resource_exhausted|[tr]pm_|_[tr]pm|concurrency"),
+    (Kind.POLICY, r"content_?(?:filter|policy)|policy_violation|moderation|safety|responsible_?ai|sensitive"),
+    (Kind.POLICY, r"data_inspection"),
+    (Kind.AUTH, r"auth|api_key|permission|forbidden|access_denied|invalid_token"),
+    (Kind.COUNT, r"array_above_max_length|too_many_(?:images|tools|messages|files)"),
+    (Kind.FIELD, r"string_above_max_length|string_too_long|oversized"),
+    (Kind.FIELD, r"(?:media|image|video|audio)_(?:budget|size|dimension)"),
+    (Kind.BYTES, r"(?:request|payload|entity|body)_too_large"),
+    (Kind.TRANSIENT, r"overloaded|unavailable|timeout|timed_out|server_busy|engine_busy"),
+)
+_OTHER_PATTERNS: Final = [(kind, re.compile(pattern)) for kind, pattern in _OTHERS]
+
+NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})
+"""What Zhipu (1261), Baidu (336103, 336007) and MiniMax (1039) use for a prompt that is too long. Elsewhere these
+numbers mean nothing, so they only lift a text that fits."""
+
+
+def as_words(code: str) -> str:
+    """The code in snake case.
+
+    >>> as_words("ContextWindowExceededError")
+    'context_window_exceeded_error'
+    """
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", code[:120])
+    return re.sub(r"[\s.\-:/#]+", "_", spaced).lower().strip("_")
+
+
+def meaning(code: str) -> Kind:
+    """What the code proves: `prompt`, another kind, or `unknown` when nothing."""
+    word = as_words(code)
+    if _TOO_LONG.search(word) and not _FALSE_FRIENDS.search(word):
+        return Kind.PROMPT
+    return next((kind for kind, pattern in _OTHER_PATTERNS if pattern.search(word)), Kind.UNKNOWN)

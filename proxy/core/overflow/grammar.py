@@ -1,0 +1,194 @@
+"""Sentence → what it says was refused, by the word classes that meet in it.
+
+Rule: a veto works in its own sentence only, and no single word is evidence of anything.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from proxy.core.overflow import words
+from proxy.core.overflow.verdict import Kind
+
+
+class Strength(IntEnum):
+    """How much a sentence proves."""
+
+    NONE = 0
+    HINT = 1
+    """Only the cure, or only a bound: "please reduce the length of the messages", "max size: 8000 tokens"."""
+    FAIR = 2
+    """A breach without the name of the window, or a rule of length instead of a breach."""
+    STRONG = 3
+    """The prompt, or the window by its name, and the breach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one sentence says."""
+
+    text: str
+    kind: Kind = Kind.UNKNOWN
+    strength: Strength = Strength.NONE
+    names_window: bool = False
+
+
+_PLAIN: Final = str.maketrans(
+    dict.fromkeys('`"“”「」『』*', " ")
+    | {"‘": "'", "’": "'", "：": ":", "，": ", ", "（": "(", "）": ")", "＞": ">", "＝": "="}
+)
+_SPACES: Final = re.compile(r"\s+")
+_SENTENCE_END: Final = re.compile(r"(?<=[a-z0-9)\]'一-鿿][.!?])\s+(?=\D)|[。！？；]|\s\|\s")
+_TAIL: Final = re.compile(
+    r"received model group=|available model group|enable litellm\.|\(request id:|traceback \(most"
+)
+"""What relays hang on: LiteLLM's model groups, new-api's request ids."""
+_ADDRESS: Final = re.compile(r"https?://[^\s\u3000-\u9fff]*[^\s.,;:)\]'\u3000-\u9fff]")
+_MAX_SENTENCES: Final = 64
+_NUMBER: Final = re.compile(r"\d{3}|\d ?[km]\b|万")
+
+
+def normalised(text: str) -> str:
+    """Lower case, plain quotes and spaces, without addresses and the tails that relays hang on."""
+    text = _SPACES.sub(" ", _ADDRESS.sub(" ", text.translate(_PLAIN).lower()))
+    if tail := _TAIL.search(text, 1):
+        text = text[: tail.start()]
+    return text.strip()
+
+
+def read_sentences(text: str) -> list[Reading]:
+    """The readings of a normalised text, sentence by sentence."""
+    sentences = [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip(" .")]
+    readings = [_read_sentence(sentence) for sentence in sentences[:_MAX_SENTENCES]]
+    if words.BATCH.search(text):
+        return [Reading(reading.text, Kind.FIELD) for reading in readings]
+    for index in range(1, len(readings)):
+        before = readings[index - 1]
+        if before.strength is Strength.NONE and words.POINTS_BACK.search(readings[index].text):
+            readings[index] = Reading(readings[index].text, before.kind)
+    return readings
+
+
+def _read_sentence(text: str) -> Reading:
+    said = _Said(text)
+    if (veto := _veto(said)) is not None:
+        return Reading(text, veto)
+    strength = _strength(said)
+    if strength is Strength.NONE:
+        return Reading(text, _otherwise(said))
+    kind = Kind.PROMPT
+    if said(words.REPLY):
+        kind = Kind.PROMPT_PLUS_REPLY if _is_joint(said) else Kind.REPLY_ONLY
+    if kind is Kind.REPLY_ONLY:
+        return Reading(text, kind)
+    if strength is Strength.HINT:
+        kind = Kind.PROMPT  # what to shorten is advice, not what was too long
+    return Reading(text, kind, strength, said(words.CONTEXT))
+
+
+class _Said:
+    """Which word classes a sentence has; each is looked for at most once."""
+
+    __slots__ = ("_found", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._found: dict[re.Pattern[str], bool] = {}
+
+    def __call__(self, pattern: re.Pattern[str]) -> bool:
+        if (found := self._found.get(pattern)) is None:
+            found = self._found[pattern] = pattern.search(self.text) is not None
+        return found
+
+    @property
+    def breaks_the_window(self) -> bool:
+        return self(words.CONTEXT) and self(words.EXCEED)
+
+    @property
+    def measures_text(self) -> bool:
+        """Tokens, characters or the window: not bytes, pixels or pieces."""
+        return self(words.TOKEN) or self(words.CHARACTERS) or self(words.CONTEXT)
+
+
+def _veto(said: _Said) -> Kind | None:
+    """Another reason that the sentence gives. The window's name outweighs words that often stand beside it."""
+    if said(words.RATE):
+        return Kind.RATE
+    if said(words.RESOURCE):
+        return Kind.TRANSIENT
+    if said.breaks_the_window:
+        return None
+    if said(words.COUNT):
+        return Kind.COUNT
+    if said(words.FOREIGN_TOKEN) and not said(words.PROMPT):
+        return Kind.AUTH
+    if said(words.QUOTA):
+        return Kind.QUOTA
+    if said(words.PAIRING) and said(words.PAIRED):
+        return Kind.PAIRING
+    if said(words.MEDIA) and said(words.UNSUPPORTED):
+        return Kind.MEDIA
+    if said(words.FIELD) or (
+        said(words.FIELD_NOUN)
+        and (said(words.LENGTH) or said(words.CHARACTERS))
+        and not said(words.TOKEN)
+        and not said(words.TOO_LONG)
+    ):
+        return Kind.FIELD
+    is_about_text = said(words.PROMPT) or said(words.REQUEST)
+    if (
+        said(words.MEDIA)
+        and said(words.EXCEED)
+        and not said(words.TOO_LONG)
+        and not (said.measures_text and is_about_text)
+    ):
+        return Kind.BYTES if said(words.BYTES) else Kind.FIELD
+    if said.measures_text:
+        return None
+    if said(words.BYTES):
+        return Kind.BYTES
+    return Kind.POLICY if said(words.POLICY) else None
+
+
+def _otherwise(said: _Said) -> Kind:
+    """What a sentence is about that says nothing of length."""
+    if said(words.REPLY_PARAMETER) or (said(words.REPLY) and said(words.EXCEED)):
+        return Kind.REPLY_ONLY
+    if said(words.POLICY):
+        return Kind.POLICY
+    if said(words.AUTH):
+        return Kind.AUTH
+    return Kind.TRANSIENT if said(words.TRANSIENT) else Kind.UNKNOWN
+
+
+def _strength(said: _Said) -> Strength:
+    prompt, request, measure = said(words.PROMPT), said(words.REQUEST), said(words.TOKEN) or said(words.CHARACTERS)
+    if said.breaks_the_window or (prompt and (said(words.TOO_LONG) or said(words.TOO_MANY_TOKENS))):
+        return Strength.STRONG
+    if said(words.EXCEED):
+        if prompt and (measure or said(words.LENGTH)):
+            return Strength.STRONG
+        if measure and said(words.BOUND):
+            return Strength.STRONG if request else Strength.FAIR
+        if (measure and request) or (prompt and (said(words.BOUND) or said(words.TOO_LARGE))):
+            return Strength.FAIR
+    if said(words.TOO_MANY_TOKENS) or (request and said(words.TOO_LONG)):
+        return Strength.FAIR
+    is_rule = said(_NUMBER) and (said(words.BOUND) or said(words.MUST)) and not said(words.MINIMUM)
+    if is_rule and (said(words.CONTEXT) or (prompt and (measure or said(words.LENGTH)))):
+        return Strength.FAIR
+    if is_rule and (measure or (request and said(words.LENGTH))):
+        return Strength.HINT
+    if said(words.REDUCE) and (prompt or said(words.CONTEXT) or (measure and request)):
+        return Strength.HINT
+    return Strength.NONE
+
+
+def _is_joint(said: _Said) -> bool:
+    """Whether a sentence about the reply is about the prompt as well: their sum, each of them, or what is left."""
+    if said(words.LEFT) and said(words.CONTEXT):
+        return True
+    return said(words.PROMPT) and (said(words.CONTEXT) or said(words.SUM))

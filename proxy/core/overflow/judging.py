@@ -1,0 +1,220 @@
+"""Evidence → verdict: finish reasons and codes first, then sentences, then the status, and last what cannot be true.
+
+Rule: the status makes a verdict likelier or less likely, it never makes one; an answer that says nothing is `unknown`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.overflow import codes, words
+from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
+from proxy.core.overflow.figures import merged, with_figures
+from proxy.core.overflow.grammar import Strength, normalised
+from proxy.core.overflow.leaves import Leaf, Leaves
+from proxy.core.overflow.numbers import read
+from proxy.core.overflow.unwrap import unwrap
+from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
+
+_MAX_MESSAGE_CHARS: Final = 2_000
+_MAX_BARE_TEXT_BYTES: Final = 4_096
+"""A success in plain text that is longer is no error message."""
+_NEAR_FULL: Final = 0.9
+"""Of the window: our estimate may be a tenth off."""
+_IMPLAUSIBLE_RATIO: Final = 3
+"""A number that differs more than this from our own estimate is about something else."""
+_SURE: Final = 0.97
+"""Confidence from which a claim without numbers is believed against our own estimate: a code or a finish reason."""
+
+_FULL_FINISH: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|overflow)")
+_CUT_FINISHES: Final = ("length", "max_tokens")
+_CONTENT_PARAM: Final = re.compile(
+    r"(?:messages|input|prompt|contents?)(?:\W{0,2}\d{1,6}\W?|\.content|\.text|\.parts){0,6}"
+)
+"""OpenAI's `param` of a string that is too long: `messages[3].content` is prompt, `messages[3].name` is not."""
+_WINDOW_AS_REPLY_BOUND: Final = re.compile(r"(?:cannot|must not|can not) (?:be greater than|exceed) max_model_len")
+"""vLLM, `max_tokens=200000 cannot be greater than max_model_len=131072`: it refuses the reply and names the window."""
+
+_REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
+_MONEY_TIME_OR_RIGHTS: Final = frozenset({Kind.RATE, Kind.QUOTA, Kind.AUTH, Kind.POLICY})
+_CODES_AGAINST: Final = frozenset({Kind.RATE, Kind.QUOTA, Kind.POLICY, Kind.COUNT, Kind.FIELD})
+_PRIORITY: Final = (
+    Kind.RATE, Kind.QUOTA, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.COUNT, Kind.BYTES, Kind.FIELD, Kind.REPLY_ONLY,
+    Kind.AUTH, Kind.TRANSIENT,
+)  # fmt: skip
+_BY_STATUS: Final = {
+    401: Kind.AUTH, 402: Kind.QUOTA, 403: Kind.AUTH, 408: Kind.TRANSIENT, 413: Kind.BYTES, 425: Kind.TRANSIENT,
+    429: Kind.RATE,
+}  # fmt: skip
+
+
+def judge(
+    status: int,
+    headers: Sequence[tuple[bytes, bytes]],
+    body: bytes,
+    *,
+    estimate_tokens: int | None = None,
+    window_tokens: int | None = None,
+) -> Verdict:
+    """What an upstream answer means. Never raises; linear in the first 64 KiB of the body.
+
+    `body` is the answer or its beginning; of a stream the first event or events, and nothing only when it ended
+    without one. `estimate_tokens` is our own count of the prompt that was sent, `window_tokens` what the model is
+    known to take: with them a claim that cannot be true is dropped.
+    """
+    is_success = 200 <= status < 300
+    leaves = unwrap(body, is_success=is_success)
+    if not is_success:
+        return _plausible(_of_error(status, headers, leaves), estimate_tokens, window_tokens)
+    if (finished := _finish(leaves, window_tokens)) is not None:
+        return finished
+    if leaves.is_silent and estimate_tokens and window_tokens and estimate_tokens >= _NEAR_FULL * window_tokens:
+        return Verdict(Kind.PROMPT, confidence=0.5, evidence="empty")  # llama-cpp-python and LM Studio refuse like that
+    if not leaves.has_error or (leaves.is_bare_text and len(body) > _MAX_BARE_TEXT_BYTES):
+        return Verdict(Kind.ACCEPTED, confidence=1.0)
+    as_status = 500 if leaves.is_bare_text else status  # plain text is believed only as far as a server error
+    verdict = _plausible(_of_error(as_status, headers, leaves), estimate_tokens, window_tokens)
+    if leaves.is_bare_text and not verdict.is_overflow:
+        return Verdict(Kind.ACCEPTED, confidence=0.5)
+    return verdict
+
+
+def _finish(leaves: Leaves, window_tokens: int | None) -> Verdict | None:
+    """A finish reason that means that the window was full."""
+    prompt, reply = leaves.prompt_tokens, leaves.completion_tokens
+    fills_window = bool(prompt and window_tokens and prompt >= _NEAR_FULL * window_tokens)
+    for leaf in leaves.finish_reasons:
+        is_cut_at_once = leaf.text.lower() in _CUT_FINISHES and reply == 0 and fills_window
+        if is_cut_at_once or _FULL_FINISH.search(codes.as_words(leaf.text)):
+            unit = None if prompt is None else Unit.TOKENS
+            return Verdict(Kind.PROMPT, prompt=prompt, reply=reply, unit=unit, confidence=0.98, evidence=leaf.path)
+    return None
+
+
+def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves) -> Verdict:
+    evidence = weigh(leaves)
+    if _is_long_message(leaves):
+        return _long_message(evidence)
+    if _is_overflow(status, headers, evidence):
+        return _overflow(evidence, evidence.best)
+    kind = _other_kind(status, headers, leaves, evidence)
+    verdict = Verdict(kind, confidence=0.7)
+    if evidence.texts:
+        first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).leaf
+        verdict = replace(verdict, evidence=first.path, upstream_message=first.text[:_MAX_MESSAGE_CHARS])
+    return _taught_window(verdict, evidence) if kind is Kind.REPLY_ONLY else verdict
+
+
+def _is_long_message(leaves: Leaves) -> bool:
+    params = [leaf for leaf in leaves.codes if leaf.name == "param" and _CONTENT_PARAM.fullmatch(leaf.text)]
+    return bool(params) and any(leaf.text == "string_above_max_length" for leaf in leaves.codes)
+
+
+def _long_message(evidence: Evidence) -> Verdict:
+    """OpenAI's `string_above_max_length` of a message: a bound in characters that a shorter request meets."""
+    text = evidence.texts[0].leaf if evidence.texts else Leaf("", "", "")
+    message = text.text[:_MAX_MESSAGE_CHARS]
+    verdict = Verdict(Kind.PROMPT, confidence=0.8, evidence=text.path, upstream_message=message)
+    return with_figures(verdict, replace(read(normalised(message)), unit=Unit.CHARS, scope=Scope.UNKNOWN))
+
+
+def _is_overflow(status: int, headers: Sequence[tuple[bytes, bytes]], evidence: Evidence) -> bool:
+    """Whether the answer says that the request is too long, strongly enough for its status and what else it says."""
+    against = evidence.vetoes | evidence.refusals
+    if status in _REFUSED_BY_STATUS:
+        return evidence.is_proven and not against & _MONEY_TIME_OR_RIGHTS
+    if evidence.is_proven:
+        return True
+    best = evidence.best
+    if best is None:
+        return False
+    if evidence.refusals & _CODES_AGAINST and not (best.best.names_window and best.figures.proves_overflow):
+        return False
+    if status == 401:
+        return best.strength is Strength.STRONG and best.best.names_window
+    if status >= 500:
+        return best.strength is Strength.STRONG
+    match best.strength:
+        case Strength.STRONG:
+            return True
+        case Strength.FAIR:
+            return against <= {Kind.TRANSIENT}
+        case Strength.HINT:
+            return _hint_suffices(status, headers, best, against)
+    return False
+
+
+def _hint_suffices(
+    status: int, headers: Sequence[tuple[bytes, bytes]], best: TextEvidence, against: frozenset[Kind]
+) -> bool:
+    """Advice alone counts where nothing else is said; "body too large" is no veto when its bound is one of tokens."""
+    if _retry_after(headers) or not against <= ({Kind.BYTES} if best.figures.limit else set()):
+        return False
+    if status == 413:  # without a word of tokens these are bytes
+        return words.TOKEN.search(best.best.text) is not None
+    return status in (200, 400, 422)
+
+
+def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
+    """The verdict on a request that is too long, or only asks for too long a reply."""
+    proof = next((leaf.path for leaf in evidence.proofs), "n_ctx")
+    if best is None:
+        return with_figures(Verdict(Kind.PROMPT, confidence=0.98, evidence=proof), evidence.structured)
+    kinds = {reading.kind for reading in best.readings if reading.strength >= Strength.FAIR}
+    kind = Kind.PROMPT_PLUS_REPLY if Kind.PROMPT_PLUS_REPLY in kinds else Kind.PROMPT
+    if not best.strength and best.vetoes == {Kind.REPLY_ONLY}:
+        kind = Kind.REPLY_ONLY  # the code says "context", every sentence says "max_tokens"
+    verdict = Verdict(
+        kind,
+        confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(best.strength, 0.6),
+        evidence=best.leaf.path if best.strength else proof,
+        upstream_message=best.leaf.text[:_MAX_MESSAGE_CHARS],
+    )
+    return with_figures(verdict, merged(evidence.structured, best.figures))
+
+
+def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
+    for text in evidence.texts:
+        for reading in text.readings:
+            if _WINDOW_AS_REPLY_BOUND.search(reading.text) and (limit := read(reading.text).limit) is not None:
+                return replace(verdict, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS)
+    return verdict
+
+
+def _other_kind(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves, evidence: Evidence) -> Kind:
+    """What an answer means that is no overflow: by its texts, its codes, its headers, its status."""
+    for said in (evidence.vetoes, evidence.refusals):
+        if said:
+            return min(said, key=_PRIORITY.index)
+    if status >= 500:
+        return Kind.TRANSIENT
+    if _retry_after(headers):
+        return Kind.RATE
+    if status == 413 and not leaves.has_error:
+        return Kind.UNKNOWN  # Cerebras sends an empty 413 for a prompt that is too long, others for bytes
+    return _BY_STATUS.get(status, Kind.UNKNOWN)
+
+
+def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    return any(name.lower() == b"retry-after" for name, _ in headers)
+
+
+def _plausible(verdict: Verdict, estimate_tokens: int | None, window_tokens: int | None) -> Verdict:
+    """The verdict held against what we know ourselves of the prompt."""
+    if not verdict.is_overflow or not estimate_tokens or verdict.unit is Unit.CHARS:
+        return verdict
+    is_bare = verdict.limit is None and verdict.requested is None and verdict.excess is None
+    if is_bare and verdict.confidence < _SURE and window_tokens and estimate_tokens < 0.5 * window_tokens:
+        return replace(verdict, kind=Kind.UNKNOWN, confidence=0.3)
+    sent = estimate_tokens + (verdict.reply or 0)
+    if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * sent:
+        verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)
+    asked = verdict.prompt if verdict.prompt is not None else verdict.requested
+    if asked is None:
+        return verdict
+    is_over = asked > _IMPLAUSIBLE_RATIO * sent
+    is_under = asked * _IMPLAUSIBLE_RATIO < estimate_tokens and verdict.exactness is not Exactness.AT_LEAST
+    return replace(verdict, prompt=None, requested=None) if is_over or is_under else verdict

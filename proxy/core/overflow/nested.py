@@ -1,0 +1,169 @@
+"""Values and texts → leaves, through JSON in strings, `b'...'`, Python reprs, HTML and texts with JSON in their middle.
+
+Rule: at most six wrappings deep and a few passes over each text; nothing is evaluated, nothing raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from typing import Any, Final
+
+from proxy.core.overflow.leaves import MAX_TEXT_CHARS, Leaf, Leaves, inside, joined, snake
+
+_MAX_WRAPPINGS: Final = 6
+"""Deepest seen: a relay's `detail` around LiteLLM's text around `b'...'` around JSON, four."""
+_MAX_NESTING: Final = 24
+_MAX_MEMBERS: Final = 64
+
+_ECHOES: Final = frozenset(
+    {"input", "content", "contents", "messages", "prompt", "request", "request_body", "choices", "delta", "output"}
+    | {"failed_generation", "generated_text", "user", "user_id", "organization", "provider_name", "url", "help_url"}
+    | {
+        "documentation_url",
+        "doc_url",
+        "stack",
+        "stacktrace",
+        "traceback",
+        "headers",
+        "loc",
+        "usage",
+        "ctx",
+        "candidates",
+    }
+)
+"""Members that repeat the request, the model's words or the upstream's insides: pydantic's `input`, Groq's
+`failed_generation`."""
+_CODES: Final = frozenset(
+    {"code", "type", "status", "error_code", "error_type", "err_code", "status_code", "provider_error_code"}
+)
+_TELLING: Final = frozenset(
+    {
+        "message",
+        "msg",
+        "error",
+        "errors",
+        "detail",
+        "details",
+        "code",
+        "type",
+        "error_msg",
+        "error_message",
+        "error_code",
+    }
+    | {"error_type", "status_msg", "reason", "raw", "errmsg", "err_msg", "cause", "response", "base_resp"}
+)
+"""Members by which an object inside a text is known for an error, and is no example of a parameter."""
+
+_OPENING: Final = re.compile(r"[\[{](?=\s{0,99}[\"'{\[])")
+_MEMBER: Final = re.compile(r"""["']([A-Za-z_]{2,40})["']\s{0,9}:\s{0,9}""")
+_VALUE: Final = re.compile(
+    r"""b?"((?:[^"\\]|\\.)*+)(?:"|\Z)|b?'((?:[^'\\]|\\.)*+)(?:'|\Z)|(-?\d{1,15})\b|(?:None|True|False|null|true|false)\b""",
+    re.DOTALL,
+)
+_BYTES_REPR: Final = re.compile(r"""\bb(['"])(?=[{\[\\])""")
+_CODE_SHAPE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-:/#\[\]]{0,79}")
+"""A code, or a `param`: `messages[3].content`."""
+_TAG: Final = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
+_EDGES: Final = " \n\t:.,-'\"{}[]()"
+_DECODER: Final = json.JSONDecoder(strict=False)
+
+
+def json_or_none(text: str) -> Any:
+    """The JSON that the whole text is; None when it is none (or `null`, which says as little)."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def collect(leaves: Leaves, path: str, name: str, value: Any, *, wrappings: int = 0, nesting: int = 0) -> None:
+    """Add everything under one JSON value."""
+    if leaves.is_full or nesting > _MAX_NESTING:
+        return
+    match value:
+        case dict():
+            holds_remarks = all(_is_remark(inner) for inner in value.values())
+            for key, inner in islice(value.items(), _MAX_MEMBERS):
+                member = snake(key)
+                if member not in _ECHOES or holds_remarks:
+                    collect(leaves, joined(path, key), member, inner, wrappings=wrappings, nesting=nesting + 1)
+        case list():
+            for index, inner in enumerate(value[:_MAX_MEMBERS]):
+                collect(leaves, f"{path}[{index}]", name, inner, wrappings=wrappings, nesting=nesting + 1)
+        case str():
+            collect_text(leaves, path, name, value, wrappings)
+        case bool() | None:
+            pass
+        case _ if name in _CODES:
+            leaves.codes.append(Leaf(path, name, str(value)))
+        case _ if abs(value) < 1e12:  # neither infinite nor NaN, which is less than nothing
+            leaves.numbers.setdefault(name, (int(value), path))
+
+
+def _is_remark(value: Any) -> bool:
+    """Whether this could be remarks under the member at fault: `{"errors": {"messages": ["is too long"]}}`."""
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+
+
+def collect_text(leaves: Leaves, path: str, name: str, text: str, wrappings: int = 0) -> None:
+    """Add a text: as a code when it is one word, taken apart when it wraps something."""
+    if leaves.is_full or not text.strip() or text == "None":
+        return
+    if _CODE_SHAPE.fullmatch(text):
+        leaves.codes.append(Leaf(path, name, text))
+    elif wrappings >= _MAX_WRAPPINGS or not _collect_wrapped(leaves, path, name, text, wrappings + 1):
+        _collect_plain(leaves, path, name, text)
+
+
+def _collect_plain(leaves: Leaves, path: str, name: str, text: str) -> None:
+    plain = _TAG.sub(" ", text) if "</" in text else text
+    if plain.strip(_EDGES):
+        leaves.texts.append(Leaf(path, name, plain.strip()[:MAX_TEXT_CHARS]))
+
+
+def _collect_wrapped(leaves: Leaves, path: str, name: str, text: str, wrappings: int) -> bool:
+    """Take apart the first JSON or repr in a text, and what stands before and after it; False when there is none."""
+    text = _BYTES_REPR.sub(" ", text)
+    for candidate in dict.fromkeys((text, _unescaped(text))):
+        for opening in islice(_OPENING.finditer(candidate), 3):
+            try:
+                value, end = _DECODER.raw_decode(candidate, opening.start())
+            except (ValueError, RecursionError):
+                continue
+            if opening.start() and not _tells(value):
+                continue
+            _collect_plain(leaves, path, name, candidate[: opening.start()].strip(_EDGES))
+            collect(leaves, inside(path), name, value, wrappings=wrappings)
+            collect_text(leaves, path, name, candidate[end:].strip(_EDGES), wrappings)
+            return True
+    return _collect_repr(leaves, path, name, text, wrappings)
+
+
+def _tells(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_tells(item) for item in value[:_MAX_MEMBERS])
+    return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
+
+
+def _collect_repr(leaves: Leaves, path: str, name: str, text: str, wrappings: int) -> bool:
+    """Members of a Python repr, or of JSON that was cut or mended, read one by one: `'message': "..."`."""
+    heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
+    if not any(snake(head[1]) in _TELLING for head in heads):
+        return False
+    start, end = heads[0].start(), heads[0].start()
+    for head in heads:
+        if head.start() < end or (value := _VALUE.match(text, head.end())) is None:
+            continue
+        end = value.end()
+        if (member := snake(head[1])) not in _ECHOES and value.lastindex is not None:
+            said = int(value[3]) if value[3] else _unescaped(value[value.lastindex])
+            collect(leaves, joined(inside(path), head[1]), member, said, wrappings=wrappings)
+    _collect_plain(leaves, path, name, text[:start].strip(_EDGES))
+    _collect_plain(leaves, path, name, text[end:].strip(_EDGES))
+    return True
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"').replace("\\\\", "\\")

@@ -1,0 +1,234 @@
+"""Numbers → roles: the limit, what was asked for, prompt, reply, excess.
+
+Rule: no number is better than a wrong one; what contradicts itself is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.overflow.anchors import AFTER, EQUATIONS, EXCESS, HEADS, NOUNS, Cue, Role
+from proxy.core.overflow.digits import Number, skeleton
+from proxy.core.overflow.verdict import Exactness, Scope, Unit
+from proxy.core.overflow.words import CHARACTERS, PROMPT, REPLY
+
+_SMALLEST_LIMIT: Final = 64
+"""Smaller ones bound images, tools or stop words: no model has so small a window."""
+_SMALLEST_SIZE: Final = 16
+"""Smaller ones are parts of names ("GPT 4") unless the words after them say otherwise ("0 in the completion")."""
+
+_ABOUT: Final = re.compile(r"(?:about|approximately|approx\.?|around|roughly|estimated|~|约|大约|左右)\W{0,3}$")
+_AT_LEAST: Final = re.compile(
+    r"(?:at least|至少|(?:(?<=resulted in )|(?<=contains )|(?<=has ))(?:over|more than))\W{0,3}$"
+)
+_DEFINED: Final = re.compile(r"(?<![a-z0-9_])([a-z_]{2,40}) ?[:=] ?$")
+"""`n_keep: 13055`, `input_len=181234`: a name and its value."""
+_CLAUSE_START: Final = re.compile(
+    r"[;，]|[.,!?](?= )|(?<![a-z0-9_])(?:and|but|however|while|whereas|or|then)(?![a-z0-9_])"
+)
+_WINDOW: Final = re.compile(
+    r"context|window|model[ _]len|maximum model length|seq(?:uence)?[ _]?len|n_ctx|max_(?:num|total)_tokens|上下文|窗口"
+)
+_INPUT: Final = re.compile(r"input|prompt|输入|提示")
+
+
+def _one_of(cues: tuple[Cue, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{cue.role}>{cue.pattern})" for cue in cues))
+
+
+_HEADS: Final = _one_of(HEADS)
+_NOUNS: Final = _one_of(NOUNS)
+_EXCESS: Final = re.compile(EXCESS.pattern)
+_AFTER: Final = [(cue.role, re.compile(rf"[\s'(个]{{0,3}}(?:{cue.pattern})")) for cue in AFTER]
+
+
+@dataclass(slots=True)
+class Figures:
+    """The numbers of one text, by role."""
+
+    limit: int | None = None
+    requested: int | None = None
+    prompt: int | None = None
+    reply: int | None = None
+    excess: int | None = None
+    scope: Scope = Scope.UNKNOWN
+    unit: Unit | None = None
+    exactness: Exactness = Exactness.EXACT
+    limit_exactness: Exactness = Exactness.EXACT
+
+    @property
+    def asked(self) -> int | None:
+        """The largest size that was asked for."""
+        sizes = [self.requested, self.prompt]
+        if self.prompt is not None and self.reply is not None:
+            sizes.append(self.prompt + self.reply)
+        return max((size for size in sizes if size is not None), default=None)
+
+    @property
+    def proves_overflow(self) -> bool:
+        return self.limit is not None and self.asked is not None and self.asked >= self.limit
+
+
+@dataclass(slots=True)
+class _Found:
+    """Candidates by role, in the order of the text."""
+
+    by_role: dict[Role, list[tuple[int, Exactness]]] = field(default_factory=dict)
+    named_limits: set[int] = field(default_factory=set)
+    """Taken for limits only because the window's name stands before them: "context length 5000 exceeds 4096"."""
+    scope: Scope = Scope.UNKNOWN
+
+    def add(self, role: Role, value: int, exactness: Exactness) -> None:
+        self.by_role.setdefault(role, []).append((value, exactness))
+
+    def all(self, role: Role) -> list[tuple[int, Exactness]]:
+        return self.by_role.get(role, [])
+
+    def first(self, role: Role) -> int | None:
+        return next((value for value, _ in self.all(role)), None)
+
+    def note_scope(self, around: str) -> None:
+        """The first bound that is named decides what the limit bounds; prompt and reply together fill the window."""
+        if self.scope is Scope.UNKNOWN:
+            if _WINDOW.search(around) or (_INPUT.search(around) and REPLY.search(around)):
+                self.scope = Scope.WINDOW
+            elif _INPUT.search(around):
+                self.scope = Scope.INPUT
+
+
+def read(text: str) -> Figures:
+    """The figures of a normalised text of which every sentence about something else was left out.
+
+    >>> figures = read("prompt token count of 93,854 exceeds the limit of 90,000")
+    >>> figures.limit, figures.prompt
+    (90000, 93854)
+    """
+    bones, numbers = skeleton(text)
+    found = _Found()
+    taken = _take_equation(bones, numbers, found)
+    segments = bones.split("#")
+    for index, number in enumerate(numbers):
+        if index not in taken:
+            _take_number(segments[index][-120:], number, segments[index + 1][:60], found)
+    return _settled(found, text)
+
+
+def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]:
+    """Read the first equation that stands in the text; which numbers it took."""
+    for equation in EQUATIONS:
+        if (match := equation.pattern.search(bones)) is None:
+            continue
+        indices = {Role(name): bones.count("#", 0, match.start(name)) for name in match.groupdict()}
+        if Role.NOTHING in indices and numbers[indices[Role.NOTHING]].value > 1:
+            continue  # a range of sizes begins at nought or one
+        before = bones[: match.start()]
+        for role, index in indices.items():
+            is_prompt = role is Role.REQUESTED and Role.PROMPT not in indices and _is_of_prompt(before)
+            found.add(Role.PROMPT if is_prompt else role, numbers[index].value, _exactness(numbers[index]))
+        if equation.scope:
+            found.scope = Scope(equation.scope)
+        found.note_scope(bones[: match.end()][-120:])
+        return set(indices.values())
+    return set()
+
+
+def _is_of_prompt(text: str) -> bool:
+    return PROMPT.search(text) is not None and REPLY.search(text) is None
+
+
+def _exactness(number: Number) -> Exactness:
+    return Exactness.ABOUT if number.is_magnitude else Exactness.EXACT
+
+
+def _take_number(before: str, number: Number, after: str, found: _Found) -> None:
+    exactness = Exactness.ABOUT if _ABOUT.search(before) else _exactness(number)
+    if _AT_LEAST.search(before):
+        exactness, before = Exactness.AT_LEAST, _AT_LEAST.sub(" ", before)
+    head, nouns = _head(before)
+    trailing = next((role for role, pattern in _AFTER if pattern.match(after)), None)
+    role = _role(head, nouns, trailing)
+    if role is None or (number.value < _SMALLEST_SIZE and trailing is None and role is not Role.REPLY):
+        return
+    if role is Role.LIMIT:
+        found.note_scope(f"{before} {after}")
+        if head is None and trailing is None:
+            found.named_limits.add(number.value)
+    found.add(role, number.value, exactness)
+
+
+def _head(before: str) -> tuple[Role | None, set[Role]]:
+    """The nearest head before a number, and the nouns between; of what was asked for, those of the clause."""
+    if _EXCESS.search(before):
+        return Role.EXCESS, set()
+    if (defined := _DEFINED.search(before)) is not None:
+        if (named := _NOUNS.fullmatch(defined[1]) or _HEADS.fullmatch(defined[1])) is not None:
+            return None, {_role_of(named)}
+        if "_" in defined[1]:
+            return Role.NOTHING, set()
+    clause = before[max((match.end() for match in _CLAUSE_START.finditer(before)), default=0) :]
+    heads = list(_HEADS.finditer(clause))
+    if heads:
+        start = heads[-1].start() if _role_of(heads[-1]) is Role.LIMIT else 0
+        return _role_of(heads[-1]), {_role_of(noun) for noun in _NOUNS.finditer(clause, start)}
+    nouns = list(_NOUNS.finditer(clause))
+    if nouns:
+        return None, {_role_of(nouns[-1])}
+    return (Role.REQUESTED if "token" in clause else None), set()
+
+
+def _role_of(match: re.Match[str]) -> Role:
+    assert match.lastgroup is not None  # every alternative is a named group
+    return Role(match.lastgroup)
+
+
+def _role(head: Role | None, nouns: set[Role], trailing: Role | None) -> Role | None:
+    """The role of a number from the head before it, the nouns between, and the words after it."""
+    if head in (Role.EXCESS, Role.NOTHING):
+        return head
+    if head is Role.LIMIT:
+        return Role.NOTHING if Role.REPLY in (*nouns, trailing) else Role.LIMIT
+    if trailing is not None:
+        return trailing
+    if head is Role.REQUESTED:
+        parts = nouns & {Role.REPLY, Role.PROMPT}
+        return parts.pop() if len(parts) == 1 else Role.REQUESTED
+    return next(iter(nouns), None)
+
+
+def _settled(found: _Found, text: str) -> Figures:
+    """The candidates that agree with one another."""
+    figures = Figures(scope=found.scope, requested=found.first(Role.REQUESTED) or None)
+    figures.reply, figures.excess = found.first(Role.REPLY), found.first(Role.EXCESS)
+    hedges = [how for role in (Role.PROMPT, Role.REQUESTED) for _, how in found.all(role) if how is not Exactness.EXACT]
+    figures.exactness = hedges[0] if hedges else Exactness.EXACT
+    _settle_prompt(figures, list(dict.fromkeys(value for value, _ in found.all(Role.PROMPT))))
+    limits = found.all(Role.LIMIT)
+    if figures.asked is None and len(limits) == 2 and limits[0][0] in found.named_limits and limits[0] > limits[1]:
+        figures.requested, limits = limits[0][0], limits[1:]
+    _settle_limit(figures, limits, is_joint=REPLY.search(text) is not None)
+    if any(size is not None for size in (figures.limit, figures.asked, figures.reply, figures.excess)):
+        figures.unit = Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS
+    return figures
+
+
+def _settle_prompt(figures: Figures, prompts: list[int]) -> None:
+    """Several inputs (messages, functions, tools) are parts where they make up the total, else repetitions."""
+    if prompts:
+        total = sum(prompts)
+        is_sum = figures.requested == total + (figures.reply or 0)
+        figures.prompt = total if is_sum else max(prompts)
+
+
+def _settle_limit(figures: Figures, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> None:
+    """The first limit that what was asked for breaks; a prompt below it breaks it only together with the reply."""
+    plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
+    asked = figures.asked
+    if asked is None and len(plausible) > 1:
+        return
+    fitting = [limit for limit in plausible if asked is None or limit[0] <= asked]
+    if not fitting and is_joint and figures.requested is None and figures.reply is None:
+        fitting = plausible
+    if fitting:
+        figures.limit, figures.limit_exactness = fitting[0]

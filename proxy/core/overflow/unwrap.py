@@ -1,0 +1,113 @@
+"""Body → leaves: plain, JSON or server-sent events; of a success only errors, finish reasons and usage.
+
+Rule: what the assistant said is never read, whatever it looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from proxy.core.overflow.leaves import Leaf, Leaves, joined, snake
+from proxy.core.overflow.nested import collect, collect_text, json_or_none
+
+MAX_BODY_BYTES: Final = 65_536
+"""An error is short; what is longer is an echo of the request."""
+_MAX_CHOICES: Final = 16
+
+_ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
+_ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
+_ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
+_SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
+
+_SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
+_ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
+
+
+def unwrap(body: bytes, *, is_success: bool) -> Leaves:
+    """The leaves of an answer, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
+    text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").lstrip("\ufeff").strip()
+    leaves = Leaves()
+    if _SSE_LINE.match(text):
+        _add_events(leaves, text, is_success=is_success)
+    elif not is_success:
+        collect_text(leaves, "", "", text)
+    elif (value := json_or_none(text)) is not None:
+        _add_success(leaves, "", value)
+    else:
+        leaves.is_silent, leaves.is_bare_text = not text, bool(text)
+        collect_text(leaves, "", "", text)
+    return leaves
+
+
+def _add_events(leaves: Leaves, text: str, *, is_success: bool) -> None:
+    leaves.is_silent = is_success
+    for index, (name, payload) in enumerate(_events(text)):
+        path = f"event[{index}]"
+        if payload.strip() == "[DONE]":
+            continue
+        leaves.is_silent = False
+        if not is_success or _ERROR_EVENT.search(name):
+            collect_text(leaves, path, "", payload)
+        else:
+            _add_success(leaves, path, json_or_none(payload))
+
+
+def _events(text: str) -> Iterator[tuple[str, str]]:
+    """(event name, data) of every event; a line without a field name goes on with the data (some servers do)."""
+    name, lines = "", list[str]()
+    for line in [*text.splitlines(), ""]:
+        field = _SSE_LINE.match(line)
+        if not line.strip():
+            if lines:
+                yield name, "\n".join(lines)
+            name, lines = "", []
+        elif field is None:
+            lines.append(line)
+        elif (member := (field[1] or "").lower()) == "event":
+            name = field[2].strip()
+        elif member == "data":
+            lines.append(field[2])
+
+
+def _add_success(leaves: Leaves, path: str, value: Any) -> None:
+    """Errors, finish reasons and usage of a 2xx body or event."""
+    if not isinstance(value, dict):
+        return
+    for name in _ERROR_MEMBERS:
+        if (found := value.get(name)) and not _says_success(found):
+            collect(leaves, joined(path, name), name, found)
+    for name in ("response", "message"):  # Responses API: `response.failed`; Anthropic: `message_start`
+        _add_success(leaves, joined(path, name), value.get(name))
+    _add_finish(leaves, path, value)
+    declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
+    has_answer = any(value.get(name) for name in _ANSWER_MEMBERS)
+    if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
+        collect(leaves, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
+
+
+def _says_success(value: Any) -> bool:
+    """MiniMax's `base_resp` stands in every answer: `{"status_code": 0, "status_msg": "success"}`."""
+    return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
+
+
+def _add_finish(leaves: Leaves, path: str, value: dict[str, Any]) -> None:
+    choices = value.get("choices")
+    inner = [value.get("incomplete_details"), value.get("delta"), *(choices if isinstance(choices, list) else ())]
+    for holder in islice((value, *inner), _MAX_CHOICES):
+        if not isinstance(holder, dict):
+            continue
+        for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
+            if isinstance(reason := holder.get(name), str):
+                leaves.finish_reasons.append(Leaf(joined(path, name), name, reason))
+        if holder is not value and (error := holder.get("error")):
+            collect(leaves, joined(path, "choices.error"), "error", error)
+    if isinstance(usage := value.get("usage"), dict):
+        leaves.prompt_tokens = _count(usage, "prompt_tokens", "input_tokens")
+        leaves.completion_tokens = _count(usage, "completion_tokens", "output_tokens")
+
+
+def _count(usage: dict[str, Any], *names: str) -> int | None:
+    return next((usage[name] for name in names if type(usage.get(name)) is int), None)

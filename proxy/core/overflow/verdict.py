@@ -1,0 +1,100 @@
+"""What an upstream answer means, as a value.
+
+Rule: a verdict holds numbers, names and the upstream's own words; what to do about it is for the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What was refused; only `prompt` and `prompt_plus_reply` are cured by a shorter request."""
+
+    ACCEPTED = "accepted"
+    PROMPT = "prompt"
+    PROMPT_PLUS_REPLY = "prompt_plus_reply"
+    REPLY_ONLY = "reply_only"
+    BYTES = "bytes"
+    COUNT = "count"
+    FIELD = "field"
+    RATE = "rate"
+    QUOTA = "quota"
+    PAIRING = "pairing"
+    POLICY = "policy"
+    AUTH = "auth"
+    MEDIA = "media"
+    TRANSIENT = "transient"
+    UNKNOWN = "unknown"
+
+
+class Scope(StrEnum):
+    """What a limit bounds: the whole window (prompt and reply), or the input alone."""
+
+    WINDOW = "window"
+    INPUT = "input"
+    UNKNOWN = "unknown"
+
+
+class Exactness(StrEnum):
+    """How a printed number is to be taken."""
+
+    EXACT = "exact"
+    AT_LEAST = "at_least"
+    ABOUT = "about"
+
+
+class Unit(StrEnum):
+    """What a printed limit counts."""
+
+    TOKENS = "tokens"
+    CHARS = "chars"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The meaning of one upstream answer."""
+
+    kind: Kind
+    limit: int | None = None
+    """In `unit`; only of an overflow, or of the one refusal of `max_tokens` that names the window."""
+    limit_scope: Scope = Scope.UNKNOWN
+    limit_exactness: Exactness = Exactness.EXACT
+    """`about` for a magnitude: 256K is 256 000 or 262 144."""
+    requested: int | None = None
+    """In `unit`: prompt and reply together, as the upstream counted them."""
+    prompt: int | None = None
+    """In `unit`."""
+    reply: int | None = None
+    """In `unit`: the room that the request asked for."""
+    excess: int | None = None
+    """In `unit`: by how much the request is over, where the upstream says only that."""
+    unit: Unit | None = None
+    """None when no number was read."""
+    exactness: Exactness = Exactness.EXACT
+    """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
+    confidence: float = 0.0
+    """0 to 1."""
+    evidence: str = ""
+    """Path of the leaf that decided, as `error.metadata.raw>error.message`; never its content."""
+    upstream_message: str = ""
+    """What the upstream said to people, at most 2 KB; for the client, not for a log."""
+
+    @property
+    def is_overflow(self) -> bool:
+        """Whether a shorter request is the cure."""
+        return self.kind in {Kind.PROMPT, Kind.PROMPT_PLUS_REPLY}
+
+    @property
+    def limit_is_learnable(self) -> bool:
+        """Whether `limit` may be kept as what the model takes: exact, in tokens, and of a known scope.
+
+        A `reply_only` verdict carries a limit only where the refusal of `max_tokens` names the window itself.
+        """
+        return (
+            self.limit is not None
+            and self.unit is Unit.TOKENS
+            and self.limit_exactness is Exactness.EXACT
+            and self.limit_scope is not Scope.UNKNOWN
+        )

@@ -1,0 +1,209 @@
+"""The vocabulary of refusals, English and Chinese, as one compiled alternation a word class.
+
+Rule: no pattern has a gap that repeats (`.*`), so that a sentence costs one pass a class; which classes must meet in
+one sentence is decided in `grammar.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+def _any(*phrases: str) -> re.Pattern[str]:
+    """One of these: Latin ones as whole words (`tps` is not in `https`); Chinese ones and signs anywhere."""
+    return re.compile("|".join(_bounded(phrase) for phrase in phrases))
+
+
+def _bounded(phrase: str) -> str:
+    if not phrase.isascii() or phrase[0] in "<>=\\":
+        return phrase
+    return rf"(?<![a-z0-9])(?:{phrase})(?![a-z0-9])"
+
+
+CONTEXT: Final = _any(
+    "(?<!additional )(?<!for )(?<!in )(?<!in the )(?<!security )(?<!execution )(?<!more )contexts?(?! ?(?:deadline|"
+    "cancel|of (?!the model|[0-9])|manager|errors?|switch|:))",
+    "context[ _]?(?:length|window|size|limit|len|budget)s?", "contextlength", "contextwindow", "(?:n|num)_ctx",
+    "ctx(?:[ _](?:size|len|length))?", "max_?model_?len", "model[ _]len(?:gth)?", "maximum model length",
+    "(?:max_|maximum |max )?seq(?:uence)?[ _]?len(?:gth)?", "session[ _]len(?:gth)?", "max_position_embeddings",
+    "position embeddings", "kv[ -]?cache", "kv memory", "max_num_tokens", "max_total_tokens", "上下文", "窗口",
+)  # fmt: skip
+"""Names of the window."""
+
+PROMPT: Final = _any(
+    "prompts?", "inputs?", "messages", "conversations?", "chat history", "history", "chat", "dialogue?", "transcript",
+    "input_?(?:ids|tokens|length|len)", "prompt_?(?:tokens|length|len)", "输入", "提示", "消息", "对话", "会话",
+    "历史",
+)  # fmt: skip
+"""What a shorter request makes shorter."""
+
+REQUEST: Final = _any(
+    "requests?", "requested", "text", "contents?", "documents?", "quer(?:y|ies)", "message", "question", "payload",
+    "请求", "内容", "文本", "问题", "文字",
+)  # fmt: skip
+"""What may be the prompt: it needs a word beside it."""
+
+TOKEN: Final = _any("tokens?", "token[ _]?(?:count|length|limit|ids?)s?", "tokens?数", "词元")
+LENGTH: Final = _any(
+    "length", "len", "size", "long", "longer", "lengthy", "长度", "字数", "超长", "过长", "太长", "大小",
+)  # fmt: skip
+
+EXCEED: Final = _any(
+    "exceed(?:s|ed|ing|ance)?", "surpass(?:es|ed)?", "overflow(?:s|ed|ing)?",
+    "(?:longer|larger|greater|bigger|higher|more) than",
+    "(?:over|above|beyond)(?= (?:the |its |your |our |this )?(?:model|max|limit|context|allowed|token|"
+    "budget|permitted|window|[0-9]))",
+    "too (?:long|large|big|many|much|lengthy)", "(?:not|cannot|[a-z]{2,6}n't) fit", "unable to fit",
+    "(?:run|ran|running|runs) out of (?:context|tokens|room|space)", "out of (?:context|range)", "exhausted",
+    "(?:is|was|window|length|size) full", "(?:reach(?:es|ed)?|hit) (?:the |its )?(?:max(?:imum)?|limit)", ">=?", "≥",
+    "cannot truncate", "超过", "超出", "超长", "过长", "太长", "超限", "溢出", "过多", "过大", "大于", "超越", "太大",
+    "太多", "已达",
+)  # fmt: skip
+
+TOO_LONG: Final = _any("too long", "too lengthy", "cannot truncate", "超长", "过长", "太长")
+TOO_LARGE: Final = _any("too (?:large|big|much)", "过大", "太大")
+TOO_MANY_TOKENS: Final = _any("too many (?:[a-z]{1,12} )?tokens?", "tokens?(?:数量?|数目)?(?:过多|太多|过大)")
+
+BOUND: Final = _any(
+    "limit(?:s|ed|ation|ations)?", "max", "maximum", "allowed", "allowable", "permitted", "capacity", "supported",
+    "threshold", "max_[a-z_]{2,40}", "budget", "上限", "限制", "最大", "最多", "允许", "限额", "阈值", "范围",
+)  # fmt: skip
+
+MUST: Final = _any(
+    "(?:must|should|shall|may|can|could|cannot|can ?not|can't|must not|should not|shouldn't) (?:be|have|"
+    "not|exceed|contain|only)",
+    "cannot exceed", "can't exceed", "not exceed", "at most", "no more than", "up to", "limited to", "less than",
+    "fewer than", "shorter than", "smaller than", "no longer than", "<=?", "≤", "supports?", "only", "within",
+    "range of", "between", "不能", "不得", "不可", "不应", "应", "需", "最多", "最大", "仅支持", "支持", "范围",
+    "以内", "小于", "少于",
+)  # fmt: skip
+"""A rule stated instead of the breach of it."""
+
+REDUCE: Final = _any(
+    "reduce", "shorten", "shorter", "decrease", "truncate", "trim", "compress", "compact", "summari[sz]e", "cut",
+    "lower", "split", "remove", "clear", "减少", "缩短", "压缩", "精简", "截断", "删减", "裁剪", "简化", "清理",
+)  # fmt: skip
+
+REPLY: Final = _any(
+    "max_?(?:completion_?|new_?|output_?|gen_?|response_?)?tokens", "max_length", "num_predict", "n_predict",
+    "max(?:imum)? (?:number of )?tokens? (?:you requested|requested|value|parameter|setting|field|"
+    "argument|must|should|cannot|can|has to|is too|too|needs?|to generate|to sample)",
+    "(?:output|completion|generated|new|response|generation|reply) tokens?",
+    "(?:output|generation|response|completion) (?:length|limit)", "completions?", "predictions?",
+    "(?:thinking|reasoning)(?:[ ._](?:budget|tokens?|budget_tokens|length|effort))?", "budget_tokens",
+    "max(?:imum)? output", "输出", "生成", "回复", "补全",
+)  # fmt: skip
+"""The reply and the parameters that bound it."""
+
+REPLY_PARAMETER: Final = _any("max_?(?:completion_?|new_?|output_?|gen_?)?tokens", "num_predict", "n_predict")
+SUM: Final = _any("plus", "sum", "total", "combined", "together", r"\+", "and", "or", "及", "和", "与", "加", "总")
+
+RESOURCE: Final = _any(
+    "context deadline", "context cancell?ed", "time[- ]?outs?", "deadline exceeded", "time limit",
+    "exceeded (?:the )?(?:time ?out|deadline|maximum time)", "(?:retries|attempts|redirects) exceeded",
+    "out of memory", "memory (?:allocation|limit|usage|error)", "oom", "recursion", "disk", "timed out", "超时",
+    "显存", "内存",
+)  # fmt: skip
+"""Time, memory and attempts run out as well: Go says "context deadline exceeded"."""
+POINTS_BACK: Final = _any("(?:exceeds?|exceeded|exceeding|over|above|than) (?:it|this|that|these|those)")
+"""Breaks a bound that the sentence before has named."""
+MINIMUM: Final = _any("at least", "minimum", "min", "too (?:small|short|low)", "至少", "最小", "最少", "过短", "太短")
+
+LEFT: Final = _any("remaining", "left", "available", "剩余")
+BATCH: Final = _any("physical batch", "batch[ _]size", "ubatch")
+"""llama.cpp's bound of an embedding input, which is no window."""
+
+RATE: Final = _any(
+    "(?:per|each|every|a|/)[ _-]?(?:min(?:ute)?|day|hour|sec(?:ond)?|month|week)s?", "tokens?/(?:min|m|day|s)",
+    "[iot]?tp[mdhs]", "rp[mdhs]", "qp[smd]", "rate[ _-]?limit(?:s|ed|er|ing)?", "ratelimit(?:ed|ing|error)?",
+    "throttl(?:e|ed|es|ing)", "throttlingexception", "too many requests", "requests? too (?:fast|frequent(?:ly)?)",
+    "(?:please )?wait(?:ing)?", "slow down", "(?:try|retry)(?: again)? (?:in|after)(?= [0-9])", "concurren(?:t|cy)",
+    "minutely", "daily", "hourly", "频繁", "限流", "速率", "每分钟", "每天", "每日", "每秒", "每小时", "并发", "频率",
+    "used [0-9][0-9,]*,? requested", "今日", "当日",
+)  # fmt: skip
+
+QUOTA: Final = _any(
+    "quotas?", "credits?", "afford", "billing", "balance", "insufficient[ _]funds", "payment", "spend(?:ing)?",
+    "hard limit", "usage limit", "subscription", "monthly", "(?:your|current) (?:[a-z]+ )?plan",
+    "(?:token|api|monthly|your|current) usage", "max budget",
+    "cost", "余额", "欠费", "额度", "配额", "充值", "付费", "资源包", "账户", "用量", "用完", "用尽", "本月", "当月",
+)  # fmt: skip
+
+PAIRING: Final = _any(
+    "tool_?calls?", "tool_?use(?:_id)?s?", "tool_?results?", "tool_?call_?ids?", "role '?tool'?", "tool messages?",
+    "function_?calls?", "function_?responses?", "function call turn", "preceding message", "工具调用",
+)  # fmt: skip
+PAIRED: Final = _any(
+    "must", "follow(?:s|ed|ing)?", "preced(?:e|ing|ed)", "corresponding", "missing", "without", "unexpected",
+    "not found", "respon(?:se|d|ded)", "same turn", "after", "before", "match(?:ing)?", "equal", "orphan(?:ed)?",
+    "immediately", "no tool", "不匹配", "缺少", "必须", "对应",
+)  # fmt: skip
+
+POLICY: Final = _any(
+    "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",
+    "harmful", "violat(?:e|es|ed|ion|ing)", "flagged", "responsible ?ai", "sensitive", "data_inspection_failed",
+    "prohibited", "blocked", "敏感", "违规", "违反", "不当", "审核", "安全",
+)  # fmt: skip
+
+AUTH: Final = _any(
+    "api[ _-]?keys?", "authenticat(?:ion|e|ed)", "unauthori[sz]ed", "authori[sz]ation", "credentials?", "permission",
+    "forbidden", "access denied", "not authori[sz]ed", "invalid_api_key", "鉴权", "认证", "无权", "未授权", "密钥",
+    "无效的令牌", "令牌无效",
+)  # fmt: skip
+
+COUNT: Final = _any(
+    "(?:number of|too many|at most [0-9]+|max(?:imum)?(?: of)? [0-9]+|"
+    r"more than [0-9]+) (?:[a-z]{1,12} )?(?:images?|image\(s\)|tools?|functions?|messages|files?|videos?|"
+    "audios?|attachments?|choices|stop sequences?|documents?|parts|items|elements|rows|pages|turns|"
+    "properties|enum|logprobs|candidates|schemas?)",
+    "array too (?:long|large)", "array_above_max_length",
+    "(?:image|tool|message|file|video|document|function) counts?", "limit for (?:images|tools|files|videos)",
+    "(?:图片|图像|工具|文件|视频|音频|函数|消息|tools?|images?|messages?) ?(?:的)?(?:数量|个数|张数|数)",
+    "images? per (?:request|prompt)", "[0-9]+ (?:images|tools|files|pages|document pages)", "页数",
+)  # fmt: skip
+
+FIELD: Final = _any(
+    "(?:image|video|audio|file|pdf|recording|clip|string|url|uri|header|headers|name|names|id|ids|field|"
+    "value|key|title|description|filename|path|argument|arguments|stop|user|metadata|seed|suffix|"
+    "instruction|tag|label) (?:is |was |are )?too (?:long|large|big)",
+    "string_above_max_length", "maxlength", "header fields?", "encrypted_content", "pixels?", "dimensions?",
+    "resolution", "像素", "分辨率", "string with maximum length", "名称(?:过长|超长)", "字段", "request[- ]uri",
+)  # fmt: skip
+
+FIELD_NOUN: Final = _any(
+    "names?", "descriptions?", "titles?", "urls?", "headers?", "keys?", "labels?", "metadata", "schemas?",
+    "patterns?", "suffix", "instructions?", "arguments?", "passwords?", "usernames?", "stop", "名称", "描述", "标题",
+)  # fmt: skip
+"""Small fields with a bound of their own, which is printed in characters."""
+FOREIGN_TOKEN: Final = _any("(?:access|auth|authentication|bearer|api|id|refresh|jwt|csrf|session|security) tokens?")
+"""Tokens that are keys."""
+
+BYTES: Final = _any(
+    "bytes?", "[0-9.]{0,12} ?[kmg]i?b", "megabytes?", "kilobytes?", "payload", "entity too large", "upload",
+    "(?:request |http )?body", "file size", "content-length", "content length limit", "maximum size", "size limit",
+    "request (?:entity |size |is )?too large", "request_too_large", "message size", "字节", "请求体",
+    "请求(?:体)?过大", "文件(?:大小|过大)", "兆",
+)  # fmt: skip
+
+MEDIA: Final = _any(
+    "images?", "image_urls?", "image input", "audio", "input_audio", "videos?", "video_url", "vision", "visual",
+    "multi-?modal(?:ity)?", "files?", "pdfs?", "documents?", "attachments?", "modalit(?:y|ies)", "mmproj", "图片",
+    "图像", "音频", "视频", "文件", "多模态", "视觉",
+)  # fmt: skip
+UNSUPPORTED: Final = _any(
+    "(?:not|[a-z]{2,6}n't) (?:a |an |yet |currently )?(?:support(?:ed|s)?|multi-?modal|accept(?:ed)?|"
+    "allowed|enabled|available|a vision|handle|process)",
+    "unsupported", "cannot (?:process|handle|accept|read|take)", "no endpoints? found",
+    "only (?:supports?|accepts?) (?:text|string)", "only supported by", "unknown variant", "not a multi-?modal",
+    "text[- ]only", "unrecogni[sz]ed", "does not have vision", "lacks?", "no support",
+    "must be (?:a )?(?:text|string)", "不支持", "无法识别", "无法处理", "仅支持文本", "不具备",
+)  # fmt: skip
+
+TRANSIENT: Final = _any(
+    "overload(?:ed)?", "timed? ?out", "unavailable", "temporarily", "try again later", "internal (?:server )?error",
+    "bad gateway", "capacity", "connection (?:reset|refused|error)", "no available", "负载", "稍后", "繁忙", "超时",
+    "不可用", "system is busy", "server is busy", "server error", "upstream (?:connect )?error",
+)  # fmt: skip
+
+CHARACTERS: Final = _any("characters?", "chars?", "字符", "个字", "字数", "汉字")

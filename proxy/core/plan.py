@@ -1,0 +1,152 @@
+"""Runs the steps over a conversation: a plan of what to send, and what the next turn's plan can go on from.
+
+Rule: the watermark replay. The conversation is walked from its first message as it grew; whenever what is kept passes
+the high mark, something is given up until the low mark. The result is a function of the messages alone: the same on
+every replica, with and without memory, and the prefix that was sent stays the same until the next cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from proxy.core.budget import Budget
+from proxy.core.conversation import Conversation, Message
+from proxy.core.edits import Artifact, Edit, Reason
+from proxy.core.entry import Entry
+from proxy.core.estimate import Counter
+from proxy.core.kept import Change, Kept
+from proxy.core.notices import Notices
+from proxy.core.sizes import Size
+
+LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
+"""(index, message, name of the tool that it answers for, notices) → edits of that message."""
+Relief: TypeAlias = Callable[[Kept], Iterator[Change]]
+"""Yields what it would give up next; the runner makes each change and stops asking when it is enough."""
+
+DIGEST_SHARE: Final = 0.2
+"""Of the room at the most, for the note about what is left out; measured, docs/decisions/0003-what-to-give-up.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The steps of one kind of send."""
+
+    local: tuple[LocalStep, ...]
+    reliefs: tuple[Relief, ...]
+    """Tried in order until the low mark is reached."""
+    last_resorts: tuple[Relief, ...]
+    """Tried in order when the high mark is still passed."""
+    notices: Notices
+    counter: Counter
+    budget: Budget
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a conversation has been walked: what the plan of its next turn goes on from. Nobody changes it."""
+
+    kept: Kept
+    messages: int
+    tools_by_call: dict[str, str]
+    before: Size
+    settled: bool = field(default=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send in the place of a request."""
+
+    edits: tuple[Edit, ...]
+    messages: tuple[bytes, ...] = field(repr=False)
+    """The JSON of each message that is sent."""
+    before: Size
+    """Of the request as it came."""
+    after: Size
+    """Of what is sent: measured on it, not computed."""
+    budget: Budget
+    artifacts: tuple[Artifact, ...]
+    """To be kept before anything is sent."""
+    largest: tuple[Entry, ...] = ()
+    """Of what is sent, when it does not fit."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether this may be sent."""
+        return self.budget.admits(self.after)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is different from what came."""
+        return bool(self.edits)
+
+
+def plan(
+    conversation: Conversation, base: Size, pipeline: Pipeline, earlier: Progress | None = None
+) -> tuple[Plan, Progress]:
+    """A plan for the conversation, and the progress that spares its next turn the work. `base` is the size of all that
+    is not messages. `earlier` comes from a plan whose messages are the first of these, with the same base, pipeline and
+    budget."""
+    walked = earlier.messages if earlier else 0
+    kept = earlier.kept.copy() if earlier else Kept(base, pipeline.counter)
+    tools = dict(earlier.tools_by_call) if earlier else {}
+    before = earlier.before if earlier else base
+    progress = earlier or Progress(Kept(base, pipeline.counter), 0, {}, base)
+    for index, message in enumerate(conversation.messages[walked:], start=walked):
+        tools.update((call.id, call.name) for call in message.calls)
+        entry = _prepared(index, message, message.name or tools.get(message.tool_call_id, ""), pipeline)
+        before += entry.original_size
+        kept.add(entry)
+        if kept.complete:
+            _settle(kept, pipeline)
+    if kept.complete:
+        progress = Progress(kept, len(conversation), tools, before)
+    elif kept.over(pipeline.budget, pipeline.budget.fill):
+        _settle(kept, pipeline)
+    edits = tuple(kept.edits())
+    messages = tuple(kept.rendered())
+    fits = pipeline.budget.admits(kept.total)
+    largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
+    return Plan(edits, messages, before, kept.total, pipeline.budget, _artifacts(kept, edits), largest), progress
+
+
+def _prepared(index: int, message: Message, tool: str, pipeline: Pipeline) -> Entry:
+    entry = Entry.of(index, message, tool, pipeline.counter)
+    for step in pipeline.local:
+        edits = tuple(step(index, entry.message, tool, pipeline.notices))
+        if edits:
+            entry = entry.edited(edits, pipeline.counter)
+    return entry
+
+
+def _settle(kept: Kept, pipeline: Pipeline) -> None:
+    """One point of the replay: give something up if the high mark is passed."""
+    budget = pipeline.budget
+    if kept.over(budget, budget.fill) is None:
+        return
+    _relieve(kept, pipeline.reliefs, budget, budget.low_mark - DIGEST_SHARE)
+    kept.note_what_is_gone(pipeline.notices, int(budget.room_tokens * DIGEST_SHARE))
+    if kept.over(budget, budget.fill) is not None:
+        kept.note_what_is_gone(pipeline.notices, 0)
+        _relieve(kept, pipeline.last_resorts, budget, budget.fill)
+    if not budget.admits(kept.total):
+        kept.drop_note()
+
+
+def _relieve(kept: Kept, reliefs: Sequence[Relief], budget: Budget, goal_share: float) -> None:
+    for relief in reliefs:
+        for change in relief(kept):
+            kept.apply(change)
+            if kept.over(budget, goal_share) is None:
+                return
+
+
+def _artifacts(kept: Kept, edits: Sequence[Edit]) -> tuple[Artifact, ...]:
+    taken_out = [edit.artifact for edit in edits if edit.artifact is not None and edit.reason is not Reason.DIGEST]
+    found = {artifact.id: artifact for artifact in (*kept.digest.artifacts, *taken_out)}
+    return tuple(found.values())
+
+
+def _largest(entries: Iterator[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.size.tokens, reverse=True)[:5])

@@ -1,0 +1,48 @@
+"""What a model takes: its window, its limits, what it reads. A record; who says so stands in `shell/models.py`.
+
+Rule: `None` means that nobody states it, which is not the same as no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+DEFAULT_WINDOW_TOKENS: Final = 128_000
+"""The window of a model that nobody knows: what most hosted models of the last two years have at least."""
+
+
+class Modality(StrEnum):
+    """One kind of input."""
+
+    TEXT = "text"
+    VISION = "vision"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """One model at one upstream."""
+
+    model: str
+    """The name as the client sends it."""
+    window_tokens: int = DEFAULT_WINDOW_TOKENS
+    """Prompt and reply together."""
+    input_tokens: int | None = None
+    """The prompt alone, where an upstream limits it apart from the window."""
+    output_tokens: int | None = None
+    """The reply alone."""
+    modalities: frozenset[Modality] | None = None
+    """What it reads."""
+    tokenizer: str | None = None
+    """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each value came from: by field name, a phrase such as `config models[0]` or `default`."""
+
+    def reads(self, modality: Modality) -> bool | None:
+        """Whether the model takes this kind of input; None when nobody states it."""
+        return None if self.modalities is None else modality in self.modalities

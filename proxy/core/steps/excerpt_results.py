@@ -1,0 +1,80 @@
+"""Tool results are cut down to what is left of the room: old ones on the edge of a cut, and at last the newest.
+
+Rule: a relief. The excerpt is made anew from the whole result, not from an excerpt of it, and small results are spared
+as long as large ones can give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.budget import Budget
+from proxy.core.edits import Edit, Reason
+from proxy.core.entry import Entry, content_texts
+from proxy.core.excerpt import Limits, utf8_length
+from proxy.core.kept import Change, Kept
+from proxy.core.notices import Notices
+from proxy.core.steps.truncate_tool_output import shortened_text
+
+_MIN_TEXT_BYTES: Final = 120
+"""What is left of a result at the least, besides its notice."""
+_ATTEMPTS: Final = (1.0, 0.8, 0.5, 0.2, 0.0)
+"""Shares of the room that are tried one after the other: what an excerpt costs in tokens is known once it is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExcerptNewestResults:
+    """The last resort before a request is refused: the newest results themselves, to what fits."""
+
+    notices: Notices
+    budget: Budget
+
+    def __call__(self, kept: Kept) -> Iterator[Change]:
+        """One change for each result and attempt."""
+        if not kept.units:
+            return
+        unit = kept.units[-1]
+        for share in _ATTEMPTS:
+            over = kept.over(self.budget, self.budget.fill)
+            results = kept.results(unit)
+            if over is None or not results:
+                return
+            held = sum(entry.size.tokens for entry in results)
+            # Over in characters or bytes alone: the share of the results that has to go is the same in each unit.
+            excess = max(
+                over.tokens,
+                held * over.chars // max(1, sum(entry.size.chars for entry in results)),
+                held * over.bytes // max(1, sum(entry.size.bytes for entry in results)),
+            )
+            goal = int(max(0, held - excess) * share)
+            yield from excerpted_results(results, goal, self.notices, Reason.NEWEST_RESULT)
+
+
+def excerpted_results(results: Sequence[Entry], goal_tokens: int, notices: Notices, reason: Reason) -> Iterator[Change]:
+    """Changes that bring results down to about `goal_tokens` together, the largest giving most."""
+    left = goal_tokens
+    for position, entry in enumerate(sorted(results, key=lambda entry: entry.size.tokens)):
+        allowed = left // (len(results) - position)
+        if entry.size.tokens > allowed:
+            edits = tuple(_excerpted(entry, allowed, notices, reason))
+            if edits:
+                yield Change(edits)
+            left -= min(allowed, entry.size.tokens)
+        else:
+            left -= entry.size.tokens
+
+
+def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reason) -> Iterator[Edit]:
+    """Excerpts of a result's texts, so that all of it takes about so many tokens."""
+    texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.original)]
+    whole_bytes = sum(length for _, _, length in texts)
+    allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.original_size.tokens)
+    for position, (path, text, length) in enumerate(sorted(texts, key=lambda found: found[2])):
+        share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
+        allowed_bytes -= min(share, length)
+        if length > share:
+            edit = shortened_text(entry.index, path, text, entry.tool, Limits(2_000, share), notices, reason)
+            if edit is not None:
+                yield edit

@@ -1,0 +1,55 @@
+"""Characters that an upstream chokes on are replaced, for models whose settings say so.
+
+Rule: a local step. Everything that is replaced leaves the replacement character, so that the change can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from proxy.core import jsontext
+from proxy.core.conversation import Message
+from proxy.core.edits import Edit, Reason
+from proxy.core.entry import content_texts
+from proxy.core.notices import Notices
+
+REPLACEMENT: Final = "\ufffd"
+
+
+class Sanitise(StrEnum):
+    """Kinds of characters that some upstream refuses."""
+
+    NON_BMP = "non_bmp"
+    """Beyond the Basic Multilingual Plane: databases with three-byte UTF-8 behind a relay."""
+    SURROGATES = "surrogates"
+    """Halves of a pair, as broken truncation leaves them; they have no UTF-8."""
+    CONTROL = "control"
+    """Control characters but tab, line feed and carriage return."""
+
+
+_CLASSES: Final = {
+    Sanitise.NON_BMP: "\U00010000-\U0010ffff",
+    Sanitise.SURROGATES: "\ud800-\udfff",
+    Sanitise.CONTROL: "\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SanitiseText:
+    """Replaces the kinds that are set, in the texts of every message."""
+
+    kinds: frozenset[Sanitise]
+
+    def __call__(self, index: int, message: Message, tool: str, _: Notices) -> Iterator[Edit]:
+        """One edit for each text with such characters."""
+        if not self.kinds:
+            return
+        refused = re.compile(f"[{''.join(_CLASSES[kind] for kind in sorted(self.kinds))}]")
+        for path, text in content_texts(message):
+            clean = refused.sub(REPLACEMENT, text)
+            if clean != text:
+                yield Edit(index, path, jsontext.dump(clean), Reason.SANITISE, None, tool, len(text), len(clean))

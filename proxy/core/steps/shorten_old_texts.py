@@ -1,0 +1,39 @@
+"""Very long user and assistant texts of finished turns are cut in their middle, once.
+
+Rule: a relief. The last user message is never touched, nor what follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proxy.core.edits import Reason
+from proxy.core.entry import content_texts
+from proxy.core.excerpt import Limits, utf8_length
+from proxy.core.kept import Change, Kept
+from proxy.core.notices import Notices, is_ours
+from proxy.core.steps.truncate_tool_output import shortened_text
+
+
+@dataclass(frozen=True, slots=True)
+class ShortenOldTexts:
+    """Goes through the turns before the last user message, the oldest first."""
+
+    notices: Notices
+    over_chars: int = 30_000
+    """Texts up to this length stay: people paste documents, and mean them."""
+    keep_share: float = 0.8
+    """Of a text that is cut: the beginning and the end of what it was."""
+
+    def __call__(self, kept: Kept) -> Iterator[Change]:
+        """One change for each text."""
+        for entry in kept.before(kept.last_user()):
+            if entry.message.role not in ("user", "assistant") or len(entry.message.raw) <= self.over_chars:
+                continue
+            for path, text in content_texts(entry.message):
+                if len(text) > self.over_chars and not is_ours(text):
+                    limits = Limits(len(text), int(utf8_length(text) * self.keep_share))
+                    edit = shortened_text(entry.index, path, text, "", limits, self.notices, Reason.LONG_OLD_TEXT)
+                    if edit is not None:
+                        yield Change((edit,))

@@ -1,0 +1,60 @@
+"""What the tools of a request can do, by their names and parameters.
+
+Rule: a function of the tool list alone, so it is the same in every turn of a conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from proxy.core import jsontext
+from proxy.core.jsontext import Raw
+
+_SHELL: Final = re.compile(
+    r"bash|shell|terminal|powershell|(?:run|exec|execute)_?(?:command|cmd)|^exec$|^cmd$", re.IGNORECASE
+)
+_READER: Final = re.compile(
+    r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.*edit|grep|search_?files?", re.IGNORECASE
+)
+_SUBAGENT: Final = re.compile(r"^task$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
+"""Names as they stand in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands."""
+_MAX_TOOLS: Final = 1_000
+
+
+class Reach(StrEnum):
+    """How the agent can get at a file; the values name the words for it."""
+
+    NOTHING = "nothing"
+    SUBAGENT = "subagent"
+    PAGE = "page"
+    SHELL = "shell"
+
+
+def reach_of(tools: Raw | None) -> Reach:
+    """The best way to a file that these tools offer: a sub-agent spares the context, a reader pages, a shell can all.
+
+    >>> reach_of(b'[{"type":"function","function":{"name":"run_command"}}]')
+    <Reach.SHELL: 'shell'>
+    """
+    names = _tool_names(tools) if tools is not None else []
+    for pattern, reach in ((_SUBAGENT, Reach.SUBAGENT), (_READER, Reach.PAGE), (_SHELL, Reach.SHELL)):
+        if any(pattern.search(name) for name in names):
+            return reach
+    return Reach.NOTHING
+
+
+def _tool_names(tools: Raw) -> list[str]:
+    try:
+        found = jsontext.value(tools)
+    except jsontext.NotJson:
+        return []
+    return [_name(tool) for tool in found[:_MAX_TOOLS]] if isinstance(found, list) else []
+
+
+def _name(tool: Any) -> str:
+    inner = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return name if isinstance(name, str) else ""

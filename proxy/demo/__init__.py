@@ -1,0 +1,84 @@
+"""`context-proxy demo`: one agent on the same work twice, directly and through the proxy, with no key and no network.
+
+Rule: the top layer; nothing in the proxy knows of it. Importing it costs nothing: what it needs is loaded when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, NoReturn
+
+from proxy.demo.refusals import FLAVOURS, OPENAI
+
+INSTALL: Final = "context-proxy demo needs openai-python: pip install 'context-proxy[demo]'"
+
+
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """Put the demo's flags onto its parser in the command line."""
+    flag = command.add_argument
+    flag(
+        "--window",
+        type=_between(4_000, 200_000),
+        default=16_000,
+        metavar="N",
+        help="the model's window (default 16000)",
+    )
+    flag("--turns", type=_between(6, 44), default=30, metavar="N", help="turns that the work takes (default 30)")
+    flag("--seed", type=int, default=1, metavar="N", help="another seed, another incident (default 1)")
+    flag("--flavour", choices=FLAVOURS, default=OPENAI.name, help="whose refusals the model server speaks")
+    flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="the proxy's port (default: any free one)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the demo; 0 when both runs were held, however they ended, 1 when the demo itself could not be held."""
+    try:
+        import openai  # noqa: F401, PLC0415 - the one thing that may be missing, found out before anything starts
+    except ModuleNotFoundError:
+        print(INSTALL, file=sys.stderr)
+        return 1
+    from rich.console import Console  # noqa: PLC0415 - these only when the demo runs
+
+    from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415
+    from proxy.demo.screen import introduce, progress, show  # noqa: PLC0415
+    from proxy.demo.servers import CannotStart  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    brief = Brief(options.window, options.turns, options.seed, FLAVOURS[options.flavour], options.port)
+    introduce(console, brief)
+    try:
+        with _stopped_in_order(), progress(console, brief.turns) as report:
+            contest = hold_contest(brief, report)
+    except CannotStart as error:
+        print(f"the demo could not be held: {error}", file=sys.stderr)
+        return 1
+    show(console, contest)
+    return 0
+
+
+@contextmanager
+def _stopped_in_order() -> Iterator[None]:
+    """SIGTERM unwinds like Ctrl-C does, so that the proxy that was started is stopped too."""
+
+    def leave(number: int, _: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least} to {most}, found {number}")
+        return number
+
+    return whole_number

@@ -1,0 +1,53 @@
+"""A model that does what the user wrote down for it, for tests with any client and any tools.
+
+Rule: every line `call NAME {JSON}` of the last user message is one turn, in this order; `and NAME {JSON}` adds a call
+to the same turn. Then the model says what it saw. Where it is in its script it reads off its own newest words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.demo.chat import Call, ChatMessage, Reply, last_user_text, newest_note, newest_results
+
+MARK: Final = "Script step "
+_LINE: Final = re.compile(r"^\s*(call|and)\s+([\w.-]+)\s+(\{.*\})\s*$", re.MULTILINE)
+
+
+def scripted(messages: Sequence[ChatMessage]) -> Reply:
+    """The next turn of the script in the last user message; without a script, a sentence about what came.
+
+    >>> scripted([{"role": "user", "content": 'call ls {"path": "."}'}])
+    Reply(text='Script step 1', calls=(Call(name='ls', arguments={'path': '.'}),))
+    """
+    script = _script(last_user_text(messages))
+    done = _steps_done(messages)
+    if done < len(script):
+        return Reply(f"{MARK}{done + 1}", script[done])
+    seen = len(newest_results(messages))
+    return Reply(
+        f"Done after {done} steps. {len(messages)} messages reached me; the newest tool results have {seen} characters."
+    )
+
+
+def _steps_done(messages: Sequence[ChatMessage]) -> int:
+    last_user = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=0)
+    step = newest_note(messages[last_user:], MARK)
+    return int(step) if step.isdigit() else 0
+
+
+def _script(text: str) -> list[tuple[Call, ...]]:
+    turns: list[tuple[Call, ...]] = []
+    for word, name, arguments in _LINE.findall(text):
+        try:
+            call = Call(name, json.loads(arguments))
+        except ValueError:
+            continue  # prose that looks like a call
+        if word == "and" and turns:
+            turns[-1] += (call,)
+        else:
+            turns.append((call,))
+    return turns

@@ -1,0 +1,105 @@
+"""Starts what the demo needs on free ports: an ASGI app on a thread, the proxy as a process of its own.
+
+Rule: both are reached over real sockets, and both are stopped however the block is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+START_SECONDS: Final = 30
+"""Longest wait for a server; the proxy starts in half a second, a busy machine takes ten times as long."""
+STOP_SECONDS: Final = 5
+"""How long a server may take to end by itself before it is killed."""
+_HOST: Final = "127.0.0.1"
+_PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
+"""Environment that configures somebody's real proxy or holds a key; the demo's proxy must not see it."""
+
+
+class CannotStart(Exception):
+    """A server did not come up; the text says which, and its last words."""
+
+
+@contextlib.contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """Serve an ASGI app on a free port, on a thread; yields `http://127.0.0.1:PORT/v1`."""
+    listener = socket.create_server((_HOST, 0))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="model-server", daemon=True)
+    thread.start()
+    try:
+        _wait_until(lambda: server.started or not thread.is_alive())
+        if not server.started:
+            raise CannotStart("the model server did not start")
+        yield f"http://{_HOST}:{listener.getsockname()[1]}/v1"
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS)
+        listener.close()
+
+
+@contextlib.contextmanager
+def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int = 0) -> Iterator[str]:
+    """Run `python -m proxy serve` before `upstream`, its files in `folder`; yields its base URL. Raises CannotStart."""
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
+    command += ["--context-window", str(window_tokens), "--data-dir", str(folder / "kept")]
+    log = folder / "proxy.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own arguments
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=impersonal(os.environ),
+        )
+    try:
+        _wait_until(lambda: _listening_port(log) is not None or process.poll() is not None)
+        listening = _listening_port(log)
+        if listening is None or process.poll() is not None:
+            raise CannotStart(f"the proxy did not start:\n{log.read_text(errors='replace')[-2000:].strip()}")
+        yield f"http://{_HOST}:{listening}/v1"
+    finally:
+        _stop(process)
+
+
+def impersonal(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without settings and keys."""
+    return {name: value for name, value in environment.items() if not name.startswith(_PERSONAL)}
+
+
+def _listening_port(log: Path) -> int | None:
+    """The port in the proxy's `listening` event, once that line is written."""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if '"listening"' in line and line.endswith("}"):
+            return int(json.loads(line)["port"])
+    return None
+
+
+def _wait_until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,120 @@
+"""Everything that can go wrong, and the HTTP status and code it has in OpenAI's error shape.
+
+    ProxyError                    status, code
+    ├── ServerStopping 503
+    ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
+    ├── UpstreamError  UpstreamUnreachable 502 · UpstreamTimeout 504
+    └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
+
+Raised by meaning; turned into a response in one place, `shell/routes.py`. A message says what was measured and what is
+allowed, and never holds a key or the content of a message.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ProxyError(Exception):
+    """Something the proxy itself has to tell the client."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "proxy_error"
+    type: ClassVar[str] = "proxy_error"
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+
+class ServerStopping(ProxyError):
+    """The grace time for running requests is over."""
+
+    status = 503
+    code = "server_stopping"
+
+
+class ClientError(ProxyError):
+    """The request is at fault, or its sender is gone."""
+
+    status = 400
+    type = "invalid_request_error"
+
+
+class MalformedRequest(ClientError):
+    """The body is not a chat request that anything upstream could judge."""
+
+    code = "malformed_request"
+
+
+class UnknownPath(ClientError):
+    """A path that the proxy does not serve."""
+
+    status = 404
+    code = "unknown_path"
+
+
+class BodyTooLarge(ClientError):
+    """The body is larger than `server.max_body_bytes`."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class ContextOverflow(ClientError):
+    """What has to stay in the request does not fit into the model's window."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, message: str, *, param: str | None = None, upstream_message: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.upstream_message = upstream_message
+        """What the upstream said, when it was the one that refused."""
+
+
+class ClientLeft(ClientError):
+    """The client closed its connection; nobody reads the answer. 499 is nginx's code for it, seen only in the log."""
+
+    status = 499
+    code = "client_left"
+
+
+class UpstreamError(ProxyError):
+    """The upstream gave no answer that could be passed on."""
+
+    type = "upstream_error"
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection, or one that broke before an answer or in its middle."""
+
+    status = 502
+    code = "upstream_unreachable"
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream took longer than a configured time."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
+class ArtifactError(ProxyError):
+    """Content that was taken out of a request cannot be kept or had back."""
+
+    type = "artifact_error"
+
+
+class ArtifactNotFound(ArtifactError):
+    """No such artifact, or not this key's, or its time is over."""
+
+    status = 404
+    code = "artifact_not_found"
+
+
+class ArtifactStoreUnavailable(ArtifactError):
+    """The store cannot be read or written now."""
+
+    status = 503
+    code = "artifact_store_unavailable"

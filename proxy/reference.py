@@ -1,0 +1,90 @@
+"""`config.example.yaml`, written from the settings: every key with its default and its docstring.
+
+Rule: nothing about a setting is said here, all of it stands in `settings.py`. `python -m proxy.reference` prints it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from proxy import settings
+from proxy.sources import section_in
+
+LINE_CHARS: Final = 110
+HEAD: Final = """\
+# Every setting of context-proxy with its default; generated from proxy/settings.py by `make config.example.yaml`.
+# Each can also be set by a variable, such as CONTEXT_PROXY_SERVER__PORT=8080, which beats this file; flags beat both.
+"""
+
+
+def render() -> str:
+    """The whole file."""
+    return HEAD + "\n".join(_lines(settings.Settings, _docstrings(), 0)) + "\n"
+
+
+def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]], depth: int) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        inner = section_in(field.annotation)
+        if depth == 0:
+            yield ""
+        yield from _comment(docstrings[section.__name__].get(name) or docstrings[_name_of(inner)][""], depth)
+        several = field.annotation is not inner
+        if inner is not None and not several:
+            yield f"{_blank(depth)}{name}:"
+            yield from _lines(inner, docstrings, depth + 1)
+            continue
+        default = field.get_default(call_default_factory=True)
+        yield f"{_blank(depth)}{name}: {_written(default)}"
+        if inner is not None:
+            yield from _comment("Each may have:", depth + 1)
+            yield from (f"{_blank(depth + 1)}#   {line.strip()}" for line in _lines(inner, docstrings, depth + 1))
+
+
+def _docstrings() -> dict[str, dict[str, str]]:
+    """By class and field, the string under the field; under the empty name, the docstring of the class."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(settings)).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = {"": ast.get_docstring(node) or ""}
+            for field, below in zip(node.body, node.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                    found[node.name][ast.unparse(field.target)] = str(ast.literal_eval(below.value))
+    return found
+
+
+def _name_of(section: type[BaseModel] | None) -> str:
+    return section.__name__ if section else ""
+
+
+def _comment(text: str, depth: int) -> list[str]:
+    start = _blank(depth) + "# "
+    return textwrap.wrap(" ".join(text.split()), LINE_CHARS, initial_indent=start, subsequent_indent=start)
+
+
+def _blank(depth: int) -> str:
+    return "  " * depth
+
+
+def _written(default: Any) -> str:
+    if default is PydanticUndefined:
+        return "# must be set"
+    if isinstance(default, Enum | Path):
+        default = default.value if isinstance(default, Enum) else str(default)
+    if isinstance(default, frozenset | tuple):
+        default = sorted(default)
+    return yaml.safe_dump(default, default_flow_style=True, width=LINE_CHARS).removesuffix("...\n").strip()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,260 @@
+"""What the operator says, from flags, environment and YAML; the only reader of the last two.
+
+Rule: flags beat environment, environment beats YAML, YAML beats the defaults below. A mistake stops the start with one
+line that names the key and what is allowed; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from proxy.core.budget import LOW_MARK
+from proxy.core.excerpt import Direction
+from proxy.core.profile import Modality
+from proxy.core.steps.sanitise import Sanitise
+from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
+
+ENV_PREFIX: Final = "CONTEXT_PROXY_"
+
+ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
+    "UPSTREAM": ("upstream", "base_url"),
+    "OPENAI_API_KEY": ("upstream", "api_key"),
+    "TOOL_OUTPUT_MAX_LINES": ("tool_output", "max_lines"),
+    "TOOL_OUTPUT_MAX_BYTES": ("tool_output", "max_bytes"),
+    "TOOL_OUTPUT_TRUNCATE_DIRECTION": ("tool_output", "direction"),
+    "TOOL_OUTPUT_DIR": ("artifacts", "folder"),
+    "TOOL_OUTPUT_RETENTION_DAYS": ("artifacts", "retention_days"),
+}
+"""Short names that people have set already; the long `CONTEXT_PROXY_…` name beats them."""
+
+
+class SettingsError(Exception):
+    """The settings are wrong: one line for each mistake."""
+
+
+def _base_url(url: str) -> str:
+    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a path that is there stays."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.port != 0 and parts.hostname and url.isprintable() and " " not in url
+    except ValueError:  # a port or an address that cannot be; its text may show a part of a password
+        plain = False
+    if not plain or parts.scheme not in ("http", "https"):
+        raise ValueError("must be a URL such as https://api.openai.com/v1")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("must have no query, no fragment, no user and no password; keys go into upstream.api_key")
+    return url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + "/v1"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class UpstreamSettings(_Section):
+    """Where requests go."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] = "https://api.openai.com/v1"
+    """The OpenAI-compatible API that requests are forwarded to; without a path, `/v1` is added."""
+    api_key: SecretStr | None = None
+    """Sent as `Authorization: Bearer …` when a client sends no key of its own. Also `OPENAI_API_KEY`."""
+    connect_timeout_seconds: float = Field(default=10, gt=0)
+    """Longest wait for a connection."""
+    first_byte_timeout_seconds: float = Field(default=600, gt=0)
+    """Longest wait for the head of an answer; models that think before they speak need minutes."""
+    idle_timeout_seconds: float = Field(default=300, gt=0)
+    """Longest silence inside an answer. The whole of an answer may take any time."""
+
+
+class ServerSettings(_Section):
+    """Where the proxy listens."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0 in a container."""
+    port: int = Field(default=8787, ge=0, le=65535)
+    """Port to listen on; 0 picks a free one."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Processes that share the port."""
+    max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    """Largest chat request that is read, before and after decompression; past it the client gets a 413."""
+    shutdown_grace_seconds: float = Field(default=25, ge=0)
+    """How long running streams may go on after a signal to stop; under the 30 seconds that Kubernetes grants."""
+
+
+def _max_chars(given: int) -> int:
+    """0 or less: 4000; 1 to 999: 1000, as less says nothing; else as given."""
+    return 4_000 if given <= 0 else max(1_000, given)
+
+
+MaxChars = Annotated[int, AfterValidator(_max_chars)]
+Mode = Annotated[
+    Literal["on", "observe", "off"],
+    BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
+]
+"""YAML reads an unquoted `on` as true."""
+Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class DefaultSettings(_Section):
+    """What holds for a model of which nothing better is known."""
+
+    context_window: int | None = Field(default=None, ge=512)
+    """Tokens of context of every model that `models` does not name. Empty: ask the upstream, then the catalogue."""
+    max_request_chars: int | None = Field(default=None, ge=1000)
+    """Most characters of text in a request, for upstreams that count them: 900000 for a limit of a million."""
+    max_request_bytes: int | None = Field(default=None, ge=1000)
+    """Most bytes of a request, for upstreams that limit them."""
+    input: Modalities | None = None
+    """What such a model reads: text, vision, audio, video, file. Empty: as the catalogue says, else unknown."""
+
+
+class ModelSettings(_Section):
+    """What holds for the models whose name matches; whatever is left out is found out as for other models."""
+
+    match: str = Field(min_length=1)
+    """Glob over the model's name, upper and lower case alike: `qwen-vl*`."""
+    context_window: int | None = Field(default=None, ge=512)
+    """Tokens of context, prompt and reply together."""
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of one reply."""
+    input: Modalities | None = None
+    """What the model reads: text, vision, audio, video, file."""
+    max_tool_result_chars: MaxChars | None = None
+    """Most characters of one tool result for it: 0 or less means 4000, 1 to 999 means 1000."""
+    sanitise: frozenset[Sanitise] = frozenset()
+    """What to replace for upstreams that choke on it: `non_bmp` (emoji and the like), `surrogates`, `control`."""
+    tokenizer: str | None = None
+    """tiktoken encoding that counts for it (`o200k_base`, `cl100k_base`), or `bytes` for the estimate by bytes."""
+
+
+class ToolLimits(_Section):
+    """What one tool's results may hold; what is left out is as for every tool."""
+
+    max_lines: int | None = Field(default=None, ge=1)
+    """Most lines of a result."""
+    max_bytes: int | None = Field(default=None, ge=256)
+    """Most bytes of a result."""
+    max_chars: MaxChars | None = None
+    """Most characters of a result: 0 or less means 4000, 1 to 999 means 1000."""
+    direction: Direction | None = None
+    """`head`, `tail` or `both`."""
+
+
+class ToolOutputSettings(_Section):
+    """When a tool's result becomes an excerpt."""
+
+    max_lines: int = Field(default=2_000, ge=1)
+    """Most lines of a result. Also `TOOL_OUTPUT_MAX_LINES`."""
+    max_bytes: int = Field(default=51_200, ge=256)
+    """Most bytes of a result, and never more than about a third of the window. Also `TOOL_OUTPUT_MAX_BYTES`."""
+    direction: Direction = Direction.BOTH
+    """What is kept: `head`, `tail` or `both`. Also `TOOL_OUTPUT_TRUNCATE_DIRECTION`."""
+    preview_chars: int | None = Field(default=None, ge=100)
+    """Characters of a result that stay when it is cut, besides the notice; empty: as many as the limits allow."""
+    never: frozenset[str] = frozenset()
+    """Tools whose results are never cut at arrival."""
+    tools: Mapping[str, ToolLimits] = {}
+    """Other limits by tool name: `{Read: {max_bytes: 200000}}`."""
+
+
+class BudgetSettings(_Section):
+    """How the window is used."""
+
+    fill: float = Field(default=1.0, ge=0.1, le=1)
+    """Share of the room that may be used up before something is given up."""
+    low_mark: float = Field(default=LOW_MARK, ge=0.3, le=0.95)
+    """Share of the room that stays after a cut; lower means fewer cuts and warmer prompt caches, with less context."""
+    margin: int | None = Field(default=None, ge=0)
+    """Tokens kept free for errors of the estimate; empty: 2 % of the window with an exact tokenizer, else 4 %."""
+    clamp_reply: bool = True
+    """Lower a request's reply limit when prompt and reply together do not fit."""
+
+
+class LearningSettings(_Section):
+    """What is taken from the upstream's own words."""
+
+    enabled: bool = True
+    """Learn limits from refusals, and how far the estimate is off from usage."""
+
+
+class OverflowSettings(_Section):
+    """What happens when the upstream still says "too long"."""
+
+    retry: bool = True
+    """Send one harsher request that the client never notices; `false`: the refusal passes untouched."""
+    keepalive_seconds: float | None = Field(default=None, gt=0)
+    """Send a client that waits for a stream an SSE comment this often until the first event; a refusal that comes after
+    one is an event of a 200. Empty: send nothing before the answer."""
+
+
+class ArtifactSettings(_Section):
+    """Where what is taken out of requests is kept."""
+
+    retention_days: float = Field(default=7, gt=0)
+    """Days after its last use that an artifact is deleted. Also `TOOL_OUTPUT_RETENTION_DAYS`."""
+    max_bytes: int = Field(default=2 * 1024**3, ge=1024 * 1024)
+    """Most bytes of all artifacts; past it the least recently used go first."""
+    folder: Path | None = None
+    """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
+
+
+class LogSettings(_Section):
+    """What is logged, to standard output."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`json`: one object a line; `console`: coloured, for people; `auto`: console on a terminal, else json."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe event that is logged."""
+
+
+class Settings(_Section):
+    """All of it. Built by `load`."""
+
+    upstream: UpstreamSettings = UpstreamSettings()
+    server: ServerSettings = ServerSettings()
+    data_dir: Path = Path(".context-proxy")
+    """Folder for everything that is kept."""
+    enabled: bool = True
+    """`false`: a plain pass-through, whatever else is set."""
+    mode: Mode = "on"
+    """`on`; `observe`: plan and log only; `off`: not even that. The header `x-context-proxy-mode` beats it."""
+    language: Literal["en", "zh"] = "en"
+    """Of the notices that models read."""
+    defaults: DefaultSettings = DefaultSettings()
+    models: tuple[ModelSettings, ...] = ()
+    """Models by name, the first match wins."""
+    tool_output: ToolOutputSettings = ToolOutputSettings()
+    budget: BudgetSettings = BudgetSettings()
+    overflow: OverflowSettings = OverflowSettings()
+    learning: LearningSettings = LearningSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
+    log: LogSettings = LogSettings()
+
+
+def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from all sources; `flags` is nested like the YAML. Raises SettingsError, one line for each mistake."""
+    mistakes: list[str] = []
+    merged = read_yaml(config_file, mistakes) if config_file else {}
+    environment = read_environment(os.environ, ENV_PREFIX, Settings, mistakes)
+    for source in (_from_aliases(), environment, flags or {}):
+        merged = merge(merged, source)
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        mistakes += [sentence(mistake, Settings) for mistake in error.errors()]
+    if mistakes:
+        raise SettingsError("\n".join(mistakes))
+    return settings
+
+
+def _from_aliases() -> Nested:
+    found: Nested = {}
+    for variable, (section, key) in ENV_ALIASES.items():
+        if text := os.environ.get(variable):
+            found.setdefault(section, {})[key] = text
+    return found

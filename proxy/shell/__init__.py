@@ -1,0 +1,1 @@
+"""Does: sockets, files, clocks, logs. Decides nothing about messages."""

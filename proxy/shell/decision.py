@@ -1,0 +1,226 @@
+"""The record of one request: what was found out, what was done, how it ended. One log line, and the metrics.
+
+Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.core.attempts import Attempt, Rung
+from proxy.core.conversation import SYSTEM_ROLES
+from proxy.core.edits import Reason
+from proxy.core.overflow import Verdict
+from proxy.errors import ProxyError
+from proxy.shell.planning import Planned
+from proxy.shell.telemetry import Metrics, logger
+
+MAX_MODEL_CHARACTERS: Final = 256
+"""Of a model's name in the log: it is foreign input."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """One request; filled in as it goes. Times are seconds of `time.perf_counter`."""
+
+    request_id: str
+    started: float
+    outcome: str = "answered"
+    """`answered`, or the code of the error that ended it."""
+    problem: str = ""
+    """Why there was no whole answer."""
+    status: int = 0
+    """Of the answer; 0 when none came."""
+    body_bytes: int = 0
+    received: float | None = None
+    """When the body was there."""
+    planned: Planned | None = None
+    attempts: int = 1
+    rung: str = Rung.FIRST.value
+    """The kind of the last send."""
+    sent_bytes: int = 0
+    """Of the body that went upstream."""
+    sent: float | None = None
+    """When the request left for the upstream."""
+    answered: float | None = None
+    """When the head of its answer was there."""
+    answer_bytes: int = 0
+
+    def note_body(self, body_bytes: int) -> None:
+        """The request is here."""
+        self.body_bytes, self.received = body_bytes, time.perf_counter()
+
+    def note_plan(self, planned: Planned) -> None:
+        """The request was read, and it is clear what to send."""
+        self.planned = planned
+
+    def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
+        """The request goes up once more."""
+        self.attempts += 1
+        self.rung, self.planned = attempt.rung.value, planned
+
+    def note_sent(self, sent_bytes: int) -> None:
+        """The request leaves."""
+        self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
+
+    def note_answer(self, status: int) -> None:
+        """The head of the answer is here."""
+        self.status, self.answered = status, time.perf_counter()
+
+    def note_error(self, error: ProxyError) -> None:
+        """There will be no whole answer."""
+        self.outcome, self.problem = error.code, error.message
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response headers that tell a client what was done to its request."""
+        if self.planned is None:
+            return []
+        plan = self.planned.plan
+        sizes = f"before={plan.before.tokens};after={plan.after.tokens};room={plan.budget.room_tokens}"
+        found = [
+            (b"x-context-proxy-tokens", sizes.encode()),
+            (b"x-context-proxy-attempts", str(self.attempts).encode()),
+        ]
+        if self.planned.changed:
+            counts = ";".join(f"{reason}={count}" for reason, count in self.planned.reasons.items())
+            found.append((b"x-context-proxy-edits", counts.encode()))
+        return found
+
+    def described(self, now: float) -> dict[str, Any]:
+        """The members of the log line."""
+        line: dict[str, Any] = {"request_id": self.request_id, "outcome": self.outcome, "status": self.status}
+        if self.problem:
+            line["problem"] = self.problem
+        if self.planned is not None:
+            line |= _described_plan(self.planned)
+        if self.attempts > 1:
+            line |= {"attempts": self.attempts, "rung": self.rung}
+        line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
+        if self.received is not None and self.sent is not None:
+            line["own_ms"] = _milliseconds(self.received, self.sent)
+        if self.sent is not None and self.answered is not None:
+            line["first_byte_ms"] = _milliseconds(self.sent, self.answered)
+        line["total_ms"] = _milliseconds(self.started, now)
+        return line
+
+
+class Recorder:
+    """Writes decisions to the log and the metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._log = logger()
+
+    def plan_made(self, decision: Decision) -> None:
+        """Log what a plan changes: the whole of it once, each new excerpt on its own."""
+        planned = decision.planned
+        if planned is None:
+            return
+        if planned.changed:
+            self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
+        for edit in planned.new_edits:
+            if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
+                self._log.info(
+                    "tool_output_truncated",
+                    request_id=decision.request_id,
+                    tool=edit.tool,
+                    original_chars=edit.before_chars,
+                    kept_chars=edit.after_chars,
+                    artifact=edit.artifact.id,
+                )
+        if planned.known_messages == 0 and (system := system_tokens(planned)) > planned.plan.budget.room_tokens // 2:
+            self._log.warning(
+                "system_text_long",
+                request_id=decision.request_id,
+                model=planned.request.model,
+                tokens=system,
+                room_tokens=planned.plan.budget.room_tokens,
+            )
+
+    def overflowed(self, decision: Decision, verdict: Verdict) -> None:
+        """The upstream says that the request is too long."""
+        self._metrics.overflows.labels(verdict.kind.value).inc()
+        self._log.warning(
+            "overflow_detected",
+            request_id=decision.request_id,
+            status=decision.status,
+            kind=verdict.kind.value,
+            limit=verdict.limit,
+            limit_scope=verdict.limit_scope.value,
+            requested=verdict.requested,
+            prompt=verdict.prompt,
+            exactness=verdict.exactness.value,
+            evidence=verdict.evidence,
+            confidence=verdict.confidence,
+        )
+
+    def retried(self, decision: Decision, attempt: Attempt) -> None:
+        """A second request goes up that the client does not see."""
+        self._metrics.retries.labels(attempt.rung.value).inc()
+        event = "original_retried" if attempt.rung is Rung.ORIGINAL else "overflow_retried"
+        self._log.info(
+            event,
+            request_id=decision.request_id,
+            rung=attempt.rung.value,
+            goal_tokens=attempt.goal_tokens,
+            reply_tokens=attempt.reply_tokens,
+            tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
+        )
+
+    def begin(self, request_id: str) -> Decision:
+        """The record of a request that has just arrived."""
+        self._metrics.running.inc()
+        return Decision(request_id, started=time.perf_counter())
+
+    def finish(self, decision: Decision) -> None:
+        """The request is over."""
+        now = time.perf_counter()
+        self._metrics.running.dec()
+        self._metrics.requests.labels(decision.outcome).inc()
+        if decision.received is not None and decision.sent is not None:
+            self._metrics.own_seconds.observe(decision.sent - decision.received)
+        if decision.sent is not None and decision.answered is not None:
+            self._metrics.upstream_seconds.observe(decision.answered - decision.sent)
+        log = self._log.info if decision.outcome == "answered" else self._log.warning
+        log("request_done", **decision.described(now))
+
+
+def system_tokens(planned: Planned) -> int:
+    """Tokens of system and developer text, which can never be shortened."""
+    return sum(entry.size.tokens for entry in planned.progress.kept.all() if entry.message.role in SYSTEM_ROLES)
+
+
+def _described_plan(planned: Planned) -> dict[str, Any]:
+    plan = planned.plan
+    return {
+        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
+        "stream": planned.request.stream,
+        "messages": len(planned.request.conversation),
+        "tokens_before": plan.before.tokens,
+        "tokens_after": plan.after.tokens,
+        "room_tokens": plan.budget.room_tokens,
+        "window_tokens": planned.basis.profile.window_tokens,
+        "counted_by": planned.basis.counted_by,
+        "edits": planned.reasons,
+    }
+
+
+def _described_changes(planned: Planned) -> dict[str, Any]:
+    plan, counts = planned.plan, planned.reasons
+    return {
+        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
+        "tokens_before": plan.before.tokens,
+        "tokens_after": plan.after.tokens,
+        "chars_before": plan.before.chars,
+        "chars_after": plan.after.chars,
+        "messages_before": len(planned.request.conversation),
+        "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
+        "truncated": any(edit.artifact is not None for edit in plan.edits),
+        "reasons": counts,
+    }
+
+
+def _milliseconds(start: float, end: float) -> float:
+    return round(1000 * (end - start), 2)

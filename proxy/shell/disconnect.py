@@ -1,0 +1,56 @@
+"""Notice at once that a client has left, and stop what is done for it.
+
+Rule: the upstream must not go on computing for nobody. A framework that awaits an answer does not look at its client;
+here a second task does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from starlette.types import Receive
+
+from proxy.errors import ClientLeft
+
+
+class UntilClientLeaves:
+    """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client goes.
+
+    What is received while watching is thrown away, so the watch begins when the body has been taken: at once, or after
+    the event that says so. Call `release` before the last byte of the answer is sent: servers report the end of an
+    answer with the same message as the end of a client.
+    """
+
+    def __init__(self, receive: Receive, after: asyncio.Event | None = None) -> None:
+        self._receive = receive
+        self._after = after
+        self._left = False
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "runs inside a task"
+        self._task = task
+        self._watch = asyncio.create_task(self._wait())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+        if self._left and isinstance(error, asyncio.CancelledError):
+            self._task.uncancel()
+            raise ClientLeft("the client closed its connection before the answer was complete") from None
+
+    def release(self) -> None:
+        """Stop watching."""
+        self._watch.cancel()
+
+    async def _wait(self) -> None:
+        if self._after is not None:
+            await self._after.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._left = True
+        self._task.cancel()

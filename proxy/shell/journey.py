@@ -1,0 +1,68 @@
+"""One chat request on its way, and what each of its sends looks like.
+
+Rule: what no plan and no attempt changes goes up as the very bytes that came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.core.attempts import Attempt, Rung, Situation
+from proxy.shell.planning import Planned
+from proxy.shell.upstream import Headers
+
+UNCOMPRESSED: Final = frozenset({b"identity"})
+READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
+"""Compressions of answers that the proxy can look into; a refusal in another one would pass unseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What came, and the plan for it."""
+
+    target: bytes
+    headers: Headers = field(repr=False)
+    body: bytes = field(repr=False)
+    """As received, compressed or not."""
+    planned: Planned
+    owner: str
+
+    @property
+    def situation(self) -> Situation:
+        """What the ladder has to know."""
+        plan, reply = self.planned.plan, self.planned.reply_limit or self.planned.request.reply_limit
+        return Situation(
+            estimate_tokens=plan.after.tokens,
+            chars=plan.after.chars,
+            reply_tokens=reply[1] if reply else None,
+            edited=self.planned.changed,
+            original_could_fit=plan.budget.admits(plan.before),
+        )
+
+    def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, bytes]:
+        """Headers and body of one send."""
+        if attempt.rung is Rung.ORIGINAL or not (planned.changed or attempt.reply_tokens):
+            return self.headers, self.body
+        plain = [(name, value) for name, value in self.headers if name != b"content-encoding"]
+        reply = attempt.reply_tokens
+        if reply is not None and planned.reply_limit is not None:
+            reply = min(reply, planned.reply_limit[1])
+        return plain, planned.body(reply)
+
+
+def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:
+    """Request headers that ask for no other compression of the answer than these.
+
+    >>> accepting([(b"accept-encoding", b"br, gzip;q=0.9, zstd")], READABLE)
+    [(b'accept-encoding', b'gzip;q=0.9')]
+    >>> accepting([(b"accept-encoding", b"br")], READABLE)
+    [(b'accept-encoding', b'identity')]
+    """
+    return [(name, _among(encodings, value) if name == b"accept-encoding" else value) for name, value in headers]
+
+
+def _among(encodings: frozenset[bytes], accepted: bytes) -> bytes:
+    options = accepted.split(b",")
+    kept = [option.strip() for option in options if option.partition(b";")[0].strip().lower() in encodings]
+    return accepted if len(kept) == len(options) else b", ".join(kept) or b"identity"

@@ -1,0 +1,97 @@
+"""What is known of running conversations, so that a turn costs work on its new messages only.
+
+Rule: nothing depends on what is remembered but time. A request is found again by comparing bytes, per owner; what is
+forgotten is worked out anew with the same result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from proxy.wire.openai_chat import ChatRequest
+
+HEAD_BYTES: Final = 256
+"""Requests that start with the same bytes are kept together; agents of one kind share more than that."""
+MAX_TOGETHER: Final = 64
+"""Conversations with the same head that are remembered; each look-up compares with all of them."""
+MAX_TAKEN_BACK: Final = 4
+"""Messages at the end that a client may change or take back, and still go on with the same conversation."""
+
+Knowledge = TypeVar("Knowledge")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered(Generic[Knowledge]):
+    """A request, and what was worked out for it."""
+
+    request: ChatRequest
+    knowledge: Knowledge
+
+    @property
+    def held_bytes(self) -> int:
+        """A request holds its body, and the same bytes once more in its messages."""
+        return 2 * len(self.request.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Generic[Knowledge]):
+    """A remembered request whose first messages stand at the head of a new body."""
+
+    remembered: Remembered[Knowledge]
+    shared_messages: int
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the new body goes on with that conversation, and is not another one with the same beginning."""
+        known = len(self.remembered.request.ends)
+        return self.shared_messages >= known - MAX_TAKEN_BACK and self.shared_messages > known // 2
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much of the new body is known."""
+        return self.remembered.request.ends[self.shared_messages - 1]
+
+
+class ConversationMemory(Generic[Knowledge]):
+    """The last request of each conversation; the least recently used go once all hold more than `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held_bytes = 0
+        self._heads: OrderedDict[tuple[bytes, bytes], list[Remembered[Knowledge]]] = OrderedDict()
+
+    def find(self, owner: bytes, body: bytes) -> Match[Knowledge] | None:
+        """The remembered request that shares the most messages with this body; None when none shares any."""
+        best: Match[Knowledge] | None = None
+        for remembered in self._heads.get((owner, body[:HEAD_BYTES]), ()):
+            shared = remembered.request.shared_messages(body)
+            if shared and (best is None or shared > best.shared_messages):
+                best = Match(remembered, shared)
+        return best
+
+    def remember(
+        self, owner: bytes, request: ChatRequest, knowledge: Knowledge, instead_of: Match[Knowledge] | None
+    ) -> None:
+        """Keep a request, in the place of the one that it continues."""
+        key = (owner, request.body[:HEAD_BYTES])
+        together = self._heads.setdefault(key, [])
+        self._heads.move_to_end(key)
+        if instead_of is not None and instead_of.is_continued and instead_of.remembered in together:
+            self._forget(key, instead_of.remembered)
+        together = self._heads.setdefault(key, together)
+        together.append(Remembered(request, knowledge))
+        self._held_bytes += together[-1].held_bytes
+        if len(together) > MAX_TOGETHER:
+            self._forget(key, together[0])
+        while self._held_bytes > self._max_bytes:
+            oldest = next(iter(self._heads))
+            self._forget(oldest, self._heads[oldest][0])
+
+    def _forget(self, key: tuple[bytes, bytes], remembered: Remembered[Knowledge]) -> None:
+        together = self._heads[key]
+        together.remove(remembered)
+        self._held_bytes -= remembered.held_bytes
+        if not together:
+            del self._heads[key]

@@ -1,0 +1,69 @@
+"""Whose a request is: a keyed hash of the API key that it carries. The key itself is never kept.
+
+Rule: the secret stays in the data folder, so that an owner is the same after a restart and for every worker; without a
+folder to keep it in it lasts as long as the process, and the log says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from proxy.shell.telemetry import logger
+from proxy.shell.upstream import Headers
+
+KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
+"""Where clients put keys: OpenAI and most others, Azure, Anthropic-like relays."""
+_SECRET_BYTES: Final = 32
+
+
+class Owners:
+    """Names owners."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Owners:
+        """With the secret of a data folder, made when there is none. A secret that is broken is not replaced: another
+        worker may have begun to use its own, and only somebody who looks can say what happened."""
+        path = folder / "owner-secret"
+        fresh = secrets.token_bytes(_SECRET_BYTES)
+        try:
+            found = _agreed(path, fresh)
+            problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
+        except OSError as error:
+            found, problem = b"", error.strerror
+        if problem is None:
+            return cls(found)
+        logger().warning("owner_secret_not_kept", file=str(path), reason=problem)
+        return cls(fresh)
+
+    def owner_of(self, headers: Headers) -> bytes:
+        """Sixteen bytes that are the same for the same keys."""
+        keys = b"\n".join(value for name, value in headers if name in KEY_HEADERS)
+        return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
+
+
+def _agreed(path: Path, fresh: bytes) -> bytes:
+    """What stands in the file, which is `fresh` when there was none. Raises OSError.
+
+    Written whole under another name and then linked, which fails where a file is: of several workers that start at
+    once one wins, and none reads half a secret.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{secrets.token_hex(8)}.unfinished")
+    try:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(fresh)
+        with contextlib.suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path.read_bytes()

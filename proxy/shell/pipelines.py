@@ -1,0 +1,94 @@
+"""From settings to pipelines: which steps a request to a model goes through, and with which numbers.
+
+Rule: a pipeline is a function of settings, model, budget and tool list; nothing else of a request may change it, or
+the prefix of a conversation would change with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.budget import Budget, BudgetRules
+from proxy.core.edits import Artifact
+from proxy.core.estimate import Counter
+from proxy.core.excerpt import Limits
+from proxy.core.notices import Notices
+from proxy.core.plan import DIGEST_SHARE, LocalStep, Pipeline
+from proxy.core.steps.drop_old_reasoning import DropOldReasoning
+from proxy.core.steps.excerpt_results import ExcerptNewestResults
+from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
+from proxy.core.steps.sanitise import SanitiseText
+from proxy.core.steps.shorten_old_texts import ShortenOldTexts
+from proxy.core.steps.truncate_tool_output import TruncateToolOutput
+from proxy.core.tools import Reach
+from proxy.settings import ModelSettings, Settings, ToolLimits
+from proxy.shell.models import entry_of
+
+ARRIVAL_SHARE: Final = 0.35
+"""Of the room, for one tool result at the most: a larger one is cut once, when it arrives, and not again and again by
+the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
+_BYTES_PER_TOKEN: Final = 3
+"""Of text, at the least in the long run."""
+
+
+class Pipelines:
+    """Builds pipelines from one set of settings."""
+
+    def __init__(self, settings: Settings, place_of: Callable[[Artifact], str]) -> None:
+        self._settings = settings
+        self._place_of = place_of
+        self._local_steps = functools.lru_cache(256)(self._build_local_steps)
+        budget, defaults = settings.budget, settings.defaults
+        self.rules = BudgetRules(
+            fill=budget.fill,
+            low_mark=budget.low_mark,
+            margin_tokens=budget.margin,
+            clamp_reply=budget.clamp_reply,
+            max_request_chars=defaults.max_request_chars,
+            max_request_bytes=defaults.max_request_bytes,
+        )
+
+    def pipeline(self, model: str, budget: Budget, counter: Counter, reach: Reach, *, keeping: bool) -> Pipeline:
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
+        notices = Notices(self._settings.language, self._place_of, reach, keeping)
+        return Pipeline(
+            local=self._local_steps(model, budget.room_tokens, keeping),
+            reliefs=(
+                DropOldReasoning(),
+                ShortenOldTexts(notices),
+                LeaveOutExchanges(notices, budget, budget.low_mark - DIGEST_SHARE),
+            ),
+            last_resorts=(ExcerptNewestResults(notices, budget),),
+            notices=notices,
+            counter=counter,
+            budget=budget,
+        )
+
+    def _build_local_steps(self, model: str, room_tokens: int, keeping: bool) -> tuple[LocalStep, ...]:
+        entry = entry_of(self._settings.models, model)
+        sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
+        truncate = self._truncate(entry, room_tokens) if keeping else None
+        return tuple(step for step in (truncate, sanitise) if step is not None)
+
+    def _truncate(self, entry: ModelSettings | None, room_tokens: int) -> TruncateToolOutput:
+        every = self._settings.tool_output
+        limits = Limits(
+            max_lines=every.max_lines,
+            max_bytes=min(every.max_bytes, max(256, int(ARRIVAL_SHARE * room_tokens * _BYTES_PER_TOKEN))),
+            max_chars=entry.max_tool_result_chars if entry is not None else None,
+            direction=every.direction,
+        )
+        own = {name: _own(limits, stated) for name, stated in every.tools.items()}
+        return TruncateToolOutput(limits, own, every.never, every.preview_chars)
+
+
+def _own(every: Limits, stated: ToolLimits) -> Limits:
+    """The limits of one tool: what it states, the rest as for every tool."""
+    return Limits(
+        max_lines=stated.max_lines or every.max_lines,
+        max_bytes=stated.max_bytes or every.max_bytes,
+        max_chars=stated.max_chars or every.max_chars,
+        direction=stated.direction or every.direction,
+    )

@@ -1,0 +1,185 @@
+"""From the bytes of a request to the plan of what to send, off the event loop when that takes long.
+
+Rule: the event loop is never held for more than 20 ms; what a conversation has shown before is not worked on again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Counts
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from proxy.core.budget import Budget, budget_for, clamped_reply
+from proxy.core.edits import Edit, Reason
+from proxy.core.estimate import ByteClassCounter, Counter
+from proxy.core.plan import Plan, Progress, plan
+from proxy.core.profile import ModelProfile
+from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
+from proxy.core.tools import Reach, reach_of
+from proxy.shell.memory import ConversationMemory, Match
+from proxy.shell.pipelines import Pipelines
+from proxy.shell.tokenizer import counter_for
+from proxy.wire.openai_chat import ChatRequest, parse, render, reply_limit_raw
+
+ProfileOf: TypeAlias = Callable[[str], ModelProfile]
+RatioOf: TypeAlias = Callable[[str], tuple[float, bool]]
+"""Model → (the upstream's tokens for one of ours, whether that was measured)."""
+
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+"""What the remembered conversations of one process may hold."""
+SMALL_BYTES: Final = 4 * 1024
+"""Read anew in less time than it takes to look for it among many that begin alike."""
+INLINE_BYTES: Final = 32 * 1024
+"""New bytes that are worked on at once: tiktoken counts 6 MB a second or more, so this takes about 5 ms at most.
+A thread costs 0.1 ms and waits for its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a plan depends on besides the messages; only plans with the same basis go on from one another."""
+
+    profile: ModelProfile
+    counted_by: str
+    is_rough: bool
+    """Whether that is not the model's own counter, as the request fits anyway."""
+    budget: Budget
+    base: Size
+    """Of what is no message: tools, mostly."""
+    reach: Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A request, and what to send in its place."""
+
+    request: ChatRequest
+    basis: Basis
+    plan: Plan
+    progress: Progress
+    known_messages: int
+    """Of the conversation before this request: what was done to them has been logged."""
+    reasons: Mapping[str, int]
+    """How many edits there are for each reason."""
+    reply_limit: tuple[str, int] | None
+    """The member that limits the reply and its new value, when it has to be lowered."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything but the very bytes is to be sent."""
+        return self.plan.changed or self.reply_limit is not None
+
+    @property
+    def new_edits(self) -> tuple[Edit, ...]:
+        """The edits of messages that are new."""
+        return tuple(e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages)
+
+    def body(self, reply_tokens: int | None = None) -> bytes:
+        """What to send: the very bytes that came, when nothing changes. `reply_tokens`: a lower limit for the reply."""
+        limit = self.reply_limit
+        if reply_tokens is not None:
+            limit = ((self.request.reply_limit or ("max_tokens", 0))[0], reply_tokens)
+        if not self.plan.changed and limit is None:
+            return self.request.body
+        return render(self.request, self.plan.messages, {} if limit is None else reply_limit_raw(*limit))
+
+
+class Planner:
+    """Plans requests; remembers plans, per owner."""
+
+    def __init__(self, pipelines: Pipelines, profile_of: ProfileOf, ratio_of: RatioOf) -> None:
+        self._pipelines = pipelines
+        self._profile_of = profile_of
+        self._ratio_of = ratio_of
+        self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
+
+    async def plan(self, owner: bytes, body: bytes) -> Planned:
+        """The plan for a body. Raises MalformedRequest."""
+        if len(body) <= SMALL_BYTES:
+            return await self._run(body, None, keeping=True)
+        match = self._memory.find(owner, body)
+        planned = await self._run(body, match, keeping=True)
+        self._memory.remember(owner, planned.request, planned, instead_of=match)
+        return planned
+
+    async def plan_without_keeping(self, body: bytes) -> Planned:
+        """The plan for a body while artifacts cannot be kept: only what must be cut is, and the notices say so."""
+        return await self._run(body, None, keeping=False)
+
+    async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
+        """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
+        return await asyncio.to_thread(self._plan, refused.request.body, None, keeping, goal_tokens)
+
+    async def _run(self, body: bytes, match: Match[Planned] | None, *, keeping: bool) -> Planned:
+        if self._is_quick(body, match):
+            return self._plan(body, match, keeping)
+        return await asyncio.to_thread(self._plan, body, match, keeping)
+
+    def _is_quick(self, body: bytes, match: Match[Planned] | None) -> bool:
+        """Whether little is new and nothing will have to be given up: a cut reads all that is kept."""
+        if match is None:
+            return len(body) <= SMALL_BYTES
+        new_bytes = len(body) - match.shared_bytes
+        known = match.remembered.knowledge
+        budget, size = known.basis.budget, known.plan.after
+        if known.basis.is_rough and not _surely_fits(body, budget):
+            return False  # the model's own counter comes in, and may have to load its vocabulary first
+        grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
+        return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
+
+    def _plan(
+        self, body: bytes, match: Match[Planned] | None, keeping: bool, goal_tokens: int | None = None
+    ) -> Planned:
+        known = match.remembered.knowledge if match else None
+        shared = match.shared_messages if match else 0
+        request = parse(body, known.request if known else None, shared)
+        basis, counter = self._basis(request, goal_tokens, rough=goal_tokens is None)
+        earlier = None
+        if known is not None and known.basis == basis and known.progress.messages <= shared:
+            earlier = known.progress
+        pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
+        made, progress = plan(request.conversation, basis.base, pipeline, earlier)
+        if basis.is_rough and made.before.tokens > basis.budget.room_tokens:
+            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
+            basis, counter = self._basis(request, goal_tokens, rough=False)
+            pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
+            made, progress = plan(request.conversation, basis.base, pipeline)
+        lowered = _lowered(request, basis.budget, made)
+        return Planned(request, basis, made, progress, shared, _reasons(made, lowered is not None), lowered)
+
+    def _basis(self, request: ChatRequest, goal_tokens: int | None, *, rough: bool) -> tuple[Basis, Counter]:
+        profile = self._profile_of(request.model)
+        tools = request.members.get("tools")
+        asked = request.reply_limit
+        rules = self._pipelines.rules
+        own: Counter = counter_for(profile.tokenizer, profile.model)
+        ratio, calibrated = self._ratio_of(request.model)
+        exact = own.exact or calibrated
+        budget = budget_for(profile, asked[1] if asked else None, exact=exact, rules=rules, ratio=ratio)
+        if goal_tokens is not None:
+            budget = budget.lowered_to(goal_tokens)
+        counter = ByteClassCounter() if rough and _surely_fits(request.body, budget) else own
+        base = size_of_tools(tools, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
+        is_rough = counter.name != own.name
+        return Basis(profile, counter.name, is_rough, budget, base, reach_of(tools)), counter
+
+
+def _surely_fits(body: bytes, budget: Budget) -> bool:
+    """No token is shorter than a byte, so a body with fewer bytes than the room has tokens needs no exact count."""
+    return len(body) <= budget.room_tokens and b'"image_url"' not in body
+
+
+def _reasons(made: Plan, reply_lowered: bool) -> dict[str, int]:
+    counts = Counts(edit.reason.value for edit in made.edits)
+    if reply_lowered:
+        counts[Reason.CLAMP_REPLY.value] += 1
+    return dict(sorted(counts.items()))
+
+
+def _lowered(request: ChatRequest, budget: Budget, made: Plan) -> tuple[str, int] | None:
+    asked = request.reply_limit
+    if asked is None:
+        return None
+    lowered = clamped_reply(budget, asked[1], made.after.tokens)
+    return None if lowered is None else (asked[0], lowered)

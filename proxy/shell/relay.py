@@ -1,0 +1,234 @@
+"""The journey of one chat request, top to bottom.
+
+Rule: what goes wrong in here never makes a request worse off than without the proxy: when the proxy cannot plan, the
+bytes that came go upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final, TypeAlias, get_args
+
+from proxy.core.attempts import Attempt, Attempts, Outcome, attempts
+from proxy.core.overflow import Kind, Verdict, judge
+from proxy.core.refusal import does_not_fit, refused_twice
+from proxy.errors import ContextOverflow, ProxyError
+from proxy.settings import Mode, Settings
+from proxy.shell.bodies import can_unpack, unpack
+from proxy.shell.decision import Decision, Recorder
+from proxy.shell.holding import HeldAnswer
+from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, accepting
+from proxy.shell.learning import Learning
+from proxy.shell.models import ModelResolver
+from proxy.shell.owners import KEY_HEADERS, Owners
+from proxy.shell.planning import Planned, Planner
+from proxy.shell.store import ArtifactStore
+from proxy.shell.telemetry import logger
+from proxy.shell.upstream import Headers, Upstream, UpstreamAnswer
+
+MODE_HEADER: Final = b"x-context-proxy-mode"
+_MODES: Final = frozenset(get_args(get_args(Mode)[0]))
+
+
+ACCEPTED: Final = Verdict(Kind.ACCEPTED)
+_SIGNS_OF_REFUSAL: Final = (b"error", b"context", b'"length"')
+_SIGN_OF_AN_ANSWER: Final = b'"choices"'
+"""A 200 with this and none of those is no refusal; the judge is asked about the others."""
+
+Answer: TypeAlias = UpstreamAnswer | HeldAnswer
+
+
+def _overflow(message: str, outcome: Outcome) -> ContextOverflow:
+    """A refusal for length that could not be cured, said so that a person can act on it."""
+    return ContextOverflow(message, param="messages", upstream_message=outcome.verdict.upstream_message)
+
+
+class Relay:
+    """Serves chat requests from one upstream."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        upstream: Upstream,
+        models: ModelResolver,
+        planner: Planner,
+        store: ArtifactStore,
+        owners: Owners,
+        recorder: Recorder,
+        learning: Learning,
+    ) -> None:
+        self._settings = settings
+        self._upstream = upstream
+        self._models = models
+        self._planner = planner
+        self._store = store
+        self._owners = owners
+        self._recorder = recorder
+        self._learning = learning
+        self._log = logger()
+
+    async def serve(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> Answer:
+        """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
+        mode = self._mode(headers)
+        planned = None if mode == "off" else await self._planned(headers, body, decision)
+        sent = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
+        self._models.offer_key(header(headers, b"authorization"))
+        if planned is None or mode == "observe":
+            self._recorder.plan_made(decision)
+            return await self._send(target, sent, body, decision)
+        sent = accepting(sent, UNCOMPRESSED if self._settings.overflow.keepalive_seconds else READABLE)
+        planned = await self._kept(planned, headers, decision)
+        self._recorder.plan_made(decision)
+        if not planned.plan.fits:
+            raise ContextOverflow(self._refusal(planned), param="messages")
+        return await self._climb(Journey(target, sent, body, planned, self._owners.owner_of(headers).hex()), decision)
+
+    def keepalive_seconds(self, headers: Headers) -> float | None:
+        """How long a client of a stream may hear nothing before its first event; None: as long as it takes."""
+        return self._settings.overflow.keepalive_seconds if self._mode(headers) == "on" else None
+
+    async def _climb(self, journey: Journey, decision: Decision) -> Answer:
+        """Send what the ladder says until an answer stands."""
+        planned = journey.planned
+        ladder = attempts(journey.situation)
+        attempt = next(ladder)
+        while True:
+            headers, body = journey.rendered(planned, attempt)
+            answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
+            try:
+                await answer.look()
+                outcome = self._judged_safely(answer, planned, decision)
+                following = self._next(ladder, outcome)
+                if following is None:
+                    if outcome.verdict.is_overflow and self._settings.overflow.retry:
+                        raise _overflow(refused_twice(planned.plan.after.tokens, self._settings.language), outcome)
+                    return answer
+                harsher = planned
+                if following.goal_tokens is not None:
+                    harsher = await self._harsher(journey, following.goal_tokens)
+                    if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
+                        raise _overflow(self._refusal(harsher), outcome)
+            except BaseException:
+                await answer.aclose()
+                raise
+            await answer.aclose()
+            attempt, planned = following, harsher
+            decision.note_attempt(attempt, planned)
+            self._recorder.retried(decision, attempt)
+
+    def _next(self, ladder: Attempts, outcome: Outcome) -> Attempt | None:
+        if not self._settings.overflow.retry:
+            return None
+        try:
+            return ladder.send(outcome)
+        except StopIteration:
+            return None
+
+    async def _harsher(self, journey: Journey, goal_tokens: int) -> Planned:
+        """The plan for a second send of at most so many tokens, as the first was counted; whether it fits it says."""
+        refused = journey.planned
+        planned = await self._planner.plan_for(refused, goal_tokens, keeping=True)
+        if planned.basis.counted_by != refused.basis.counted_by:
+            # A request that surely fits is not counted exactly; this one is, and the goal has to mean the same.
+            goal_tokens = goal_tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
+            planned = await self._planner.plan_for(refused, goal_tokens, keeping=True)
+        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
+            planned = await self._planner.plan_for(refused, goal_tokens, keeping=False)
+        return planned
+
+    def _judged_safely(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
+        """A defect of the judge must not cost an answer that is there."""
+        try:
+            return self._judged(answer, planned, decision)
+        except Exception:
+            self._log.exception("judging_failed", request_id=decision.request_id)
+            return Outcome(answer.status, ACCEPTED)
+
+    def _judged(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
+        verdict = ACCEPTED
+        evidence = answer.evidence
+        is_plain = answer.status < 400 and _SIGN_OF_AN_ANSWER in evidence
+        if not is_plain or any(sign in evidence for sign in _SIGNS_OF_REFUSAL):
+            verdict = judge(
+                answer.status,
+                answer.headers,
+                evidence,
+                estimate_tokens=planned.plan.after.tokens,
+                window_tokens=planned.plan.budget.room_tokens,  # of the window: what a prompt may fill
+            )
+        if verdict.is_overflow:
+            self._recorder.overflowed(decision, verdict)
+        if verdict.kind is not Kind.ACCEPTED:
+            self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.window_tokens)
+        return Outcome(answer.status, verdict)
+
+    async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamAnswer:
+        decision.note_sent(len(body))
+        answer = await self._upstream.send("POST", target, headers, body)
+        decision.note_answer(answer.status)
+        return answer
+
+    def learn_from(self, answer: Answer, decision: Decision) -> None:
+        """Hold what the upstream counted against the estimate, once its answer has been passed on."""
+        planned = decision.planned
+        if not isinstance(answer, HeldAnswer) or planned is None or planned.basis.is_rough or decision.attempts > 1:
+            return
+        counted = answer.prompt_tokens
+        if counted is not None and b'"image_url"' not in planned.request.body:
+            estimate = planned.plan.after.tokens
+            self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)
+
+    async def pass_through(
+        self, method: str, target: bytes, headers: Headers, body: AsyncIterator[bytes] | None
+    ) -> UpstreamAnswer:
+        """The upstream's answer to anything else. Raises ProxyError."""
+        return await self._upstream.send(method, target, self._with_key(headers), body)
+
+    async def _planned(self, headers: Headers, body: bytes, decision: Decision) -> Planned | None:
+        """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
+        encoding = header(headers, b"content-encoding").lower()
+        if encoding and encoding != b"identity":
+            if not can_unpack(encoding):
+                self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
+                return None
+            body = unpack(body, encoding, self._settings.server.max_body_bytes)
+        try:
+            planned = await self._planner.plan(self._owners.owner_of(headers), body)
+        except ProxyError:
+            raise
+        except Exception:
+            self._log.exception("planning_failed", request_id=decision.request_id)
+            return None
+        decision.note_plan(planned)
+        return planned
+
+    async def _kept(self, planned: Planned, headers: Headers, decision: Decision) -> Planned:
+        """The plan once its artifacts are safe; another one when they cannot be kept."""
+        artifacts = planned.plan.artifacts
+        if not artifacts or not await self._store.keep(artifacts, self._owners.owner_of(headers).hex()):
+            return planned
+        planned = await self._planner.plan_without_keeping(planned.request.body)
+        decision.note_plan(planned)
+        return planned
+
+    def _refusal(self, planned: Planned) -> str:
+        profile = planned.basis.profile
+        return does_not_fit(planned.plan, profile.model, profile.window_tokens, self._settings.language)
+
+    def _mode(self, headers: Headers) -> str:
+        if not self._settings.enabled:
+            return "off"
+        asked = header(headers, MODE_HEADER).decode("latin-1").strip().lower()
+        return asked if asked in _MODES else self._settings.mode
+
+    def _with_key(self, headers: Headers) -> Headers:
+        """The client's key goes on; the configured one stands in when the client sends none."""
+        key = self._settings.upstream.api_key
+        if key is None or any(name in KEY_HEADERS for name, _ in headers):
+            return headers
+        return [*headers, (b"authorization", b"Bearer " + key.get_secret_value().encode())]
+
+
+def header(headers: Headers, name: bytes) -> bytes:
+    """The first header of that lower-case name, or nothing."""
+    return next((value for found, value in headers if found == name), b"")

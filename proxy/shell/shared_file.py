@@ -1,0 +1,102 @@
+"""A small JSON file that several workers read and change.
+
+Rule: a reader sees the whole of one version; a crash leaves the old one. Changes are made one after another where the
+file system can lock; where it cannot, or a worker was stopped while it held the lock, one of two changes may be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+_LOCK_TRIES: Final = 10
+"""A millisecond apart; a change holds the lock for less than one."""
+
+Contents = TypeVar("Contents")
+_Stamp: TypeAlias = tuple[int, int, int]
+"""Inode, time and size: each write makes a new file, and the clock of a file system may stand still for 10 ms."""
+
+
+class SharedFile(Generic[Contents]):
+    """One file, seen by one worker."""
+
+    def __init__(self, path: Path, kind: type[Contents]) -> None:
+        self.path = path
+        self._kind = kind
+        self._stamp: _Stamp | None = None
+        """Of the version that was read or written last; None: there was no file."""
+
+    def is_news(self) -> bool:
+        """Whether the file is another one than was read or written last, also when it is gone. 3 µs."""
+        return _stamp_of(self.path) != self._stamp
+
+    def read(self) -> Contents | None:
+        """What stands in it; None when there is no file. Raises OSError, and ValueError for what is not that kind."""
+        self._stamp = _stamp_of(self.path)  # one that cannot be read is no news the next time
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+            self._stamp = _stamp_of(file.fileno())
+            return msgspec.json.decode(file.read(), type=self._kind)
+        return None
+
+    def change(self, changed: Callable[[Contents | None], Contents]) -> None:
+        """Put in its place what `changed` makes of it; None: it is missing or broken. Raises OSError."""
+        with self._locked():
+            try:
+                found = self.read()
+            except ValueError:
+                found = None
+            self._stamp = self._replace(msgspec.json.encode(changed(found)))
+
+    def remove(self) -> None:
+        """Remove it. Raises OSError."""
+        if self.path.exists():
+            with self._locked():
+                self.path.unlink(missing_ok=True)
+        self._stamp = None
+
+    def _replace(self, written: bytes) -> _Stamp | None:
+        unfinished = self.path.with_suffix(f".{os.getpid()}.unfinished")
+        try:
+            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(written)
+                file.flush()
+                stamp = _stamp_of(file.fileno())
+            unfinished.replace(self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+        return stamp
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among workers, or after a short wait without that. Raises OSError."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            for _ in range(_LOCK_TRIES):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(0.001)
+                except OSError:
+                    break  # a file system without locks
+            yield
+        finally:
+            os.close(handle)
+
+
+def _stamp_of(file: Path | int) -> _Stamp | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

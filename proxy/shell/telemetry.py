@@ -1,0 +1,109 @@
+"""What the proxy says about itself: log lines and metrics.
+
+Rule: never a key, never the content of a message; a line costs microseconds, as every request writes one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any, Final, TextIO
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from structlog.typing import FilteringBoundLogger
+
+from proxy.settings import LogSettings
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Set up structlog for the process, and send the words of libraries the same way; to standard output, or there."""
+    stream = stream or sys.stdout
+    console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
+    shared: list[Any] = [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
+    renderer: Any
+    if console:
+        renderer = structlog.dev.ConsoleRenderer()
+        structlog.configure(
+            processors=[*shared, renderer],
+            wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
+            logger_factory=structlog.PrintLoggerFactory(stream),
+            cache_logger_on_first_use=True,
+        )
+    else:
+        structlog.configure(
+            processors=[
+                *shared,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(serializer=_json_line),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
+            logger_factory=structlog.BytesLoggerFactory(stream.buffer),
+            cache_logger_on_first_use=True,
+        )
+        renderer = structlog.processors.JSONRenderer()
+    _send_library_logs_the_same_way(shared, renderer, stream)
+
+
+def logger() -> FilteringBoundLogger:
+    """The logger of the project."""
+    found: FilteringBoundLogger = structlog.get_logger()
+    return found
+
+
+class Metrics:
+    """Counters of one process, named by the convention of Prometheus; a set for each app, so that tests do not meet."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "context_proxy_requests", "Chat requests by outcome.", ["outcome"], registry=self.registry
+        )
+        self.overflows = Counter(
+            "context_proxy_overflows", "Refusals for length, by kind.", ["kind"], registry=self.registry
+        )
+        self.retries = Counter("context_proxy_retries", "Second sends, by kind.", ["rung"], registry=self.registry)
+        self.own_seconds = Histogram(
+            "context_proxy_own_seconds",
+            "Time from the last byte of a request to its departure upstream.",
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
+            registry=self.registry,
+        )
+        self.upstream_seconds = Histogram(
+            "context_proxy_upstream_first_byte_seconds",
+            "Time from a request's departure to the head of its answer.",
+            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
+            registry=self.registry,
+        )
+        self.running = Gauge("context_proxy_running_requests", "Chat requests under way.", registry=self.registry)
+
+
+def _json_line(event: dict[str, Any], **_: Any) -> bytes:
+    first = {name: event.pop(name, None) for name in ("timestamp", "level", "event")}
+    try:
+        return msgspec.json.encode(first | event, enc_hook=str)
+    except UnicodeEncodeError:  # a lone surrogate, say in a model's name, has no UTF-8
+        return json.dumps(first | event, default=str).encode()
+
+
+def _send_library_logs_the_same_way(shared: list[Any], renderer: Any, stream: TextIO) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            foreign_pre_chain=[*shared, structlog.processors.format_exc_info],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_expected_break)
+
+
+def _expected_break(record: logging.LogRecord) -> bool:
+    """A stream whose upstream broke ends without a last chunk on purpose, and has a log line of its own."""
+    return record.getMessage() != "ASGI callable returned without completing response."

@@ -1,0 +1,1 @@
+"""Translates between bytes and the core's words. Pure, too."""

@@ -1,0 +1,226 @@
+"""What an upstream's `GET /v1/models` says of its models: windows, limits, and what they read.
+
+Rule: the smallest of several numbers counts, a number that cannot be meant is none, and nothing in an entry raises.
+OpenAI's own list has names only; every field below is an addition of the server that it is noted beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.core import jsontext
+from proxy.core.profile import Modality
+
+MAX_NAME_CHARS: Final = 256
+"""Longer than any model is called; a path of a file on a server's disk fits."""
+
+MAX_MODELS: Final = 10_000
+"""Twenty times the longest list in the field; what follows is left out."""
+
+SMALLEST_WINDOW_TOKENS: Final = 512
+"""A window under it is an embedding model's or a mistake; the settings allow none smaller either."""
+
+LARGEST_TOKENS: Final = 100_000_000
+"""Ten times the largest window on offer. vLLM and others write 2**31 or 10**30 for `no limit`."""
+
+_WINDOWS: Final = (
+    "max_model_len",  # vLLM, SGLang: ModelCard in their OpenAI protocol modules; what the server was started with
+    "context_length",  # OpenRouter openrouter.ai/docs/models, Together, Moonshot, xAI, SambaNova, Fireworks
+    "context_window",  # Groq console.groq.com/docs/api-reference#models, Vercel AI Gateway, Requesty
+    "max_context_length",  # Mistral docs.mistral.ai/api; LM Studio /api/v0/models: what the model could be loaded with
+    "loaded_context_length",  # LM Studio lmstudio.ai/docs/api/rest-api: what it is loaded with
+    "context_size",  # Novita novita.ai/docs
+    "max_context_window_tokens",  # GitHub Copilot, under capabilities.limits
+    "n_ctx",  # llama.cpp, under meta: one slot's window. n_ctx_train beside it is the checkpoint's, never the server's
+    "availableContextTokens",  # Venice docs.venice.ai, under model_spec
+)
+
+_INPUTS: Final = (
+    "max_input_tokens",  # Anthropic (`ModelInfo` in its SDK: "maximum input context window size"), LiteLLM
+    "max_prompt_tokens",  # GitHub Copilot, under capabilities.limits
+)
+
+_OUTPUTS: Final = (
+    "max_completion_tokens",  # Groq, SambaNova; OpenRouter under top_provider
+    "max_output_tokens",  # LiteLLM, Novita, Requesty; GitHub Copilot under capabilities.limits
+    "maxCompletionTokens",  # Venice, under model_spec
+)
+
+_READS: Final[Mapping[str, Modality]] = {
+    "vision": Modality.VISION,  # Mistral under capabilities, GitHub Copilot under capabilities.supports
+    "supports_vision": Modality.VISION,  # Requesty
+    "supports_image_input": Modality.VISION,  # Fireworks
+    "supports_image_in": Modality.VISION,  # Moonshot
+    "supports_video_in": Modality.VIDEO,  # Moonshot
+    "supportsVision": Modality.VISION,  # Venice, under model_spec.capabilities
+}
+
+_NAMES_OF_MODALITIES: Final[Mapping[str, Modality]] = {
+    "text": Modality.TEXT,
+    "image": Modality.VISION,
+    "audio": Modality.AUDIO,
+    "video": Modality.VIDEO,
+    "file": Modality.FILE,  # OpenRouter's word
+    "pdf": Modality.FILE,  # models.dev's word
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one source says of one model; None where it says nothing."""
+
+    window_tokens: int | None = None
+    """Prompt and reply together."""
+    input_tokens: int | None = None
+    """The prompt alone."""
+    output_tokens: int | None = None
+    """The reply alone."""
+    modalities: frozenset[Modality] | None = None
+    """What it reads."""
+    tokenizer: str | None = None
+    """tiktoken encoding; so far only the configuration names one."""
+
+
+NOTHING: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelList:
+    """One answer, read."""
+
+    models: Mapping[str, Limits] = field(default_factory=dict)
+    """By name as the upstream writes it."""
+    any_name: Limits = NOTHING
+    """What holds whatever a request calls the model: llama.cpp serves the one it has loaded under every name."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Further names, in lower case, to the name in `models`; a model's own name in lower case is among them."""
+
+    def limits(self, model: str) -> Limits:
+        """What the upstream says of this model."""
+        found = self.models.get(model)
+        if found is None:
+            found = self.models.get(self.aliases.get(model.lower(), ""), self.any_name)
+        return found
+
+    @property
+    def states_a_window(self) -> bool:
+        """Whether any model comes with its window."""
+        return any(limits.window_tokens for limits in self.models.values())
+
+
+def parse(body: bytes) -> ModelList:
+    """Read an answer: `{"data": […]}`, or a bare list as Together sends. Raises NotJson for anything else."""
+    answer = jsontext.value(body)
+    entries = answer.get("data") if isinstance(answer, dict) else answer
+    if not isinstance(entries, list):
+        raise jsontext.NotJson("expected a list of models")
+    models: dict[str, Limits] = {}
+    aliases: dict[str, str] = {}
+    for entry, name in _named(entries):
+        models.setdefault(name, limits_of(entry))
+        for alias in (name, *_aliases(entry)):
+            aliases.setdefault(alias.lower(), name)
+    return ModelList(models, _served_under_any_name(entries, models), aliases)
+
+
+def limits_of(entry: Mapping[str, Any]) -> Limits:
+    """What one item of a list says.
+
+    >>> limits_of({"id": "m", "context_length": 131072, "top_provider": {"context_length": "65536"}}).window_tokens
+    65536
+    """
+    places = tuple(_places(entry))
+    window = _smallest(places, _WINDOWS, at_least=SMALLEST_WINDOW_TOKENS)
+    prompt = _smallest(places, _INPUTS, at_least=SMALLEST_WINDOW_TOKENS)
+    reply = _smallest(places, _OUTPUTS)
+    # Without a window, the prompt's limit is the best that is known of it: it promises too little, by a reply at most.
+    window = window or prompt
+    if reply is None and window is not None:
+        # Beside a window it is the reply's limit (Anthropic, DeepInfra, Vercel); alone it has meant the window, too.
+        reply = _smallest(places, ("max_tokens",))
+    return Limits(window, prompt, reply, _modalities(entry, places))
+
+
+def as_tokens(value: Any) -> int | None:
+    """A number of tokens, or None for what cannot be one.
+
+    >>> [as_tokens(value) for value in (8192, "32768", 4096.0, 0, -1, True, "many", None, 10**30)]
+    [8192, 32768, 4096, None, None, None, None, None, None]
+    """
+    if isinstance(value, str):
+        plain = value.isascii() and value.isdigit() and len(value) <= len(str(LARGEST_TOKENS))
+        value = int(value) if plain else None
+    elif isinstance(value, float):
+        value = int(value) if value.is_integer() else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value <= LARGEST_TOKENS else None
+
+
+def modalities_from(words: Any) -> frozenset[Modality] | None:
+    """Modalities from a list such as `["text", "image"]`; words that are not known are passed over.
+
+    >>> sorted(modalities_from(["text", "image", "smell"]))
+    [<Modality.TEXT: 'text'>, <Modality.VISION: 'vision'>]
+    """
+    if not isinstance(words, list):
+        return None
+    known = (_NAMES_OF_MODALITIES.get(word.lower()) for word in words if isinstance(word, str))
+    return frozenset(modality for modality in known if modality) or None
+
+
+def _named(entries: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    for entry in entries[:MAX_MODELS]:
+        name = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS:
+            yield entry, name
+
+
+def _aliases(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Mistral and llama.cpp list further names."""
+    found = entry.get("aliases")
+    for alias in found[:100] if isinstance(found, list) else ():
+        if isinstance(alias, str) and len(alias) <= MAX_NAME_CHARS:
+            yield alias
+
+
+def _served_under_any_name(entries: list[Any], models: Mapping[str, Limits]) -> Limits:
+    alone = len(models) == 1 and isinstance(entries[0], dict) and entries[0].get("owned_by") == "llamacpp"
+    return next(iter(models.values())) if alone else NOTHING
+
+
+def _places(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The entry and the objects in it that servers put such fields into."""
+    yield entry
+    # OpenRouter; llama.cpp; DeepInfra; Mistral; Venice
+    for name in ("top_provider", "meta", "metadata", "capabilities", "model_spec"):
+        inner = entry.get(name)
+        if isinstance(inner, dict):
+            yield inner
+            # GitHub Copilot has capabilities.limits and .supports, Venice model_spec.capabilities.
+            yield from (
+                inner[deep] for deep in ("limits", "supports", "capabilities") if isinstance(inner.get(deep), dict)
+            )
+    # Hugging Face's router lists who serves the model (huggingface.co/docs/inference-providers); anyone may be picked.
+    providers = entry.get("providers")
+    yield from (one for one in (providers[:100] if isinstance(providers, list) else ()) if isinstance(one, dict))
+
+
+def _smallest(places: tuple[Mapping[str, Any], ...], names: tuple[str, ...], at_least: int = 1) -> int | None:
+    numbers = (as_tokens(place.get(name)) for place in places for name in names)
+    return min((number for number in numbers if number is not None and number >= at_least), default=None)
+
+
+def _modalities(entry: Mapping[str, Any], places: tuple[Mapping[str, Any], ...]) -> frozenset[Modality] | None:
+    architecture = entry.get("architecture")  # OpenRouter, Hugging Face
+    for holder in (architecture, entry):  # xAI has it at the top
+        if isinstance(holder, dict) and (listed := modalities_from(holder.get("input_modalities"))):
+            return listed
+    flags = {name: place[name] for place in places for name in _READS if isinstance(place.get(name), bool)}
+    if entry.get("type") in ("llm", "vlm") and "state" in entry:  # LM Studio
+        flags["vision"] = entry["type"] == "vlm"
+    if not flags:
+        return None
+    return frozenset({Modality.TEXT, *(_READS[name] for name, reads in flags.items() if reads)})

@@ -1,0 +1,169 @@
+"""The chat-completions request as bytes, and errors in OpenAI's shape.
+
+Rule: a request that nothing changes is its own bytes; in one that is changed, every member and message that was not
+touched keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.core import jsontext
+from proxy.core.conversation import Conversation, Message
+from proxy.core.jsontext import Raw
+from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
+
+_ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
+"""Begins the escape of a letter. No encoder writes one, but a name that holds one may be `messages`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One request, read once; also the memory that makes reading the next one of its conversation cheap."""
+
+    body: bytes = field(repr=False)
+    """As received, decompressed."""
+    members: Mapping[str, Raw] = field(repr=False)
+    """Its members in order, unopened; `messages` stands among them only to hold its place."""
+    conversation: Conversation
+    ends: tuple[int, ...] = field(repr=False, default=())
+    """Where in `body` each message ends; empty when that is not known, and then nothing is reused."""
+
+    @property
+    def model(self) -> str:
+        """The model's name; empty when there is none."""
+        return self._opened("model", str) or ""
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client asked for server-sent events."""
+        return self._opened("stream", bool) or False
+
+    def shared_messages(self, body: bytes) -> int:
+        """How many of its messages stand at the head of another body, byte for byte, compared and not hashed.
+
+        All of them are tried first: a client mostly adds.
+        """
+        view, ends = memoryview(self.body), self.ends
+        if ends and body.startswith(view[: ends[-1]]):
+            return len(ends)
+        return bisect.bisect_left(ends, True, key=lambda end: not body.startswith(view[:end]))
+
+    @property
+    def reply_limit(self) -> tuple[str, int] | None:
+        """The member that limits the reply, and its tokens; the newer name has the say."""
+        for name in ("max_completion_tokens", "max_tokens"):
+            found = self._opened(name, int)
+            if found is not None and not isinstance(found, bool) and found > 0:
+                return name, found
+        return None
+
+    def _opened(self, name: str, kind: type[Any]) -> Any:
+        raw = self.members.get(name)
+        if raw is None:
+            return None
+        try:
+            found = jsontext.value(raw)
+        except jsontext.NotJson:
+            return None
+        return found if isinstance(found, kind) else None
+
+
+def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0) -> ChatRequest:
+    """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and not read again.
+
+    Raises MalformedRequest for what no upstream could judge either: no JSON, no object, no `messages` list.
+    """
+    if known is not None and shared and (continued := _continue(body, known, shared)):
+        return continued
+    try:
+        members = dict(jsontext.members(body))
+    except jsontext.NotJson as error:
+        raise MalformedRequest(f"the body must be a JSON object: {error}") from None
+    if (array := members.get("messages")) is None:
+        raise MalformedRequest("the request has no `messages`; a list of messages is needed", param="messages")
+    try:
+        messages = tuple(Message.read(raw) for raw in jsontext.items(array))
+    except jsontext.NotJson as error:
+        raise MalformedRequest(f"`messages` must be a list: {error}", param="messages") from None
+    return ChatRequest(body, members, Conversation(messages), _ends(body, members, messages))
+
+
+def render(request: ChatRequest, messages: Sequence[Raw], members: Mapping[str, Raw]) -> bytes:
+    """The request with these messages, and these members in the place of its own; all else keeps its bytes."""
+    return jsontext.join_object({**request.members, **members, "messages": jsontext.join_array(messages)})
+
+
+def reply_limit_raw(name: str, tokens: int) -> dict[str, Raw]:
+    """A reply limit as the member of a request."""
+    return {name: jsontext.dump(tokens)}
+
+
+def error_body(error: ProxyError) -> bytes:
+    """An error of the proxy in OpenAI's shape."""
+    described: dict[str, Any] = {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+    if isinstance(error, ContextOverflow) and error.upstream_message is not None:
+        described["upstream"] = {"message": error.upstream_message}
+    return jsontext.dump({"error": described})
+
+
+def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None:
+    """The request whose first `count` messages are known; None when the rest of the body is not plain to read."""
+    end = known.ends[count - 1]
+    rest = body[end:].lstrip(b" \t\r\n")
+    if not rest.startswith((b",", b"]")) or b'"messages"' in rest or _ESCAPED_LETTER.search(rest):
+        return None
+    try:
+        tail = dict(jsontext.members(b'{"messages":[' + rest.removeprefix(b",")))
+        added = tuple(Message.read(raw) for raw in jsontext.items(tail["messages"]))
+    except jsontext.NotJson:
+        return None
+    head = _members_before_messages(known)
+    if (rest.startswith(b",") and not added) or head.keys() & tail.keys() - {"messages"}:
+        return None
+    messages = known.conversation.messages[:count] + added
+    ends = known.ends[:count] + _ends_from(body, end, added)
+    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends)
+
+
+def _members_before_messages(known: ChatRequest) -> dict[str, Raw]:
+    head: dict[str, Raw] = {}
+    for name, raw in known.members.items():
+        if name == "messages":
+            break
+        head[name] = raw
+    return head
+
+
+def _ends(body: bytes, members: Mapping[str, Raw], messages: tuple[Message, ...]) -> tuple[int, ...]:
+    """Where each message ends; nothing when names that stand twice, or elsewhere too, make that uncertain."""
+    key = body.find(b'"messages"')
+    start = body.find(b"[", key)
+    if key < 0 or not body.startswith(memoryview(members["messages"]), start):
+        return ()
+    try:
+        head = jsontext.members(body[:start] + b"[]}")
+    except jsontext.NotJson:  # what was found stands deeper inside
+        return ()
+    *before, last = head
+    if last != "messages" or any(bytes(head[name]) != bytes(members[name]) for name in before):
+        return ()
+    return _ends_from(body, start, messages)
+
+
+def _ends_from(body: bytes, position: int, messages: tuple[Message, ...]) -> tuple[int, ...]:
+    ends = []
+    for message in messages:
+        # Only a bracket or comma and white space stand between, so the first hit is the message itself.
+        position = body.index(message.raw, position) + len(message.raw)
+        ends.append(position)
+    return tuple(ends)

@@ -1,0 +1,258 @@
+"""`judge`: status, codes, sentences, numbers and our own estimate, set against one another."""
+
+import json
+
+import pytest
+
+from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict, judge
+
+TOO_LONG = "The input (140012 tokens) is longer than the model's context length (131072 tokens)."
+
+
+def refused(status: int = 400, /, message: str = "", headers=(), **members) -> Verdict:
+    return judge(status, headers, json.dumps({"error": {"message": message, **members}}).encode())
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 401, 404, 500, 502, 503])
+def test_the_status_is_no_gate(status: int):
+    verdict = refused(status, TOO_LONG)
+    assert (verdict.kind, verdict.limit, verdict.prompt) == (Kind.PROMPT, 131072, 140012)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(402, Kind.QUOTA), (403, Kind.AUTH), (429, Kind.RATE)])
+def test_refusals_of_money_and_rate_need_a_machine_code(status: int, kind: Kind):
+    assert refused(status, TOO_LONG).kind is kind
+    assert refused(status, TOO_LONG, code="context_length_exceeded").kind is Kind.PROMPT
+    assert not refused(status, "Rate limit reached, too long", code="context_length_exceeded").is_overflow
+
+
+def test_a_401_needs_the_window_by_name():
+    assert not refused(401, "Prompt is too long").is_overflow
+    assert refused(401, "Prompt exceeds the context window").is_overflow
+
+
+def test_a_server_error_needs_strong_words():
+    assert not refused(500, "Token limit exceeded").is_overflow
+    assert refused(400, "Token limit exceeded").is_overflow
+    assert refused(500, "Input is too large to process. Increase the context length.").is_overflow
+
+
+def test_advice_alone_counts_only_where_nothing_else_is_said():
+    advice = "Please reduce the length of the messages or completion."
+    assert refused(400, advice).is_overflow
+    assert not refused(413, advice).is_overflow
+    assert not refused(404, advice).is_overflow
+    assert not refused(400, advice, headers=[(b"Retry-After", b"3")]).is_overflow
+    assert not refused(400, "Too many requests. " + advice).is_overflow
+
+
+def test_a_bound_in_tokens_outweighs_the_word_body():
+    verdict = refused(413, "Request body too large for gpt-4o model. Max size: 8000 tokens.")
+    assert (verdict.is_overflow, verdict.limit) == (True, 8000)
+
+
+def test_a_code_proves_it_without_a_text_or_a_number():
+    verdict = refused(400, "Bad request", type="input_too_long")
+    assert (verdict.kind, verdict.evidence, verdict.confidence) == (Kind.PROMPT, "error.type", 0.99)
+    assert judge(400, [], b'{"code":"context_length_exceeded"}').evidence == "code"
+
+
+def test_a_code_named_in_a_text_proves_it():
+    assert refused(503, "litellm.ContextWindowExceededError: see the logs").is_overflow
+
+
+def test_structured_numbers_prove_it_and_are_preferred():
+    verdict = refused(400, "no room left", n_ctx=8192, n_prompt_tokens=9001)
+    assert (verdict.kind, verdict.limit, verdict.prompt, verdict.limit_scope) == (Kind.PROMPT, 8192, 9001, Scope.WINDOW)
+    alone = judge(400, [], b'{"n_ctx": 8192, "n_prompt_tokens": 9001}')
+    assert (alone.kind, alone.limit, alone.evidence) == (Kind.PROMPT, 8192, "n_ctx")
+    assert refused(400, TOO_LONG, max_input_tokens=100000).limit_scope is Scope.INPUT
+    assert refused(400, TOO_LONG, n_prompt_tokens=140013).limit == 131072
+
+
+def test_a_code_about_context_with_words_about_max_tokens_is_about_the_reply():
+    verdict = refused(400, "max_tokens is too large: 9000.", code="context_length_exceeded")
+    assert verdict.kind is Kind.REPLY_ONLY
+
+
+def test_a_code_against_yields_only_to_the_window_with_numbers():
+    assert not refused(400, "The prompt is too long", code="rate_limit_exceeded").is_overflow
+    assert refused(400, TOO_LONG, code="rate_limit_exceeded").is_overflow
+
+
+def test_a_string_that_is_too_long_is_an_overflow_only_where_it_is_a_message():
+    text = "Invalid 'messages[0].content': string too long. Expected maximum length 1000, but got 1500 instead."
+    members = {"code": "string_above_max_length", "param": "messages[0].content"}
+    verdict = refused(400, text, **members)
+    assert (verdict.kind, verdict.limit, verdict.unit, verdict.limit_is_learnable) == (
+        Kind.PROMPT,
+        1000,
+        Unit.CHARS,
+        False,
+    )
+    assert refused(400, text, **members | {"param": "messages[0].tool_calls[0].id"}).kind is Kind.FIELD
+    assert refused(400, **members).kind is Kind.PROMPT
+
+
+def test_a_number_of_a_provider_lifts_a_text_that_fits():
+    assert judge(200, [], b'{"base_resp":{"status_code":1039,"status_msg":"token limit"}}').is_overflow
+    assert not judge(200, [], b'{"base_resp":{"status_code":2013,"status_msg":"token limit"}}').is_overflow
+
+
+def test_numbers_prove_what_no_sentence_says():
+    assert refused(400, "Your turn has 9000 tokens; the context window is 8192 tokens").is_overflow
+
+
+def test_prompt_and_reply_are_told_apart_by_their_numbers():
+    template = (
+        "maximum context length is 8192 tokens. However, you requested {} tokens "
+        "({} in the messages, {} in the completion)"
+    )
+    joint = refused(400, template.format(8256, 8000, 256))
+    assert (joint.kind, joint.limit, joint.prompt, joint.reply, joint.requested) == (
+        Kind.PROMPT_PLUS_REPLY, 8192, 8000, 256, 8256)  # fmt: skip
+    assert refused(400, template.format(9256, 9000, 256)).kind is Kind.PROMPT
+    reply_alone = refused(400, template.format(8256, 64, 8192))
+    assert (reply_alone.kind, reply_alone.limit, reply_alone.limit_is_learnable) == (Kind.REPLY_ONLY, None, False)
+    assert refused(400, "prompt plus max_tokens exceed the context length, max_tokens=0").kind is Kind.PROMPT
+
+
+def test_what_bounds_prompt_and_reply_together_is_the_window():
+    verdict = refused(400, "messages plus max_tokens exceed the limit of 8000 tokens")
+    assert (verdict.kind, verdict.limit_scope) == (Kind.PROMPT_PLUS_REPLY, Scope.WINDOW)
+
+
+def test_a_missing_size_follows_from_the_other_two():
+    verdict = refused(400, "prompt and completion exceed the limit of 4096: requested 5000, max_tokens: 1000")
+    assert (verdict.prompt, verdict.reply, verdict.requested) == (4000, 1000, 5000)
+
+
+def test_only_exact_limits_in_tokens_and_of_known_scope_are_learnable():
+    assert refused(400, TOO_LONG).limit_is_learnable
+    assert not refused(400, "Prompt exceeds the 256K context window").limit_is_learnable
+    assert not refused(400, "Input exceeds the maximum length of 1048576 characters").limit_is_learnable
+    assert not refused(400, "messages exceed the limit of 8000 tokens").limit_is_learnable
+    assert not refused(429, "Limit 6000 tokens per minute").limit_is_learnable
+    assert not refused(400, "Prompt is too long").limit_is_learnable
+
+
+def test_a_lower_bound_of_the_prompt_leaves_the_limit_exact():
+    message = (
+        "This model's maximum context length is 40960 tokens. However, you requested 100 output tokens and your prompt "
+        "contains at least 40861 input tokens, for a total of at least 40961 tokens."
+    )
+    verdict = refused(400, message)
+    assert (verdict.exactness, verdict.limit_exactness) == (Exactness.AT_LEAST, Exactness.EXACT)
+    assert (verdict.limit, verdict.limit_is_learnable) == (40960, True)
+
+
+def test_one_refusal_of_the_reply_teaches_the_window():
+    verdict = refused(
+        400, "max_tokens=200000 cannot be greater than max_model_len=131072. Please request fewer output tokens."
+    )
+    assert (verdict.kind, verdict.limit, verdict.limit_is_learnable) == (Kind.REPLY_ONLY, 131072, True)
+    other = refused(400, "max_tokens=200000 cannot be greater than 131072.")
+    assert (other.kind, other.limit) == (Kind.REPLY_ONLY, None)
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_an_empty_refusal_is_unknown_whatever_the_estimate(status: int):
+    assert judge(status, [], b"", estimate_tokens=200_000, window_tokens=128_000).kind is Kind.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind"),
+    [
+        (400, [(b"retry-after", b"1")], Kind.RATE),
+        (503, [(b"retry-after", b"1")], Kind.TRANSIENT),
+        (401, [], Kind.AUTH),
+        (500, [], Kind.TRANSIENT),
+        (404, [], Kind.UNKNOWN),
+        (413, [], Kind.BYTES),
+        (429, [], Kind.RATE),
+    ],
+)
+def test_an_answer_that_says_nothing_is_known_by_its_status(status: int, headers, kind: Kind):
+    assert refused(status, "Something went wrong here", headers=headers).kind is kind
+
+
+def test_texts_speak_before_codes_and_codes_before_the_status():
+    assert refused(429, "This request requires more credits", code="rate_limit_exceeded").kind is Kind.QUOTA
+    assert refused(400, "No", code="content_filter").kind is Kind.POLICY
+
+
+def test_the_message_is_the_upstreams_and_bounded():
+    assert refused(400, TOO_LONG).upstream_message == TOO_LONG
+    assert refused(400, "Nothing of that kind. " * 500).upstream_message.startswith("Nothing of that kind.")
+    assert len(refused(400, "The prompt is too long. " * 500).upstream_message) == 2_000
+
+
+def test_repeated_texts_cost_nothing_and_endless_ones_are_not_read():
+    long = [f"{index} " + "No. " * 1_030 for index in range(9)]
+    assert judge(400, [], json.dumps({"errors": [*long, TOO_LONG]}).encode()).kind is Kind.UNKNOWN
+    assert judge(400, [], json.dumps({"errors": [*long[:1] * 9, TOO_LONG]}).encode()).is_overflow
+
+
+def test_a_success_is_accepted_and_its_errors_are_not():
+    answer = {"choices": [{"message": {"content": TOO_LONG}, "finish_reason": "stop"}]}
+    assert judge(200, [], json.dumps(answer).encode()).kind is Kind.ACCEPTED
+    first_event = f"data: {json.dumps({'error': {'message': TOO_LONG}})}\n\n".encode()
+    assert judge(200, [], first_event).limit == 131072
+
+
+def test_a_success_in_plain_text_needs_strong_words_and_few():
+    text = "An error occurred (validationException): Input is too long for requested model."
+    assert judge(200, [], text.encode()).is_overflow
+    assert judge(200, [], b"Token limit exceeded").kind is Kind.ACCEPTED
+    assert judge(200, [], text.encode() * 99).kind is Kind.ACCEPTED
+
+
+def test_finish_reasons_that_mean_a_full_window():
+    def finished(reason: str, prompt: int | None, reply: int, window: int | None) -> Verdict:
+        usage = {"prompt_tokens": prompt, "completion_tokens": reply}
+        body = {"choices": [{"finish_reason": reason}], "usage": usage if prompt else None}
+        return judge(200, [], json.dumps(body).encode(), window_tokens=window)
+
+    assert finished("model_context_window_exceeded", None, 0, None).kind is Kind.PROMPT
+    assert finished("length", 8190, 0, 8192).prompt == 8190
+    assert finished("length", 8190, 5, 8192).kind is Kind.ACCEPTED
+    assert finished("length", 4000, 0, 8192).kind is Kind.ACCEPTED
+    assert finished("length", 8190, 0, None).kind is Kind.ACCEPTED
+
+
+def test_a_stream_that_ended_without_an_event_near_the_window_is_an_overflow():
+    assert judge(200, [], b"data: [DONE]\n\n", estimate_tokens=8000, window_tokens=8192).is_overflow
+    assert judge(200, [], b"", estimate_tokens=800, window_tokens=8192).kind is Kind.ACCEPTED
+    assert judge(200, [], b"").kind is Kind.ACCEPTED
+
+
+def test_words_without_numbers_are_not_believed_far_below_the_window():
+    body = b'{"error":{"message":"Prompt is too long"}}'
+    assert judge(400, [], body, estimate_tokens=10_000, window_tokens=128_000).kind is Kind.UNKNOWN
+    assert judge(400, [], body, estimate_tokens=100_000, window_tokens=128_000).is_overflow
+    assert judge(400, [], body, estimate_tokens=10_000).is_overflow
+    proven = b'{"error":{"message":"Prompt is too long","code":"context_length_exceeded"}}'
+    assert judge(400, [], proven, estimate_tokens=10_000, window_tokens=128_000).is_overflow
+
+
+def test_numbers_that_cannot_be_true_are_dropped_and_the_verdict_stays():
+    body = json.dumps({"error": {"message": TOO_LONG}}).encode()
+    far_above = judge(400, [], body, estimate_tokens=10_000)
+    assert (far_above.is_overflow, far_above.limit, far_above.prompt, far_above.limit_is_learnable) == (
+        True,
+        None,
+        None,
+        False,
+    )
+    far_below = judge(400, [], body, estimate_tokens=1_000_000)
+    assert (far_below.limit, far_below.prompt) == (131072, None)
+    near = judge(400, [], body, estimate_tokens=120_000)
+    assert (near.limit, near.prompt) == (131072, 140012)
+    no_size = judge(400, [], b'{"error":"Prompt exceeds maximum context length 4096"}', estimate_tokens=5_000)
+    assert (no_size.limit, no_size.prompt) == (4096, None)
+
+
+def test_characters_are_not_held_against_an_estimate_in_tokens():
+    body = b'{"error":"Input exceeds the maximum length of 1048576 characters."}'
+    verdict = judge(400, [], body, estimate_tokens=1_000)
+    assert (verdict.limit, verdict.unit) == (1048576, Unit.CHARS)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from core.strategies import conversation, exchange, notices, part, pipeline, planned, system, user
+
+from proxy.core.budget import Budget
+from proxy.core.edits import Reason
+from proxy.core.entry import Entry
+from proxy.core.estimate import ByteClassCounter
+from proxy.core.excerpt import Limits
+from proxy.core.steps.excerpt_results import excerpted_results
+
+LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
+UNCUT = Limits(10**9, 10**9)
+
+
+def cut(made):
+    return {edit.message: edit for edit in made.edits if edit.reason is Reason.NEWEST_RESULT}
+
+
+@pytest.mark.parametrize("budget", [Budget(4_000), Budget(10**9, 12_000), Budget(10**9, None, 12_000)])
+def test_the_newest_result_is_cut_to_what_fits_and_is_told_of_the_whole(budget):
+    made = planned([system(), user(), *exchange([LOG])], pipeline(budget, limits=UNCUT))
+    assert made.fits
+    edit = cut(made)[3]
+    assert edit.artifact.content.decode() == LOG
+    assert "of 3,000 lines" in json.loads(edit.replacement)
+    used = made.after.tokens / 4_000 if budget.room_chars is budget.room_bytes else made.after.chars / 12_000
+    assert used > 0.5
+
+
+def test_small_results_are_spared_while_large_ones_can_give():
+    made = planned([user(), *exchange([LOG, "small", LOG, "x\n" * 40])], pipeline(Budget(5_000), limits=UNCUT))
+    assert made.fits
+    assert sorted(cut(made)) == [2, 4]
+    lengths = [len(cut(made)[index].replacement) for index in (2, 4)]
+    assert max(lengths) < 1.5 * min(lengths)
+
+
+def test_each_text_of_a_list_gives_its_share():
+    made = planned([user(), *exchange([[part("short"), part(LOG), part(LOG)]])], pipeline(Budget(5_000), limits=UNCUT))
+    assert made.fits
+    assert {edit.path for edit in made.edits} == {("content", 1, "text"), ("content", 2, "text")}
+
+
+def test_an_excerpt_is_made_from_the_whole_and_not_from_an_excerpt():
+    made = planned([user(), *exchange([LOG])], pipeline(Budget(1_500), limits=Limits(2_000, 30_000)))
+    assert made.fits
+    assert {edit.reason for edit in made.edits} == {Reason.TRUNCATE_TOOL_OUTPUT, Reason.NEWEST_RESULT}
+    assert {edit.artifact.content for edit in made.edits} == {LOG.encode()}
+    assert json.loads(made.messages[-1])["content"].count("[context-proxy: ") == 1
+
+
+def test_twenty_parallel_results_fit_together():
+    made = planned([user(), *exchange([LOG] * 20)], pipeline(Budget(8_000), limits=UNCUT))
+    assert made.fits
+    assert len(cut(made)) == 20
+
+
+def test_a_newest_message_without_results_has_nothing_to_give():
+    made = planned([user(LOG)], pipeline(Budget(1_000)))
+    assert not made.fits
+    assert made.edits == ()
+
+
+def test_what_fits_together_is_not_cut():
+    entries = [
+        Entry.of(index, message, "", ByteClassCounter())
+        for index, message in enumerate(planned_messages(["a " * 100, "b " * 100]))
+    ]
+    together = sum(entry.size.tokens for entry in entries)
+    assert list(excerpted_results(entries, together, notices(), Reason.OLD_RESULT)) == []
+
+
+def planned_messages(results):
+    return [message for message in conversation(exchange(results)) if message.role == "tool"]

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.attempts import (
+    MIN_USEFUL_REPLY_TOKENS,
+    Attempt,
+    Outcome,
+    Rung,
+    Situation,
+    attempts,
+    emergency_goal,
+    emergency_reply,
+)
+from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+
+COUNTS = st.integers(1, 10**6)
+MAYBE = st.none() | COUNTS
+VERDICTS = st.builds(
+    Verdict,
+    st.sampled_from(Kind),
+    limit=MAYBE,
+    limit_scope=st.sampled_from(Scope),
+    requested=MAYBE,
+    prompt=MAYBE,
+    reply=MAYBE,
+    unit=st.none() | st.sampled_from(Unit),
+    exactness=st.sampled_from(Exactness),
+)
+SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.booleans())
+STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
+
+
+def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
+    """What is sent, when the upstream answers like this."""
+    ladder = attempts(situation)
+    found = [next(ladder)]
+    for outcome in outcomes:
+        try:
+            found.append(ladder.send(outcome))
+        except StopIteration:
+            break
+    return found
+
+
+def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | None:
+    return dict(enumerate(sends(situation, Outcome(status, verdict)))).get(1)
+
+
+SENT = Situation(estimate_tokens=10_000, chars=40_000, reply_tokens=4_000, edited=True, original_could_fit=True)
+
+
+@given(SITUATIONS, STATUSES, VERDICTS, VERDICTS)
+def test_there_are_two_sends_at_most_whatever_happens(situation, status, first, then):
+    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then))
+    assert made[0] == Attempt(Rung.FIRST)
+    assert len(made) <= 2
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation, status, verdict):
+    attempt = second(situation, status, verdict)
+    if attempt is None:
+        return
+    match attempt.rung:
+        case Rung.EMERGENCY:
+            assert verdict.is_overflow
+            assert 0 <= attempt.goal_tokens <= 0.9 * situation.estimate_tokens
+            assert attempt.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+        case Rung.SHORTER_REPLY:
+            assert verdict.is_overflow
+            assert attempt.goal_tokens is None
+            assert attempt.reply_tokens >= MIN_USEFUL_REPLY_TOKENS
+            assert situation.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+        case rung:
+            assert rung is Rung.ORIGINAL
+            assert situation.edited
+            assert situation.original_could_fit
+            assert not verdict.is_overflow
+
+
+@given(SITUATIONS, STATUSES)
+def test_an_answer_that_was_accepted_ends_it(situation, status):
+    assert second(situation, status, Verdict(Kind.ACCEPTED)) is None
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_every_overflow_is_tried_once_more(situation, status, verdict):
+    assert not verdict.is_overflow or second(situation, status, verdict) is not None
+
+
+@pytest.mark.parametrize("kind", [Kind.RATE, Kind.QUOTA, Kind.AUTH, Kind.TRANSIENT])
+def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
+    assert second(SENT, 400, Verdict(kind)) is None
+
+
+@pytest.mark.parametrize("kind", [Kind.FIELD, Kind.PAIRING, Kind.POLICY, Kind.UNKNOWN])
+def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
+    assert second(SENT, 400, Verdict(kind)) == Attempt(Rung.ORIGINAL)
+    assert second(SENT, 422, Verdict(kind)) == Attempt(Rung.ORIGINAL)
+    assert second(SENT, 500, Verdict(kind)) is None
+    assert second(Situation(10, 40, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+
+
+def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
+    verdict = Verdict(Kind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    assert second(SENT, 400, verdict) == Attempt(Rung.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"limit": 12_000, "prompt": 11_900, "unit": Unit.TOKENS},  # hardly a reply would be left
+        {"limit": 12_000, "prompt": 10_000, "unit": Unit.TOKENS, "exactness": Exactness.AT_LEAST},
+        {"limit": 12_000, "prompt": 10_000, "unit": Unit.CHARS},
+        {"limit": 12_000, "unit": Unit.TOKENS},
+        {"prompt": 10_000, "unit": Unit.TOKENS},
+    ],
+)
+def test_where_the_numbers_do_not_prove_it_the_prompt_is_cut(numbers):
+    attempt = second(SENT, 400, Verdict(Kind.PROMPT_PLUS_REPLY, **numbers))
+    assert attempt.rung is Rung.EMERGENCY
+
+
+def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
+    verdict = Verdict(Kind.PROMPT, limit=8_000, prompt=20_000, unit=Unit.TOKENS)
+    assert emergency_goal(verdict, SENT) == int(8_000 * 0.6 / 2)
+    less = Verdict(Kind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS)
+    assert emergency_goal(less, SENT) == int(8_000 * 0.6)
+
+
+def test_without_a_limit_half_of_what_was_refused_is_sent():
+    assert emergency_goal(Verdict(Kind.PROMPT), SENT) == 5_000
+
+
+def test_a_limit_in_characters_is_turned_into_tokens():
+    assert emergency_goal(Verdict(Kind.PROMPT, limit=20_000, unit=Unit.CHARS), SENT) == 3_000
+
+
+def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
+    window = Verdict(Kind.PROMPT_PLUS_REPLY, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.WINDOW)
+    assert emergency_reply(window, SENT) == 2_400
+    assert emergency_reply(Verdict(Kind.PROMPT_PLUS_REPLY), SENT) == 2_000
+    assert emergency_reply(Verdict(Kind.PROMPT), SENT) is None
+    apart = Verdict(Kind.PROMPT, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.INPUT)
+    assert emergency_reply(apart, SENT) is None

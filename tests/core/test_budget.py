@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.budget import MIN_REPLY_TOKENS, Budget, BudgetRules, budget_for, clamped_reply
+from proxy.core.profile import ModelProfile
+from proxy.core.sizes import Size
+
+COUNTS = st.integers(0, 10**6)
+PROFILES = st.builds(
+    ModelProfile,
+    st.just("m"),
+    st.integers(512, 2 * 10**6),
+    st.none() | st.integers(1, 10**6),
+    st.none() | st.integers(1, 10**5),
+)
+RULES = st.builds(BudgetRules, margin_tokens=st.none() | st.integers(0, 5_000), clamp_reply=st.booleans())
+RATIOS = st.floats(0.5, 3)
+
+
+@given(PROFILES, st.none() | st.integers(1, 10**6), st.booleans(), RULES, RATIOS)
+def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, asked, exact, rules, ratio):
+    budget = budget_for(profile, asked, exact=exact, rules=rules, ratio=ratio)
+    assert 0 <= budget.room_tokens * ratio <= profile.window_tokens
+    if profile.input_tokens is not None and budget.room_tokens:
+        assert budget.room_tokens * ratio <= profile.input_tokens
+    if asked is not None and not rules.clamp_reply and budget.room_tokens:
+        assert budget.room_tokens * ratio + asked <= profile.window_tokens
+
+
+def test_without_a_word_about_the_reply_a_sixteenth_is_kept():
+    rules = BudgetRules(margin_tokens=0)
+    assert budget_for(ModelProfile("m", 16_000), None, exact=True, rules=rules).room_tokens == 15_000
+    assert budget_for(ModelProfile("m", 1_000_000), None, exact=True, rules=rules).room_tokens == 1_000_000 - 4_096
+    assert budget_for(ModelProfile("m", 16_000, None, 100), None, exact=True, rules=rules).room_tokens == 15_900
+
+
+def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_room():
+    rules = BudgetRules(margin_tokens=0)
+    assert budget_for(ModelProfile("m", 16_000), 200, exact=True, rules=rules).room_tokens == 15_800
+    assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 15_000
+
+
+def test_a_reply_that_may_not_be_lowered_is_kept_in_full():
+    rules = BudgetRules(margin_tokens=0, clamp_reply=False)
+    assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 4_000
+
+
+def test_an_estimate_has_twice_the_margin_of_an_exact_count():
+    rooms = [
+        budget_for(ModelProfile("m", 100_000), 1, exact=exact, rules=BudgetRules()).room_tokens
+        for exact in (True, False)
+    ]
+    assert rooms == [97_999, 95_999]
+
+
+def test_the_limits_of_a_request_in_characters_and_bytes_are_taken_over():
+    rules = BudgetRules(fill=0.8, low_mark=0.5, max_request_chars=7, max_request_bytes=9)
+    budget = budget_for(ModelProfile("m"), None, exact=True, rules=rules)
+    assert (budget.room_chars, budget.room_bytes, budget.fill, budget.low_mark) == (7, 9, 0.8, 0.5)
+
+
+@given(COUNTS, st.none() | COUNTS, st.none() | COUNTS, COUNTS, COUNTS, COUNTS)
+def test_all_limits_hold_at_once(room, room_chars, room_bytes, tokens, chars, size):
+    budget = Budget(room, room_chars, room_bytes)
+    within = (
+        tokens <= room and (room_chars is None or chars <= room_chars) and (room_bytes is None or size <= room_bytes)
+    )
+    assert budget.admits(Size(tokens, chars, size)) == within
+    excess = budget.excess(Size(tokens, chars, size), 1.0)
+    assert (excess is None) == within
+    if excess is not None:
+        assert budget.admits(Size(tokens, chars, size) - excess)
+        assert min(excess.tokens, excess.chars, excess.bytes) >= 0
+
+
+def test_a_share_of_the_room_is_a_share_of_each_limit():
+    assert Budget(100, 200, 300).excess(Size(60, 90, 200), 0.5) == Size(10, 0, 50)
+
+
+@given(COUNTS, COUNTS)
+def test_a_second_send_has_never_more_room(room, goal):
+    budget = Budget(room, 5, 6, fill=0.5).lowered_to(goal)
+    assert budget.room_tokens == min(room, goal)
+    assert (budget.fill, budget.room_chars, budget.room_bytes) == (1.0, 5, 6)
+
+
+@given(st.none() | st.integers(1, 300_000), st.none() | st.integers(0, 200_000), COUNTS, RATIOS)
+def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floor(asked, together, prompt, ratio):
+    budget = Budget(1, max_reply_tokens=together, ratio=ratio)
+    lowered = clamped_reply(budget, asked, prompt)
+    if asked is None or together is None:
+        assert lowered is None
+    elif lowered is None:
+        assert asked <= MIN_REPLY_TOKENS or asked + math.ceil(prompt * ratio) <= together
+    else:
+        assert MIN_REPLY_TOKENS <= lowered < asked
+        assert lowered == MIN_REPLY_TOKENS or lowered + math.ceil(prompt * ratio) == together
+
+
+@pytest.mark.parametrize(("prompt", "lowered"), [(1_000, None), (2_000, 8_000), (9_900, 256)])
+def test_prompt_and_reply_share_the_window(prompt, lowered):
+    assert clamped_reply(Budget(1, max_reply_tokens=10_000), 9_000, prompt) == lowered

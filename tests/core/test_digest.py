@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from core.strategies import conversation, exchange, notices, part, spelled, system, user
+
+from proxy.core import jsontext
+from proxy.core.conversation import Message
+from proxy.core.digest import Digest, names_used
+from proxy.core.edits import Reason
+from proxy.core.entry import Entry
+from proxy.core.estimate import ByteClassCounter
+from proxy.core.sizes import NOTHING, size_of
+
+COUNTER = ByteClassCounter()
+
+
+def entries(*messages):
+    return [Entry.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
+
+
+def placed(kept, gone, *, used=(), room_tokens=200, newest_index=10**6, language="en"):
+    digest = Digest().extended(gone, used)
+    return digest.placed(kept, used, notices(language), COUNTER, room_tokens, newest_index)
+
+
+GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
+KEPT = entries(*[user("x")] * 3, user("and now"), *exchange(["the newest result"]))
+LEFT = [None, None, None, *KEPT[3:]]
+
+
+def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
+    first = Digest().extended(GONE[:1], ())
+    second = first.extended(GONE[1:], ())
+    opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
+    assert bytes(opened[0]["earlier"]) == b"null"
+    assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
+    raws = [bytes(raw) for members in opened for raw in jsontext.items(members["messages"])]
+    assert raws == [entry.original.raw for entry in GONE]
+    assert second.messages == len(GONE)
+    assert second.chars == sum(entry.original_size.chars for entry in GONE)
+    assert second.artifacts[0].suffix == "json"
+
+
+def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
+    digest = placed(LEFT, GONE)
+    assert digest.edit.message == 5
+    assert digest.edit.reason is Reason.DIGEST
+    assert jsontext.value(digest.edit.replacement).endswith("]\nthe newest result")
+
+
+def test_in_the_newest_exchange_the_note_stands_behind_the_result():
+    digest = placed(LEFT, GONE, newest_index=4)
+    assert jsontext.value(digest.edit.replacement).startswith("the newest result\n[context-proxy: ")
+
+
+def test_a_user_carries_it_where_no_tool_does_and_the_assistant_at_last():
+    asked = [None, *entries(user("gone"), user("and now"))[1:]]
+    assert placed(asked, GONE[:1]).edit.message == 1
+    spoken = [None, *entries(user("gone"), {"role": "assistant", "content": "words"})[1:]]
+    assert placed(spoken, GONE[:1]).edit.message == 1
+
+
+def test_the_system_text_never_carries_it():
+    digest = placed([*entries(system(), user("gone"))[:1], None], GONE[:1])
+    assert (digest.edit, digest.size) == (None, NOTHING)
+    assert digest.messages == 1
+
+
+def test_a_message_before_the_gap_carries_it_when_none_behind_can():
+    first = entries(user("first"), user("gone"))[0]
+    assert placed([first, None], GONE[:1]).edit.message == 0
+
+
+def test_a_message_without_text_is_passed_over():
+    kept = [
+        None,
+        *entries(user("gone"), user([{"type": "image_url", "image_url": {"url": "u"}}]), user([part("t")]))[1:],
+    ]
+    assert placed(kept, GONE[:1]).edit.message == 2
+    assert placed(kept, GONE[:1]).edit.path == ("content", 0, "text")
+
+
+def test_the_size_of_the_note_is_measured_on_the_message_with_it():
+    digest = placed(LEFT, GONE)
+    noted = size_of(Message.read(digest.onto(LEFT[5].message)), COUNTER)
+    assert digest.size == noted - LEFT[5].size
+    assert digest.edit.after_chars - digest.edit.before_chars == digest.size.chars
+
+
+def test_the_note_goes_with_its_message_when_that_is_cut_later():
+    digest = placed(LEFT, GONE)
+    cut = Entry.of(5, Message.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER)
+    moved = digest.carried_by(cut, COUNTER)
+    assert moved.note == digest.note
+    assert jsontext.value(moved.edit.replacement) == digest.note + "cut"
+
+
+def test_the_note_names_what_only_the_gone_messages_hold_and_the_assistant_used_first():
+    used = names_used(entries({"role": "assistant", "content": "I need other_symbol"}, user("not_this_one")))
+    assert used == {"other_symbol"}
+    note = placed(LEFT, GONE, used=used).note
+    assert "Names in what is left out: other_symbol " in note
+    assert " src/main.py" in note.rpartition("Names in")[2]
+    assert "Please look into src/main.py" in note
+    assert "Names in" not in placed(LEFT, GONE, used=used, room_tokens=0).note
+
+
+def test_what_the_kept_messages_say_is_not_named_again():
+    gone = entries(*exchange(["parse_line only_here"]))
+    kept = [None, None, *entries(user("a"), user("b"), *exchange(["parse_line"]))[2:]]
+    names = placed(kept, gone).note.rpartition("Names in what is left out: ")[2]
+    assert "only_here" in names
+    assert "parse_line" not in names
+
+
+def test_nothing_of_it_grows_without_bound():
+    gone = entries(*(user(f"request {n} " + " ".join(f"name_{n}_{i}" for i in range(90))) for n in range(60)))
+    digest = Digest()
+    for entry in gone:
+        digest = digest.extended([entry], ())
+    assert len(digest.pool) == 4_000
+    assert len(digest.asked) == 8
+    assert all(len(text) <= 200 for text in digest.asked)
+    assert digest.messages == 60
+    note = digest.placed(LEFT, (), notices(), COUNTER, 10**6, 10**6).note
+    assert len(note) < 4_000 * 16
+
+
+def test_the_names_in_most_messages_stay_in_the_pool():
+    gone = entries(*(user("seen_everywhere " + " ".join(f"n_{n}_{i}_x" for i in range(2_500))) for n in range(3)))
+    digest = Digest().extended(gone, {"n_0_7_x"})
+    assert list(digest.pool)[:2] == ["n_0_7_x", "seen_everywhere"]
+
+
+def test_before_the_first_cut_there_is_no_note():
+    digest = Digest().placed(KEPT, (), notices(), COUNTER, 100, 0)
+    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
+
+
+def test_a_note_that_is_not_told_takes_up_nothing_and_all_stays_kept():
+    digest = placed(LEFT, GONE).untold()
+    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
+    assert (len(digest.artifacts), digest.messages) == (1, 3)

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from core.strategies import TEXTS
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from proxy.core.excerpt import (
+    MAX_LINE_CHARACTERS,
+    MAX_RESCUED_LINES,
+    Direction,
+    Limits,
+    count_lines,
+    excerpt,
+    first_bytes,
+    last_bytes,
+    utf8_length,
+)
+
+SIZES = st.one_of(st.integers(0, 300), st.integers(0, 60_000))
+LINES = st.one_of(st.integers(0, 60), st.integers(0, 3_000))
+LIMITS = st.builds(Limits, LINES, SIZES, st.none() | SIZES, st.sampled_from(Direction))
+MARK = re.compile(r" \[…([\d,]+) characters…\] ")
+thorough = settings(max_examples=200, deadline=None)
+
+
+def unmarked(shown: str) -> tuple[list[str], int]:
+    """The pieces of a text that are shown, and the characters that the marks say are not."""
+    found = MARK.split(shown)
+    return found[::2], sum(int(count.replace(",", "")) for count in found[1::2])
+
+
+@given(TEXTS, LIMITS)
+@thorough
+def test_an_excerpt_is_never_over_its_limits(text, limits):
+    shown = excerpt(text, limits)
+    parts = [shown.head, *shown.rescued, shown.tail]
+    assert sum(map(utf8_length, parts)) <= limits.max_bytes
+    assert limits.max_chars is None or sum(map(len, parts)) <= limits.max_chars
+    assert sum(map(count_lines, parts)) <= limits.max_lines
+    assert len(shown.rescued) <= MAX_RESCUED_LINES
+
+
+@given(TEXTS, LIMITS)
+@thorough
+def test_head_gap_and_tail_are_the_text_but_for_the_middles_of_long_lines(text, limits):
+    shown = excerpt(text, limits)
+    (head, head_cut), (tail, tail_cut) = unmarked(shown.head), unmarked(shown.tail)
+    assert sum(map(len, head)) + head_cut + len(shown.gap) + sum(map(len, tail)) + tail_cut == len(text)
+    assert text.startswith(head[0])
+    assert text.endswith(tail[-1])
+    at = sum(map(len, head)) + head_cut
+    assert text[at : at + len(shown.gap)] == shown.gap
+    assert text[:at].endswith(head[-1])
+    assert text[at + len(shown.gap) :].startswith(tail[0])
+
+
+@given(TEXTS, LIMITS)
+@thorough
+@example("x" * 200_000, Limits(10, 1_000))
+@example("x" * 5_000 + " error " + "x" * 5_000, Limits(10, 1_000))
+@example("one\nerror\ntwo\n" * 50, Limits(20, 200))
+def test_it_says_how_much_is_shown_of_how_much(text, limits):
+    shown = excerpt(text, limits)
+    assert (shown.total_lines, shown.total_bytes) == (count_lines(text), utf8_length(text))
+    pieces = [*unmarked(shown.head)[0], *shown.rescued, *unmarked(shown.tail)[0]]
+    assert shown.kept_bytes == sum(map(utf8_length, pieces))
+    assert shown.kept_lines <= min(shown.total_lines, limits.max_lines)
+    assert (shown.kept_lines > 0) == (shown.kept_bytes > 0)
+    if not shown.rescued and shown.gap.count("\n") > 1:
+        assert shown.kept_lines == count_lines(shown.head) + count_lines(shown.tail)
+
+
+@given(TEXTS, LIMITS)
+@thorough
+def test_what_is_rescued_stands_in_the_gap_once_and_tells_of_a_failure(text, limits):
+    shown = excerpt(text, limits)
+    assert len(set(shown.rescued)) == len(shown.rescued)
+    for line in shown.rescued:
+        assert line in shown.gap
+        assert "\n" not in line
+        assert re.search("error|失败|错误", line, re.IGNORECASE)
+
+
+@given(TEXTS, LIMITS)
+@thorough
+def test_each_direction_keeps_its_end_only(text, limits):
+    shown = excerpt(text, limits)
+    if limits.direction is Direction.HEAD:
+        assert (shown.tail, shown.rescued) == ("", ())
+    if limits.direction is Direction.TAIL:
+        assert (shown.head, shown.rescued) == ("", ())
+
+
+@given(st.text(st.characters(categories=None), max_size=40), st.integers(-3, 130))
+def test_bytes_are_counted_off_at_the_borders_of_characters(text, count):
+    begin, end = first_bytes(text, count), last_bytes(text, count)
+    assert text.startswith(begin)
+    assert text.endswith(end)
+    for cut in (begin, end):
+        assert utf8_length(cut) <= max(0, count)
+        assert len(cut) == len(text) or utf8_length(cut) > count - 4
+
+
+@given(TEXTS, LIMITS)
+@thorough
+def test_a_text_is_admitted_exactly_when_it_is_within_all_limits(text, limits):
+    within = (
+        count_lines(text) <= limits.max_lines
+        and utf8_length(text) <= limits.max_bytes
+        and (limits.max_chars is None or len(text) <= limits.max_chars)
+    )
+    assert limits.admit(text) == within
+
+
+def test_cuts_stand_at_line_ends():
+    text = "".join(f"line {number:04}\n" for number in range(1_000))
+    shown = excerpt(text, Limits(2_000, 2_005))
+    assert shown.head.endswith("\n")
+    assert shown.head == text[: len(shown.head)]
+    assert shown.tail.startswith("line ")
+    assert len(shown.head) + len(shown.tail) > 1_500
+
+
+def test_the_end_gets_more_than_the_beginning():
+    shown = excerpt("row\n" * 10_000, Limits(2_000, 10_000))
+    assert 0.6 < len(shown.head) / len(shown.tail) < 0.7
+    assert len(shown.head) + len(shown.tail) <= 8_000  # the rest is for lines out of the gap
+
+
+def test_lines_limit_both_ends():
+    shown = excerpt("row\n" * 10_000, Limits(100, 10**6))
+    assert (count_lines(shown.head), count_lines(shown.tail)) == (32, 48)
+
+
+def test_few_lines_are_shown_too():
+    shown = excerpt("row\n" * 10_000, Limits(10, 10**6))
+    assert (count_lines(shown.head), count_lines(shown.tail)) == (3, 5)
+
+
+def test_one_line_of_200_kb_shows_its_beginning_and_its_end_and_is_one_line():
+    shown = excerpt("a" * 100_000 + "b" * 100_000, Limits(2_000, 51_200))
+    assert set(unmarked(shown.head)[0][0]) == {"a"}
+    assert set(unmarked(shown.tail)[0][-1]) == {"b"}
+    assert (shown.kept_lines, shown.total_lines) == (1, 1)
+    assert len(shown.head) <= MAX_LINE_CHARACTERS
+
+
+def test_the_cause_in_the_middle_of_one_long_line_is_shown_with_what_stands_around_it():
+    shown = excerpt("x" * 50_000 + " FATAL: disk full " + "y" * 50_000, Limits(2_000, 5_000))
+    (line,) = shown.rescued
+    assert " FATAL: disk full " in line
+    assert len(line) <= 300
+    assert (shown.kept_lines, shown.total_lines) == (1, 1)
+
+
+def test_many_failures_on_one_line_are_told_once():
+    shown = excerpt("fine\n" * 900 + "error 12345 " * 900 + "\n" + "fine\n" * 900, Limits(2_000, 4_000))
+    assert len(shown.rescued) == 1
+
+
+def test_a_long_line_is_cut_in_its_middle():
+    shown = excerpt("a" * 1_500 + "b" * 1_500 + "\n" + "row\n" * 2_000, Limits(200, 51_200, None, Direction.HEAD))
+    first = shown.head.split("\n")[0]
+    (before, after), left_out = unmarked(first)
+    assert (set(before), set(after)) == ({"a"}, {"b"})
+    assert (len(before), left_out, len(after)) == (970, 1_060, 970)
+    assert shown.head.split("\n")[1] == "row"
+
+
+def test_many_failures_are_bounded_and_the_first_ones_told():
+    text = "fine\n" * 900 + "".join(f"error number {number}\n" for number in range(5_000)) + "fine\n" * 900
+    shown = excerpt(text, Limits(2_000, 8_000))
+    assert shown.rescued == tuple(f"error number {number}" for number in range(40))
+
+
+def test_the_same_failure_again_and_again_is_told_once():
+    shown = excerpt("fine\n" * 900 + "error: the same\n" * 900 + "fine\n" * 900, Limits(2_000, 4_000))
+    assert shown.rescued == ("error: the same",)
+
+
+def test_rescued_lines_stop_where_their_room_ends():
+    text = "fine\n" * 900 + "".join(f"error {number} {'x' * 80}\n" for number in range(30)) + "fine\n" * 900
+    shown = excerpt(text, Limits(2_000, 2_000))
+    assert len(shown.rescued) == 4
+
+
+@pytest.mark.parametrize("word", ["Error", "FATAL", "failed", "Traceback", "AssertionError", "错误", "致命"])
+def test_words_of_failure_are_known_in_any_case(word):
+    text = "fine\n" * 2_000 + f"{word}: 7\n" + "fine\n" * 2_000
+    assert excerpt(text, Limits(2_000, 2_000)).rescued == (f"{word}: 7",)
+
+
+def test_words_inside_words_are_no_failures():
+    text = "fine\n" * 2_000 + "terrorist errorless\n" + "fine\n" * 2_000
+    assert excerpt(text, Limits(2_000, 2_000)).rescued == ()
+
+
+def test_characters_are_counted_as_characters():
+    shown = excerpt("读取文件\n" * 4_000, Limits(10**6, 10**6, 1_000))
+    assert 700 <= len(shown.head) + len(shown.tail) <= 1_000
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_nothing_is_shown_where_nothing_may_be(direction):
+    for limits in (Limits(0, 10, None, direction), Limits(10, 0, None, direction), Limits(10, 10, 0, direction)):
+        shown = excerpt("error\n" * 20, limits)
+        assert (shown.head, shown.rescued, shown.tail, shown.kept_lines, shown.kept_bytes) == ("", (), "", 0, 0)
+        assert shown.gap == "error\n" * 20

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pytest
+from core.strategies import conversation, exchange, notices, system, user
+
+from proxy.core.edits import Edit, Reason
+from proxy.core.entry import Entry
+from proxy.core.estimate import ByteClassCounter
+from proxy.core.kept import Change, Kept
+from proxy.core.sizes import Size
+
+COUNTER = ByteClassCounter()
+
+
+def kept(*messages, base=None):
+    found = Kept(base or Size(), COUNTER)
+    for index, message in enumerate(conversation(list(messages))):
+        found.add(Entry.of(index, message, "", COUNTER))
+    return found
+
+
+def spans(found):
+    return [(unit.role, unit.start, unit.stop) for unit in found.units]
+
+
+def starts(changes):
+    return [[unit.start for unit in units] for units in changes]
+
+
+DONE = {"role": "assistant", "content": "done"}
+
+
+def test_calls_and_their_results_are_one_unit():
+    found = kept(system(), user(), *exchange(["a", "b", "c"]), *exchange(["d"], first_call=9), DONE)
+    assert spans(found) == [
+        ("system", 0, 1),
+        ("user", 1, 2),
+        ("assistant", 2, 6),
+        ("assistant", 6, 8),
+        ("assistant", 8, 9),
+    ]
+
+
+def test_results_without_a_call_hang_on_to_what_stands_before_them_but_never_to_a_system_text():
+    orphan = {"role": "tool", "tool_call_id": "x", "content": "?"}
+    assert spans(kept(orphan, orphan)) == [("tool", 0, 2)]
+    assert spans(kept(system(), orphan)) == [("system", 0, 1), ("tool", 1, 2)]
+    assert spans(kept(user(), orphan)) == [("user", 0, 2)]
+
+
+def test_a_result_does_not_join_a_unit_from_which_it_is_apart():
+    found = kept(user(), *exchange(["a"]), user("b"))
+    found.apply(Change(units=(found.units[2],)))
+    found.add(Entry.of(4, conversation(exchange(["z"]))[1], "", COUNTER))
+    assert spans(found)[-1] == ("tool", 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("messages", "complete"),
+    [
+        ([], False),
+        ([user()], True),
+        ([system()], True),
+        ([user(), DONE], False),
+        ([user(), *exchange(["a", "b"])[:2]], False),
+        ([user(), *exchange(["a", "b"])], True),
+        ([user(), *exchange(["a", "b"])[:2], user()], True),
+        ([user(), {"role": "assistant", "function_call": {"name": "f"}}, {"role": "function", "content": "x"}], True),
+    ],
+)
+def test_a_request_may_end_where_all_calls_are_answered_and_it_is_the_models_turn(messages, complete):
+    assert kept(*messages).complete is complete
+
+
+def test_neither_system_text_nor_last_user_message_nor_newest_unit_may_go():
+    found = kept(system(), user("a"), DONE, system("mid"), user("b"), *exchange(["x"]), *exchange(["y"], first_call=5))
+    assert starts(found.removable()) == [[2, 1], [5]]
+
+
+def test_a_question_goes_with_the_end_of_its_turn():
+    found = kept(user("a"), *exchange(["x"]), DONE, user("b"), DONE, user("c"))
+    assert starts(found.removable()) == [[1], [3, 0], [5, 4]]
+
+
+def test_questions_without_an_answer_go_with_what_went_before():
+    assert starts(kept(user("a"), user("b"), user("c")).removable()) == [[0, 1]]
+    assert starts(kept(user("a"), DONE, user("b"), user("c"), DONE).removable()) == [[1, 0, 2]]
+
+
+def test_without_any_user_all_but_the_newest_may_go():
+    found = kept(*exchange(["a"]), *exchange(["b"], first_call=3), *exchange(["c"], first_call=6))
+    assert starts(found.removable()) == [[0], [2]]
+    assert found.last_user() == -1
+    assert list(found.before(found.last_user())) == []
+
+
+def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
+    found = kept(user("a"), *exchange(["x" * 999]), DONE, user("b"), base=Size(7, 8, 9))
+    found.apply(Change(units=(found.units[1], found.units[0])))
+    assert found.total == sum((entry.size for entry in found.all()), Size(7, 8, 9))
+    assert [edit.message for edit in found.edits()] == [0, 1, 2]
+    assert [entry.index for entry in found.all()] == [3, 4]
+    assert [entry.message.raw for entry in found.all()] == found.rendered()
+
+
+def test_a_copy_changes_by_itself():
+    found = kept(user("a"), *exchange(["x" * 999]), user("b"))
+    twin = found.copy()
+    twin.apply(Change(units=(twin.units[1],)))
+    twin.note_what_is_gone(notices(), 0)
+    twin.add(Entry.of(4, conversation([DONE])[0], "", COUNTER))
+    assert len(found.rendered()) == 4
+    assert list(found.edits()) == []
+    assert spans(found) == [("user", 0, 1), ("assistant", 1, 3), ("user", 3, 4)]
+    assert found.complete
+    assert not twin.complete
+
+
+def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
+    found = kept(*exchange([" " * 4_000]))
+    before = found.total
+    dense = '"' + "0123456789" * 390 + '"'
+    found.apply(Change((Edit(1, ("content",), dense.encode(), Reason.OLD_RESULT),)))
+    assert found.total == before
+    assert list(found.edits()) == []
+
+
+def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
+    found = kept(user("a"), *exchange(["x" * 999]), user("b"), *exchange(["y" * 999], first_call=4))
+    found.apply(Change(units=(found.units[1],)))
+    found.note_what_is_gone(notices(), 0)
+    found.apply(Change((Edit(5, ("content",), b'"cut"', Reason.NEWEST_RESULT),)))
+    assert b"y" * 900 not in found.rendered()[-1]
+    assert b'"cut\\n[context-proxy: 2 earlier messages' in found.rendered()[-1]
+    found.drop_note()
+    assert b'"cut"' in found.rendered()[-1]
+
+
+def test_the_size_of_a_unit_is_that_of_its_messages():
+    found = kept(user("a"), *exchange(["x", "y"]))
+    assert found.size_of(found.units[1]) == found.total - found.size_of(found.units[0])
+    assert [entry.index for entry in found.results(found.units[1])] == [2, 3]

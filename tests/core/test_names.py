@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from core.strategies import TEXTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.excerpt import utf8_length
+from proxy.core.names import most_telling, names_in
+
+
+@given(TEXTS)
+@settings(deadline=None)
+def test_names_are_told_once_and_stand_in_the_text(text):
+    found = names_in(text)
+    assert len(set(found)) == len(found)
+    assert all(name in text and 4 <= len(name) <= 80 for name in found)
+
+
+def test_paths_symbols_urls_and_long_numbers_are_names_and_short_words_are_not():
+    text = "see a/b/c.py:12 and parseLine or x12 at 4711, 12, https://host/x?y"
+    assert names_in(text) == ("a/b/c.py:12", "parseLine", "4711", "https://host/x")
+
+
+def test_what_is_longer_than_a_name_can_be_is_data():
+    assert names_in("a" * 80 + " " + "b" * 81) == ("a" * 80,)
+
+
+@given(st.lists(st.text(min_size=1, max_size=9), unique=True), st.integers(-5, 90))
+def test_names_cost_their_bytes_and_a_blank(names, max_bytes):
+    chosen = most_telling(dict.fromkeys(names, 1), (), (), max_bytes)
+    assert sum(utf8_length(name) + 1 for name in chosen) <= max(0, max_bytes)
+    assert set(chosen) <= set(names)
+
+
+def test_used_names_come_first_then_symbols_then_those_in_many_texts():
+    spread = {"ordinary": 1, "widespread": 9, "some_symbol": 1, "used_word": 1, "src/a.py": 3, "known_one": 8}
+    chosen = most_telling(spread, {"known_one"}, {"used_word"}, 1_000)
+    assert chosen == ["used_word", "src/a.py", "some_symbol", "widespread", "ordinary"]

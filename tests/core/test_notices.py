@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from core.strategies import TEXTS, notices
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.edits import Artifact
+from proxy.core.excerpt import Direction, Limits, count_lines, excerpt, utf8_length
+from proxy.core.notices import MARK, is_ours
+from proxy.core.tools import Reach
+
+LANGUAGES = st.sampled_from(["en", "zh"])
+SHOWN = {
+    "en": re.compile(r"([\d,]+) of ([\d,]+) lines, ([\d,]+) of ([\d,]+) bytes of this text are shown: (.*?)\."),
+    "zh": re.compile(r"此文本共 ([\d,]+) 行、([\d,]+) 字节，此处显示 ([\d,]+) 行、([\d,]+) 字节：(.*?)。"),
+}
+thorough = settings(max_examples=150, deadline=None)
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def said(text: str, language: str) -> tuple[int, int, int, int, str]:
+    """Kept lines, lines, kept bytes, bytes, parts, as the notice of an excerpt says them."""
+    one, two, three, four, parts = SHOWN[language].search(text[text.rindex(MARK) :]).groups()
+    counts = (one, two, three, four) if language == "en" else (three, one, four, two)
+    return (*map(number, counts), parts)
+
+
+@given(TEXTS, LANGUAGES, st.sampled_from(Direction), st.integers(0, 3_000), st.integers(0, 400))
+@thorough
+def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, max_lines):
+    shown = excerpt(text, Limits(max_lines, max_bytes, None, direction))
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"))
+    told = notices(language).truncated(shown, artifact, ())
+    kept_lines, lines, kept_bytes, size, parts = said(told.replace("\ud800", "?"), language)
+    assert (lines, size) == (count_lines(text), utf8_length(text))
+    assert (kept_lines, kept_bytes) == (shown.kept_lines, shown.kept_bytes)
+    words = {"en": ("its beginning", "tell of failures", "its end"), "zh": ("开头", "报错", "结尾")}[language]
+    assert [word in parts for word in words] == [bool(shown.head), bool(shown.rescued), bool(shown.tail)]
+    count = re.search(r"(\d[\d,]*)", parts)
+    assert (number(count.group(1)) if count else 0) == len(shown.rescued)
+
+
+@given(TEXTS, LANGUAGES, st.sampled_from(Direction), st.integers(0, 3_000))
+@thorough
+def test_the_text_stands_around_its_notice_and_the_way_back_names_the_first_line_that_is_missing(
+    text, language, direction, max_bytes
+):
+    shown = excerpt(text, Limits(2_000, max_bytes, None, direction))
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"))
+    told = notices(language).truncated(shown, artifact, ())
+    assert told.startswith(shown.head)
+    assert told.endswith(shown.tail)
+    assert f"/data/tool-output/{artifact.id}" in told
+    first, last = re.search(r"sed -n '(\d+),(\d+)p'", told[len(shown.head) :]).groups()
+    assert int(last) == int(first) + 80
+    if "…" not in shown.head:
+        lines_before = shown.head.count("\n")
+        assert int(first) == lines_before + 1
+        assert (
+            "\n".join(text.split("\n")[:lines_before]) + "\n" * bool(lines_before)
+            == shown.head[: shown.head.rfind("\n") + 1]
+        )
+
+
+@pytest.mark.parametrize(
+    ("reach", "words"),
+    [
+        (Reach.SUBAGENT, "Give that file to a sub-agent"),
+        (Reach.PAGE, "Read or search that file in parts, from line 3 on."),
+        (Reach.SHELL, "sed -n '3,83p' '/data/tool-output/tool_messages_"),
+        (Reach.NOTHING, "The whole is kept in /data/tool-output/tool_messages_"),
+    ],
+)
+def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, words):
+    shown = excerpt("a\n" * 10, Limits(3, 10, None, Direction.HEAD))
+    assert (shown.head, shown.kept_lines) == ("a\n" * 3, 3)
+    shown = excerpt("a\n" * 10, Limits(2, 10, None, Direction.HEAD))
+    assert words in notices(reach=reach).truncated(shown, Artifact(b"a\n" * 10), ())
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "could not be kept"), ("zh", "未能保存")])
+def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(language, words):
+    lost = notices(language, kept=False)
+    artifact = Artifact(b"a" * 500)
+    told = [
+        lost.truncated(excerpt("a" * 500, Limits(9, 50)), artifact, ()),
+        lost.digest(artifact, 3, 400, (), ()),
+        lost.response_text(artifact),
+    ]
+    assert all(words in text and artifact.id not in text for text in told)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_were_about(language):
+    artifact = Artifact(b"[]", suffix="json")
+    asked = [f"request {n}\nwith   blanks " + "x" * 500 for n in range(12)]
+    note = notices(language).digest(artifact, 1_234, 56_789, ["src/a.py", "parse_b"], asked)
+    assert note.startswith(MARK)
+    assert note.endswith("]\n")
+    assert note.count("\n") == 1
+    for piece in ("1,234", "56,789", f"/data/tool-output/{artifact.id}", "src/a.py parse_b", "request 11 with blanks"):
+        assert piece in note
+    assert "request 3 " not in note
+    assert len(note) < 8 * 204 + 500
+
+
+def test_a_tool_response_says_where_the_whole_is():
+    artifact = Artifact(b"{}", "search", "json")
+    assert f"/data/tool-output/{artifact.id}" in notices().response_text(artifact)
+
+
+@given(TEXTS, LANGUAGES, st.sampled_from(Reach), st.lists(st.sampled_from(["src/a.py", "parse_b"]), unique=True))
+@thorough
+def test_our_own_notices_are_recognised(text, language, reach, names):
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), "read_file")
+    ours = notices(language, reach)
+    assert is_ours(ours.truncated(excerpt(text, Limits(50, 500)), artifact, names))
+    assert is_ours(ours.digest(artifact, 3, 5, names, [text[:300]]))
+    assert is_ours(ours.response_text(artifact))
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "[context-proxy: hello]",
+        "[context-proxy: see tool_ls_12.txt]",
+        "tool_ls_0123456789abcdef.txt",
+        "[context-proxy: \ntool_ls_0123456789abcdef.txt]",
+        "[other-proxy: kept in /d/tool_ls_0123456789abcdef.txt]",
+        "[context-proxy: tool_ls_0123456789ABCDEF.txt]",
+        "Retrieve more: hash=0123456789abcdef",
+        "",
+    ],
+)
+def test_the_notices_of_others_are_not_ours(foreign):
+    assert not is_ours(foreign)
+
+
+@given(TEXTS)
+@thorough
+def test_no_other_text_is_ours(text):
+    assert not is_ours(text)
+
+
+def test_the_same_content_has_the_same_notice_for_ever():
+    shown, artifact = excerpt("line\n" * 999, Limits(9, 99)), Artifact(b"line\n" * 999)
+    assert notices().truncated(shown, artifact, ["a_name"]) == notices().truncated(shown, artifact, ["a_name"])

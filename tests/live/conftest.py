@@ -1,0 +1,188 @@
+"""The proxy as its users run it: `python -m proxy serve` in a process of its own, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "shell"))  # the scripted upstream is the one that test_upstream.py uses
+
+PATIENCE_SECONDS = 20.0
+"""No wait of a working test comes near it, also on a busy machine."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Proxy:
+    """A running proxy, and the port where it looks for its upstream."""
+
+    port: int
+    upstream_port: int
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    async def logged(self, **members: Any) -> dict[str, Any]:
+        """The first log line that has these members, waited for."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                for line in self.log().splitlines():
+                    event: dict[str, Any] = json.loads(line)
+                    if members.items() <= event.items():
+                        return event
+                await asyncio.sleep(0.01)
+
+    def resident_bytes(self, *, most: bool = False) -> int:
+        """Memory now, or the most that it ever was."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:" if most else "VmRSS:")[1].split()[0]) * 1024
+
+
+Start = Callable[..., Proxy]
+
+
+@contextlib.contextmanager
+def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) -> Iterator[Proxy]:
+    """A proxy that listens; `settings` are environment variables without their prefix."""
+    folder.mkdir(exist_ok=True)
+    port, upstream_port = free_port(), upstream_port or free_port()
+    unwanted = ("CONTEXT_PROXY_", "OPENAI_", "UPSTREAM", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    environment = {name: text for name, text in os.environ.items() if not name.upper().startswith(unwanted)}
+    environment |= {f"CONTEXT_PROXY_{name}": text for name, text in settings.items()}
+    where = ["--upstream", f"http://127.0.0.1:{upstream_port}/v1", "--port", str(port), "--data-dir", str(folder)]
+    log_file = folder / "log"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "proxy", "serve", *where, *flags],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        proxy = Proxy(port, upstream_port, process, log_file)
+        _await_health(proxy)
+        yield proxy
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _await_health(proxy: Proxy) -> None:
+    last_try = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < last_try and proxy.process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", proxy.port), 1) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            if b" 200 " in connection.recv(100):
+                return
+        time.sleep(0.01)
+    raise AssertionError(f"the proxy did not start:\n{proxy.log()}")
+
+
+@pytest.fixture(scope="session")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """One proxy for all tests that leave it as they found it."""
+    with running(
+        tmp_path_factory.mktemp("proxy"),
+        SERVER__MAX_BODY_BYTES="1000000",
+        UPSTREAM__API_KEY="sk-configured-canary",
+        LOG__LEVEL="debug",
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a proxy with flags and settings of the test's own."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *flags, **settings: stack.enter_context(running(tmp_path / "proxy", *flags, **settings))
+
+
+class Client:
+    """A client that writes and reads bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def ask(self, line: str, body: bytes | None = None, *headers: str) -> None:
+        """Write a request; a body brings its length."""
+        lines = [f"{line} HTTP/1.1", "host: proxy", *headers]
+        if body is not None:
+            lines.append(f"content-length: {len(body)}")
+        self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+
+    async def head(self) -> tuple[int, list[tuple[bytes, bytes]]]:
+        """Status and headers of an answer."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+        line, *rest = head[:-4].split(b"\r\n")
+        pairs = [header.split(b": ", 1) for header in rest]
+        return int(line.split(b" ")[1]), [(name.lower(), value) for name, value in pairs]
+
+    async def chunk(self) -> bytes:
+        """One chunk of a chunked body; empty at its end."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            size = int(await self.reader.readuntil(b"\r\n"), 16)
+            return (await self.reader.readexactly(size + 2))[:-2]
+
+    async def answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
+        """A whole answer. Raises IncompleteReadError when it breaks off."""
+        status, pairs = await self.head()
+        headers, body = dict(pairs), b""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            if headers.get(b"transfer-encoding") == b"chunked":
+                while piece := await self.chunk():
+                    body += piece
+            else:
+                body = await self.reader.readexactly(int(headers.get(b"content-length", b"0")))
+        return status, headers, body
+
+
+@contextlib.asynccontextmanager
+async def connected(proxy: Proxy) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, limit=1 << 22)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+async def client(proxy: Proxy) -> AsyncIterator[Client]:
+    async with connected(proxy) as found:
+        yield found
+
+
+@pytest.fixture
+def connect() -> Callable[[Proxy], contextlib.AbstractAsyncContextManager[Client]]:
+    """For more than one client, or another proxy."""
+    return connected

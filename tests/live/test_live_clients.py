@@ -1,0 +1,101 @@
+"""The clients that agents use, through a running proxy to the demo's model server: nothing but the base URL changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from proxy.demo.model_server import create_model_server
+from proxy.demo.servers import serving
+
+openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+
+MESSAGES: Any = [{"role": "user", "content": "Say hello."}]
+NODE = Path(__file__).parent / "node"
+
+
+async def _files(request: Request) -> JSONResponse:
+    """As much of OpenAI's /v1/files as the clients need; the files of these tests are all zeros, forms have none."""
+    body = await request.body()
+    described = {"id": "file-1", "object": "file", "created_at": 1, "purpose": "assistants", "status": "processed"}
+    name = "big.bin" if b'filename="big.bin"' in body else ""
+    return JSONResponse({**described, "filename": name, "bytes": body.count(0)})
+
+
+@pytest.fixture(scope="module")
+def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from tests.live.conftest import running
+
+    app = create_model_server(window_tokens=8_000)
+    app.router.routes.append(Route("/v1/files", _files, methods=["POST"]))
+    with serving(app) as url:
+        port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])
+        with running(tmp_path_factory.mktemp("clients"), upstream_port=port) as proxy:
+            yield proxy.base_url
+
+
+def test_openai_python_gets_answers_streams_lists_and_uploads(base_url: str) -> None:
+    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+        answer = client.chat.completions.create(model="m", messages=MESSAGES)
+        assert answer.choices[0].message.content
+        streamed = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        text = "".join(event.choices[0].delta.content or "" for event in streamed if event.choices)
+        assert text == answer.choices[0].message.content
+        assert [model.id for model in client.models.list()]
+        file = client.files.create(file=("big.bin", bytes(3_000_000)), purpose="assistants")
+        assert (file.bytes, file.filename) == (3_000_000, "big.bin")
+
+
+async def test_openai_python_async_gets_answers_and_streams(base_url: str) -> None:
+    async with openai.AsyncOpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+        answer = await client.chat.completions.create(model="m", messages=MESSAGES)
+        streamed = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        text = "".join([event.choices[0].delta.content or "" async for event in streamed if event.choices])
+        assert text == answer.choices[0].message.content != ""
+
+
+def test_openai_python_sees_the_upstreams_errors_as_its_own(base_url: str) -> None:
+    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model="m", messages=[])
+        assert caught.value.status_code == 400
+
+
+@pytest.fixture(scope="module")
+def node_folder() -> Path:
+    """A folder with the npm package `openai`; kept between runs in the user's cache."""
+    npm = shutil.which("npm")
+    if shutil.which("node") is None or npm is None:
+        pytest.skip("node or npm is not installed")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = cache / "context-proxy-tests" / "node"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="context-proxy-node-"))
+    for name in ("package.json", "client.mjs"):
+        shutil.copy(NODE / name, folder)
+    if not (folder / "node_modules" / "openai").exists():
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+        if installed.returncode:
+            pytest.skip(f"npm cannot install the package openai: {installed.stderr.strip()[-200:]}")
+    return folder
+
+
+def test_openai_node_gets_answers_streams_and_uploads(base_url: str, node_folder: Path) -> None:
+    ran = subprocess.run(
+        ["node", "client.mjs", base_url], cwd=node_folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.split() == ["answered", "streamed", "uploaded"]

@@ -1,0 +1,204 @@
+"""How requests end when somebody leaves, dies, is silent, or the proxy is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, ScriptedUpstream, answering, chunk, soon
+
+CHAT = "POST /v1/chat/completions"
+BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
+
+
+class Serving:
+    """An upstream that begins streams, says what happens to them, and goes on when told to."""
+
+    def __init__(self, begin: bytes = CHUNKED + chunk(b"data: 1\n\n")) -> None:
+        self._begin = begin
+        self.taken = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.finish = asyncio.Event()
+        self.die = asyncio.Event()
+
+    async def __call__(self, connection: Connection) -> None:
+        request = await connection.head()
+        if request.line.startswith(b"GET /v1/models "):  # the proxy's own question
+            await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            return
+        if self._begin:
+            await connection.send(self._begin)
+        self.taken.set()
+        ends = [
+            asyncio.create_task(waited) for waited in (connection.until_closed(), self.finish.wait(), self.die.wait())
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if ends[0].done():
+            self.closed.set()
+        for task in ends:
+            task.cancel()
+        if self.die.is_set():
+            connection.reset()
+        elif self.finish.is_set():
+            await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
+
+
+@pytest.mark.parametrize("line", [CHAT, "POST /v1/completions", "GET /v1/batches"])
+async def test_a_client_that_leaves_before_the_first_byte_frees_the_upstream_at_once(
+    line: str, proxy: Any, connect: Any
+) -> None:
+    serving = Serving(begin=b"")
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(line, None if line.startswith("GET") else BODY, "x-request-id: left-early")
+        await soon(serving.taken.wait())
+        client.writer.close()
+        await soon(serving.closed.wait())
+    if line == CHAT:
+        assert (await proxy.logged(event="request_done", request_id="left-early"))["outcome"] == "client_left"
+
+
+@pytest.mark.parametrize("line", [CHAT, "POST /v1/completions"])
+async def test_a_client_that_leaves_in_the_middle_frees_the_upstream_at_once(
+    line: str, proxy: Any, connect: Any
+) -> None:
+    serving = Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(line, BODY, "x-request-id: left-late")
+        await client.head()
+        assert await client.chunk() == b"data: 1\n\n"
+        client.writer.close()
+        await soon(serving.closed.wait())
+    if line == CHAT:
+        assert (await proxy.logged(event="request_done", request_id="left-late"))["outcome"] == "client_left"
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstream_at_once(
+    proxy: Any, connect: Any
+) -> None:
+    serving = Serving(begin=b"")
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask("POST /v1/files", None, "content-length: 100")
+        client.writer.write(b"half")
+        await soon(serving.taken.wait())
+        client.writer.close()
+        await soon(serving.closed.wait())
+
+
+async def test_an_upstream_that_dies_in_the_middle_breaks_the_stream_and_the_log_says_why(
+    proxy: Any, client: Any
+) -> None:
+    serving = Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port):
+        client.ask(CHAT, BODY, "x-request-id: died")
+        await client.head()
+        assert await client.chunk() == b"data: 1\n\n"
+        serving.die.set()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.chunk()
+    line = await proxy.logged(event="request_done", request_id="died")
+    assert (line["outcome"], line["status"]) == ("upstream_unreachable", 200)
+    assert "broke off its answer" in line["problem"]
+
+
+async def test_an_upstream_that_is_silent_is_a_504_before_the_first_byte_and_a_broken_stream_after(
+    start: Any, connect: Any
+) -> None:
+    proxy = start(UPSTREAM__FIRST_BYTE_TIMEOUT_SECONDS="0.2", UPSTREAM__IDLE_TIMEOUT_SECONDS="0.2")
+    silent, stalling = Serving(begin=b""), Serving()
+    async with connect(proxy) as client:
+        async with ScriptedUpstream(silent, proxy.upstream_port):
+            client.ask(CHAT, BODY)
+            status, _, answer = await client.answer()
+            assert (status, json.loads(answer)["error"]["code"]) == (504, "upstream_timeout")
+            await soon(silent.closed.wait())
+        async with ScriptedUpstream(stalling, proxy.upstream_port):
+            client.ask(CHAT, BODY, "x-request-id: stalled")
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await client.answer()
+            await soon(stalling.closed.wait())
+    assert (await proxy.logged(event="request_done", request_id="stalled"))["outcome"] == "upstream_timeout"
+
+
+async def _until_nobody_listens(proxy: Any) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            except ConnectionError:
+                return
+            writer.close()
+            await asyncio.sleep(0.01)
+
+
+async def _ended(proxy: Any) -> int:
+    return await asyncio.wait_for(asyncio.to_thread(proxy.process.wait), 15)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+async def test_a_running_stream_may_end_within_the_grace(
+    number: signal.Signals, status: int, start: Any, connect: Any
+) -> None:
+    proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY)
+        await client.head()
+        await client.chunk()
+        proxy.process.send_signal(number)
+        await _until_nobody_listens(proxy)
+        serving.finish.set()
+        assert await client.chunk() == b"data: [DONE]\n\n"
+        assert await client.chunk() == b""
+        assert await _ended(proxy) == status
+
+
+async def test_a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) -> None:
+    proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="1"), Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY, "x-request-id: cut")
+        await client.head()
+        await client.chunk()
+        proxy.process.send_signal(signal.SIGTERM)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.chunk()
+        await soon(serving.closed.wait())
+        await _ended(proxy)
+    assert (await proxy.logged(event="request_done", request_id="cut"))["outcome"] == "server_stopping"
+
+
+async def test_two_workers_share_the_port_and_end_together(start: Any, connect: Any) -> None:
+    proxy = start("--workers", "2")
+
+    async def refuse_lists(connection: Connection) -> None:
+        await answering(OK)(connection)
+
+    async with ScriptedUpstream(refuse_lists, proxy.upstream_port):
+        for _ in range(6):
+            async with connect(proxy) as client:
+                client.ask(CHAT, BODY)
+                assert (await client.answer())[2] == b"ok"
+    members = _group(proxy.process.pid)
+    assert len(members) >= 3
+    proxy.process.send_signal(signal.SIGTERM)
+    await _ended(proxy)
+    last_try = time.monotonic() + 10
+    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - nobody reports it
+        await asyncio.sleep(0.02)
+    assert _group(proxy.process.pid) == []
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a group that live."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[2]) == leader and fields[0] != "Z" and os.path.basename(folder).isdigit():
+                found.append(int(folder.name))
+    return found

@@ -1,0 +1,265 @@
+"""What passes through a running proxy, byte for byte, and what it refuses itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, Request, ScriptedUpstream, answering, chunk
+
+CHAT = "POST /v1/chat/completions"
+BODY = b'{"model": "m", "messages": [{"role": "user", "content": "canary-content"}]}'
+JSON_OK = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{"ok": true}'[:-1]
+
+
+def upstream(proxy: Any, script: Callable[[Connection], Awaitable[None]]) -> ScriptedUpstream:
+    """On the port where this proxy looks for it; questions of the proxy's own get no list."""
+
+    async def without_questions(connection: Connection) -> None:
+        started = await connection.reader.readexactly(15)
+        connection.reader._buffer[:0] = started  # type: ignore[attr-defined] # there is no way to look without taking
+        if started == b"GET /v1/models ":
+            await connection.request()
+            await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        else:
+            await script(connection)
+
+    return ScriptedUpstream(without_questions, proxy.upstream_port)
+
+
+async def test_each_event_reaches_the_client_before_the_next_is_sent(proxy: Any, client: Any) -> None:
+    taken: asyncio.Queue[bytes] = asyncio.Queue()
+    events = [b'data: {"n": %d, "odd": "\xff\\ud800"}\n\n' % number for number in range(5)] + [b"data: [DONE]\n\n"]
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED)
+        for event in events:
+            await connection.send(chunk(event))
+            assert await taken.get() == event
+        await connection.send(LAST_CHUNK)
+
+    async with upstream(proxy, script):
+        client.ask(CHAT, BODY)
+        status, headers = await client.head()
+        assert (status, dict(headers)[b"content-type"]) == (200, b"text/event-stream")
+        for _ in events:
+            taken.put_nowait(await client.chunk())
+        assert await client.chunk() == b""
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500, 503])
+async def test_answers_and_errors_of_the_upstream_pass_as_they_are(status: int, proxy: Any, client: Any) -> None:
+    text = b'{"error": {"message": "no \xe4", "odd": NaN}, "kept":  [1 ,2]}'
+    head = b"HTTP/1.1 %d Odd\r\nx-ratelimit-remaining: 7\r\ncontent-length: %d\r\n\r\n" % (status, len(text))
+    async with upstream(proxy, answering(head + text)):
+        client.ask(CHAT, BODY)
+        found, headers, body = await client.answer()
+    assert (found, body, headers[b"x-ratelimit-remaining"]) == (status, text, b"7")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages": [{"role": "moderator", "content": null}], "model": "m", "n": NaN}',
+        b'{"messages": [{"role": "user", "content": "\\ud800", "new": [ 1 ]}]  , "model": "m", "model": "n"}',
+        b'{"messages": [{"role": "user", "content": [{"type": "hologram", "x": {}}, null, 7]}, "text"]}',
+        b'{"messages": [], "stream": "yes", "max_tokens": -1}',
+        '{"messages": [{"role": "tool", "content": "caf\u00e9 \u4e2d"}], "z": 1e999}'.encode(),
+    ],
+)
+async def test_what_is_odd_is_the_upstreams_to_judge_and_passes_byte_for_byte(
+    body: bytes, proxy: Any, client: Any
+) -> None:
+    seen: list[Request] = []
+    async with upstream(proxy, answering(JSON_OK, seen=seen)):
+        client.ask(CHAT, body)
+        assert (await client.answer())[0] == 200
+    assert [request.body for request in seen] == [body]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"messages": 7}', b"\xff\xfe"])
+async def test_what_is_no_chat_request_is_a_400_in_openais_shape(body: bytes, proxy: Any, client: Any) -> None:
+    client.ask(CHAT, body)
+    status, headers, answer = await client.answer()
+    assert (status, headers[b"content-type"]) == (400, b"application/json")
+    assert json.loads(answer)["error"].keys() == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_body_over_the_limit_is_a_413(announced: bool, proxy: Any, client: Any) -> None:
+    if announced:
+        client.ask(CHAT, None, "content-length: 1000001")
+    else:
+        client.ask(CHAT, None, "transfer-encoding: chunked")
+        client.writer.write(chunk(b" " * 600_000) * 2)
+    status, _, answer = await client.answer()
+    assert (status, json.loads(answer)["error"]["code"]) == (413, "body_too_large")
+
+
+@pytest.mark.parametrize(("encoding", "packed"), [("gzip", gzip.compress(BODY)), ("deflate", zlib.compress(BODY))])
+async def test_compressed_requests_pass_as_they_are(encoding: str, packed: bytes, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with upstream(proxy, answering(JSON_OK, seen=seen)):
+        client.ask(CHAT, packed, f"content-encoding: {encoding}")
+        assert (await client.answer())[0] == 200
+    assert seen[0].body == packed
+    assert seen[0].values(b"content-encoding") == [encoding.encode()]
+
+
+async def test_an_encoding_that_only_the_upstream_knows_passes_unread(proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with upstream(proxy, answering(JSON_OK, seen=seen)):
+        client.ask(CHAT, b"\x28\xb5\x2f\xfd whatever", "content-encoding: zstd")
+        assert (await client.answer())[0] == 200
+    assert seen[0].body == b"\x28\xb5\x2f\xfd whatever"
+
+
+async def test_a_gzip_bomb_is_a_413_and_takes_no_memory(proxy: Any, client: Any) -> None:
+    before = proxy.resident_bytes()
+    client.ask(CHAT, gzip.compress(bytes(500_000_000), 1)[:900_000], "content-encoding: gzip")
+    status, _, answer = await client.answer()
+    assert (status, json.loads(answer)["error"]["code"]) == (413, "body_too_large")
+    assert proxy.resident_bytes() - before < 20_000_000
+
+
+async def test_broken_gzip_is_a_400(proxy: Any, client: Any) -> None:
+    client.ask(CHAT, gzip.compress(BODY)[:-9], "content-encoding: gzip")
+    assert (await client.answer())[0] == 400
+
+
+async def test_other_paths_pass_with_their_method_query_and_escapes(proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with upstream(proxy, answering(OK, seen=seen)):
+        for line in ("DELETE /v1/files/a%2Fb?x=1&x=2", "PATCH /v1/x//y?q=a+b%20c", "GET /v1/batches?after=%7B"):
+            client.ask(line)
+            assert (await client.answer())[2] == b"ok"
+    assert [request.line.decode() for request in seen] == [
+        "DELETE /v1/files/a%2Fb?x=1&x=2 HTTP/1.1",
+        "PATCH /v1/x//y?q=a+b%20c HTTP/1.1",
+        "GET /v1/batches?after=%7B HTTP/1.1",
+    ]
+
+
+async def test_head_keeps_the_length_and_has_no_body(proxy: Any, client: Any) -> None:
+    async with upstream(proxy, answering(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n", OK)):
+        client.ask("HEAD /v1/files/x")
+        assert (b"content-length", b"7") in (await client.head())[1]
+        client.ask("GET /v1/files/x")
+        assert (await client.answer())[2] == b"ok"
+
+
+async def test_a_path_outside_the_api_is_a_404_that_names_the_api(proxy: Any, client: Any) -> None:
+    client.ask("POST /chat/completions", BODY)
+    status, _, answer = await client.answer()
+    assert status == 404
+    assert "http://proxy/v1" in json.loads(answer)["error"]["message"]
+
+
+async def test_headers_about_a_connection_stay_on_it(proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    answer = b"HTTP/1.1 200 OK\r\nconnection: x-up\r\nx-up: 1\r\nkeep-alive: timeout=5\r\nx-stays: 1\r\n"
+    async with upstream(proxy, answering(answer + b"content-length: 0\r\n\r\n", seen=seen)):
+        client.ask(CHAT, BODY, "connection: keep-alive, x-hop", "x-hop: 1", "te: trailers", "x-stays: 1")
+        _, headers, _ = await client.answer()
+    assert headers.keys() & {b"x-up", b"keep-alive", b"connection"} == set()
+    assert headers[b"x-stays"] == b"1"
+    assert {name for name, _ in seen[0].headers} & {b"x-hop", b"te", b"connection"} == set()
+    assert seen[0].values(b"x-stays") == [b"1"]
+
+
+async def test_the_configured_key_stands_in_only_where_the_client_sends_none(proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with upstream(proxy, answering(JSON_OK, seen=seen)):
+        for headers in ([], ["authorization: Bearer sk-client-canary"], ["api-key: sk-client-canary"]):
+            client.ask(CHAT, BODY, *headers)
+            await client.answer()
+    keys = [(request.values(b"authorization"), request.values(b"api-key")) for request in seen]
+    assert keys == [
+        ([b"Bearer sk-configured-canary"], []),
+        ([b"Bearer sk-client-canary"], []),
+        ([], [b"sk-client-canary"]),
+    ]
+
+
+async def test_request_ids_are_kept_made_and_the_upstreams_own_stays_visible(proxy: Any, client: Any) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nx-request-id: up-1\r\ncontent-length: 0\r\n\r\n"
+    async with upstream(proxy, answering(answer)):
+        client.ask(CHAT, BODY, "x-request-id: mine-1")
+        _, headers, _ = await client.answer()
+        assert (headers[b"x-request-id"], headers[b"x-upstream-request-id"]) == (b"mine-1", b"up-1")
+        client.ask(CHAT, BODY, "x-request-id: two words")
+        _, headers, _ = await client.answer()
+        assert headers[b"x-request-id"].startswith(b"req-")
+    assert (await proxy.logged(event="request_done", request_id="mine-1"))["status"] == 200
+
+
+async def test_no_upstream_is_a_502_that_says_where(proxy: Any, client: Any) -> None:
+    client.ask(CHAT + "?key=sk-query-canary", BODY)
+    status, _, answer = await client.answer()
+    assert (status, json.loads(answer)["error"]["code"]) == (502, "upstream_unreachable")
+    assert str(proxy.upstream_port) in json.loads(answer)["error"]["message"]
+    client.ask("GET /v1/files?key=sk-query-canary")
+    assert (await client.answer())[0] == 502
+
+
+async def test_50_megabytes_pass_in_both_directions_in_little_memory(proxy: Any, client: Any) -> None:
+    piece = bytes(range(256)) * 256
+    checksums: list[int] = []
+
+    async def script(connection: Connection) -> None:
+        request = await connection.head()
+        left, checksum = int(request.values(b"content-length")[0]), 0
+        while left:
+            received = await connection.reader.read(min(left, 1 << 20))
+            left, checksum = left - len(received), zlib.crc32(received, checksum)
+        checksums.append(checksum)
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (800 * len(piece)))
+        for _ in range(800):
+            await connection.send(piece)
+
+    before = proxy.resident_bytes()
+    expected = 0
+    async with upstream(proxy, script):
+        client.ask(
+            "POST /v1/files",
+            None,
+            f"content-length: {800 * len(piece)}",
+            "content-type: multipart/form-data; boundary=x",
+        )
+        for _ in range(800):
+            client.writer.write(piece)
+            expected = zlib.crc32(piece, expected)
+            await client.writer.drain()
+        await client.head()
+        left, checksum = 800 * len(piece), 0
+        while left:
+            received = await client.reader.read(1 << 20)
+            left, checksum = left - len(received), zlib.crc32(received, checksum)
+    assert checksums == [expected] == [checksum]
+    assert proxy.resident_bytes(most=True) - before < 40_000_000
+
+
+async def test_neither_keys_nor_content_are_ever_logged(proxy: Any, client: Any) -> None:
+    """Runs after the tests above, whose requests are full of canaries, and adds the error paths of its own."""
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        head = CHUNKED.replace(b"\r\n\r\n", b"\r\nx-canary-header: canary\r\n\r\n")
+        event = b'data: {"choices": [{"index": 0, "delta": {"content": "canary-answer"}}]}\n\n'
+        await connection.send(head + chunk(event))
+
+    async with upstream(proxy, script):
+        client.ask(
+            CHAT + "?key=sk-query-canary", BODY, "authorization: Bearer sk-client-canary", "x-request-id: canaries"
+        )
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.answer()
+    line = await proxy.logged(event="request_done", request_id="canaries")
+    assert line["outcome"] == "upstream_unreachable"
+    assert "canary" not in proxy.log()

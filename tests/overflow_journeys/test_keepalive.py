@@ -1,0 +1,163 @@
+"""Comments for a client that waits for a stream, and what becomes of an answer that comes after them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from overflow_stage import (
+    COMPLETION,
+    DELTA,
+    JSON,
+    STREAM,
+    Scene,
+    Stage,
+    Thinking,
+    accepting,
+    after,
+    resetting,
+    saying,
+    staged,
+    streaming,
+)
+from overflow_words import conversation, too_long, window
+from shell.scripted_upstream import soon
+
+from proxy.shell.keepalive import COMMENT
+
+OFTEN = window(12_000, overflow={"keepalive_seconds": 0.02})
+REQUEST = conversation(9_500, stream=True)
+
+
+async def after_comments(stage: Stage, *scenes: Scene, comments: int = 2) -> tuple[aiohttp.ClientResponse, bytes]:
+    """The answer, and its body behind the comments, when the upstream begins to play once some comments are there."""
+    commented = asyncio.Event()
+    stage.model.plays(after(commented, scenes[0]), *scenes[1:])
+    async with asyncio.timeout(10), stage.client.post(stage.url, data=REQUEST) as answer:
+        for _ in range(comments):
+            assert await answer.content.readexactly(len(COMMENT)) == COMMENT
+        commented.set()
+        body = await answer.content.read()
+        while body.startswith(COMMENT):
+            body = body.removeprefix(COMMENT)
+        return answer, body
+
+
+def error_of(body: bytes) -> dict[str, Any]:
+    """The error of a stream that holds nothing else, and ends."""
+    event, end = body.split(b"\n\n", 1)
+    assert end == b"data: [DONE]\n\n"
+    error: dict[str, Any] = json.loads(event.removeprefix(b"data: "))["error"]
+    return error
+
+
+async def test_comments_come_until_the_first_event_and_then_the_stream_as_it_is(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        answer, body = await after_comments(stage, accepting)
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
+        assert answer.headers["x-request-id"].startswith("req-")
+        assert body == STREAM
+
+
+async def test_no_comment_comes_after_the_first_event(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        ticks = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.2, ticks.set)  # ten comments' time
+        stage.model.plays(streaming(DELTA, ticks, DELTA))
+        body = (await stage.ask(REQUEST)).body
+        assert body[body.index(DELTA) :] == DELTA + DELTA
+
+
+async def test_a_refusal_that_comes_after_a_comment_is_cured_unseen(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        _, body = await after_comments(stage, saying(400, too_long(8_000, 9_500)), accepting)
+        assert (body, len(stage.model.bodies)) == (STREAM, 2)
+
+
+async def test_a_second_refusal_after_a_comment_is_an_event_of_the_stream(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        refusal = saying(400, too_long(8_000, 9_500))
+        answer, body = await after_comments(stage, refusal, refusal)
+        assert (answer.status, error_of(body)["code"]) == (200, "context_length_exceeded")
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (b'{"error": {\n  "message": "slow down"\n}}', "slow down"),
+        (b"<html>Bad\nGateway</html>", "<html>Bad\nGateway</html>"),
+        (b'{"detail": "no such model"}', '{"detail": "no such model"}'),
+        (b"", "HTTP 429"),
+    ],
+    ids=["error", "page", "another shape", "empty"],
+)
+async def test_another_error_after_a_comment_is_an_event_of_the_stream(
+    tmp_path: Path, said: bytes, message: str
+) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        _, body = await after_comments(stage, saying(429, said))
+        assert error_of(body)["message"] == message
+
+
+async def test_a_broken_connection_after_a_comment_is_an_event_of_the_stream(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        _, body = await after_comments(stage, resetting)
+        assert error_of(body)["code"] == "upstream_unreachable"
+
+
+async def test_an_answer_that_is_no_stream_comes_as_one_event(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        _, body = await after_comments(stage, saying(200, COMPLETION))
+        assert body == b"data: " + COMPLETION + b"\n\ndata: [DONE]\n\n"
+
+
+async def test_before_the_first_comment_nothing_changes(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000, overflow={"keepalive_seconds": 60})) as stage:
+        refusal = saying(400, too_long(8_000, 9_500))
+        stage.model.plays(refusal, refusal)
+        answer = await stage.ask(REQUEST)
+        assert (answer.status, answer.headers["content-type"], answer.attempts) == (400, JSON, "2")
+        stage.model.plays(accepting)
+        assert (await stage.ask(conversation(2_000, stream=True))).body == STREAM
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (conversation(2_000), {}),
+        (REQUEST, {"x_context_proxy_mode": "observe"}),
+        (REQUEST, {"x_context_proxy_mode": "off"}),
+    ],
+    ids=["no stream", "observe", "off"],
+)
+async def test_who_asked_for_no_stream_or_no_proxy_gets_no_comments(
+    tmp_path: Path, body: bytes, headers: dict[str, str]
+) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        ticks = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, ticks.set)  # five comments' time
+        stage.model.plays(after(ticks, accepting))
+        answer = await stage.ask(body, **headers)
+        assert answer.body in (COMPLETION, STREAM)
+
+
+async def test_a_client_that_leaves_after_a_comment_stops_the_upstream_at_once(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        thinking = Thinking()
+        stage.model.plays(thinking)
+        async with stage.client.post(stage.url, data=REQUEST) as answer:
+            assert await answer.content.readexactly(len(COMMENT)) == COMMENT
+            answer.close()
+        await soon(thinking.left.wait())
+        assert len(stage.model.bodies) == 1
+
+
+async def test_an_answer_that_follows_comments_is_asked_for_uncompressed(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        stage.model.plays(accepting)
+        await stage.ask(REQUEST, accept_encoding="gzip, br")
+        assert stage.model.received[0].values(b"accept-encoding") == [b"identity"]

@@ -1,0 +1,254 @@
+"""What the second send is, when there is none, and what the client hears when it was of no use."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from overflow_stage import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, staged
+from overflow_words import (
+    assert_valid,
+    at_least,
+    conversation,
+    estimate,
+    openai_error,
+    raw_messages,
+    too_long,
+    too_long_with_reply,
+    window,
+    without_messages,
+    without_numbers,
+)
+
+
+@pytest.mark.parametrize("named", ["max_tokens", "max_completion_tokens"])
+async def test_only_the_reply_limit_is_lowered_when_the_prompt_fits(tmp_path: Path, named: str) -> None:
+    async with staged(tmp_path, **window(64_000)) as stage:
+        body = conversation(9_000, **{named: 9_000})
+        stage.model.plays(saying(400, too_long_with_reply(16_384, 9_100, 9_000)), accepting)
+        answer = await stage.ask(body)
+        first, second = stage.model.bodies
+        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+        assert raw_messages(second) == raw_messages(first)
+        assert without_messages(second, named) == without_messages(first, named)
+        assert json.loads(second)[named] == 16_384 - 9_100 - 16
+
+
+async def test_a_reply_limit_under_what_the_upstream_names_is_not_raised(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(64_000)) as stage:
+        stage.model.plays(saying(400, too_long_with_reply(16_384, 9_100, 9_000)), accepting)
+        answer = await stage.ask(conversation(9_000, max_tokens=500))
+        assert answer.status == 200
+        assert json.loads(stage.model.bodies[1])["max_tokens"] == 500
+        assert estimate(stage.model.bodies[1]) < 0.9 * estimate(stage.model.bodies[0])
+
+
+@pytest.mark.parametrize("asked", [4_096, 8_000])
+async def test_the_reply_of_a_second_send_fits_beside_its_prompt(tmp_path: Path, asked: int) -> None:
+    async with staged(tmp_path, defaults={"context_window": 16_000}) as stage:
+        stage.model.plays(saying(400, too_long(8_192, 9_000)), accepting)
+        await stage.ask(conversation(9_000, max_tokens=asked))
+        second = stage.model.bodies[1]
+        assert json.loads(second)["max_tokens"] == int(0.3 * 8_192)
+        assert estimate(second) <= 0.6 * 8_192
+
+
+@pytest.mark.parametrize("limit", [8_000, 9_400])
+async def test_a_count_that_stops_at_the_limit_leads_to_six_tenths_of_the_limit(tmp_path: Path, limit: int) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(400, at_least(limit)), accepting)
+        assert (await stage.ask(conversation(9_500))).status == 200
+        assert estimate(stage.model.bodies[1]) <= 0.6 * limit
+        assert_valid(stage.model.bodies[1])
+
+
+async def test_a_limit_in_characters_is_met(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(
+            saying(400, openai_error("the max input characters is 9000", "characters_too_long")), accepting
+        )
+        assert (await stage.ask(conversation(9_500))).status == 200
+        texts = [message["content"] or "" for message in json.loads(stage.model.bodies[1])["messages"]]
+        assert sum(map(len, texts)) < 9_000
+
+
+@pytest.mark.parametrize("tokens", [30_000, 60_000], ids=["by bytes", "by its tokenizer"])
+async def test_half_is_half_whatever_the_first_send_was_counted_with(tmp_path: Path, tokens: int) -> None:
+    async with staged(tmp_path) as stage:  # gpt-4o: 128 000 tokens, counted with its own tokenizer
+        stage.model.plays(saying(400, without_numbers()), accepting)
+        body = conversation(tokens, model="gpt-4o")
+        answer = await stage.ask(body)
+        first, second = stage.model.bodies
+        assert answer.status == 200
+        assert len(second) < 0.55 * len(first)
+
+
+async def test_a_second_send_is_smaller_whatever_the_first_was_counted_with(tmp_path: Path) -> None:
+    """Cohere's sum: https://github.com/cohere-ai/sandbox-topically/issues/4"""
+    async with staged(tmp_path) as stage:
+        said = "too many tokens: total number of tokens (prompt and prediction) cannot exceed 60000 - received 70000."
+        stage.model.plays(saying(400, openai_error(said)), accepting)
+        answer = await stage.ask(conversation(30_000, model="gpt-4o", max_tokens=40_000))
+        first, second = stage.model.bodies
+        assert answer.status == 200
+        assert len(second) < 0.9 * len(first)
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("en", ("refused this request as too long", "shorten", "larger window")), ("zh", ("再次被拒绝", "请缩短"))],
+)
+async def test_a_second_refusal_is_an_error_in_openai_s_shape_that_a_person_can_act_on(
+    tmp_path: Path, language: str, words: tuple[str, ...]
+) -> None:
+    async with staged(tmp_path, **window(12_000, language=language)) as stage:
+        stage.model.plays(saying(400, too_long(8_000, 9_500)), saying(400, too_long(1_000, 4_800)))
+        answer = await stage.ask(conversation(9_500))
+        error = json.loads(answer.body)["error"]
+        assert (answer.status, answer.attempts, answer.headers["content-type"]) == (400, "2", JSON)
+        assert {name: error[name] for name in ("type", "param", "code")} == {
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+        assert all(word in error["message"] for word in words)
+        assert "resulted in 4800 tokens" in error["upstream"]["message"]
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "needs about"), ("zh", "仍约需")])
+async def test_a_request_that_cannot_be_made_smaller_is_refused_with_what_takes_the_room(
+    tmp_path: Path, language: str, words: str
+) -> None:
+    async with staged(tmp_path, **window(12_000, language=language)) as stage:
+        question = {"role": "user", "content": "What does this mean? " + "Nothing is to be left out of it. " * 800}
+        stage.model.plays(saying(400, too_long(4_000, 9_000)))
+        answer = await stage.ask(json.dumps({"model": "m", "messages": [question]}).encode())
+        error = json.loads(answer.body)["error"]
+        assert (answer.status, error["code"], answer.attempts) == (400, "context_length_exceeded", "1")
+        assert words in error["message"]
+        assert "messages[0]" in error["message"]
+        assert "Nothing is to be left out" not in error["message"]
+        assert "4000 tokens" in error["upstream"]["message"]
+
+
+async def test_with_retry_off_the_refusal_passes_untouched_after_one_send(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000, overflow={"retry": False})) as stage:
+        stage.model.plays(saying(400, too_long(8_000, 9_500), JSON, "x-refusal: its own"))
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.attempts) == (400, too_long(8_000, 9_500), "1")
+        assert answer.headers["x-refusal"] == "its own"
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+async def test_a_proxy_that_only_watches_passes_the_refusal_and_the_request_untouched(
+    tmp_path: Path, mode: str
+) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        body = conversation(20_000)
+        stage.model.plays(saying(400, too_long(8_000, 9_500)))
+        answer = await stage.ask(body, x_context_proxy_mode=mode)
+        assert (answer.status, answer.body, stage.model.bodies) == (400, too_long(8_000, 9_500), [body])
+
+
+def edited_request() -> bytes:
+    """One that fits and yet is edited: a tool result over the limit for one."""
+    body = json.loads(conversation(6_000, exchanges=8))
+    body["messages"][3]["content"] += "\n".join(f"line {number} of the log" for number in range(2_500))
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        b'{"error": {"message": "Invalid \'messages[3].content\': unexpected value", "type": "invalid_request_error"}}',
+        b'{"error": {"message": "Messages with role tool must be a response to a preceding message with tool_calls"}}',
+        b"",
+    ],
+    ids=["field", "pairing", "empty"],
+)
+@pytest.mark.parametrize("status", [400, 422])
+async def test_an_edited_request_that_is_refused_for_its_content_goes_up_once_as_it_came(
+    tmp_path: Path, refusal: bytes, status: int
+) -> None:
+    async with staged(tmp_path, **window(64_000)) as stage:
+        body = edited_request()
+        stage.model.plays(saying(status, refusal), accepting)
+        answer = await stage.ask(body)
+        first, second = stage.model.bodies
+        assert (answer.status, answer.attempts) == (200, "2")
+        assert len(first) < len(body)
+        assert second == body
+
+
+async def test_a_second_refusal_for_content_passes_byte_for_byte(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(64_000)) as stage:
+        stage.model.plays(saying(400, b'{"error": "no"}'), saying(422, b'{"error": "still no"}'))
+        answer = await stage.ask(edited_request())
+        assert (answer.status, answer.body, len(stage.model.bodies)) == (422, b'{"error": "still no"}', 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (429, b'{"error": {"message": "Rate limit reached for tokens per min. Limit 30000, requested 40000"}}'),
+        (401, b'{"error": {"message": "Incorrect API key provided"}}'),
+        (404, b'{"error": {"message": "The model does not exist"}}'),
+        (500, b'{"error": {"message": "Internal error"}}'),
+        (503, b"overloaded"),
+    ],
+)
+async def test_an_edited_request_that_is_refused_for_another_reason_is_not_sent_again(
+    tmp_path: Path, status: int, refusal: bytes
+) -> None:
+    async with staged(tmp_path, **window(64_000)) as stage:
+        stage.model.plays(saying(status, refusal))
+        answer = await stage.ask(edited_request())
+        assert (answer.status, answer.body, len(stage.model.bodies)) == (status, refusal, 1)
+
+
+@pytest.mark.parametrize("status", [400, 200])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_compressed_refusal_is_read(tmp_path: Path, status: int, stream: bool) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        refusal = b"data: " + too_long(8_000, 9_500) + b"\n\n" if stream else too_long(8_000, 9_500)
+        stage.model.plays(
+            saying(status, gzip.compress(refusal), EVENTS if stream else JSON, "content-encoding: gzip"), accepting
+        )
+        answer = await stage.ask(conversation(9_500, stream=stream), accept_encoding="gzip, deflate, br, zstd")
+        assert (answer.status, answer.attempts) == (200, "2")
+        asked_for = [request.values(b"accept-encoding") for request in stage.model.received]
+        assert asked_for == [[b"gzip, deflate"]] * 2
+
+
+async def test_a_compressed_answer_passes_byte_for_byte(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        compressed = gzip.compress(COMPLETION)
+        stage.model.plays(saying(200, compressed, JSON, "content-encoding: gzip"))
+        answer = await stage.ask(conversation(2_000), accept_encoding="gzip")
+        assert answer.body == compressed
+        assert answer.headers["content-encoding"] == "gzip"
+
+
+async def test_an_answer_that_is_not_what_its_encoding_says_passes_byte_for_byte(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(400, b"no gzip at all", JSON, "content-encoding: gzip"))
+        answer = await stage.ask(conversation(2_000))
+        assert (answer.status, answer.body, answer.attempts) == (400, b"no gzip at all", "1")
+
+
+async def test_a_refusal_in_a_200_without_a_word_of_error_is_cured(tmp_path: Path) -> None:
+    """SiliconFlow: https://github.com/siliconflow (`code` 20015), here under a 200 as gateways pass it on."""
+    refusal = (
+        b'{"code":20015,"message":"length of prompt_tokens (9500) must be less than max_seq_len (8000).","data":null}'
+    )
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(200, refusal), accepting)
+        assert (await stage.ask(conversation(9_500))).body == COMPLETION
+
+
+async def test_a_stream_that_does_not_say_so_is_looked_at_as_one(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(200, b"data: " + too_long(8_000, 9_500) + b"\n\n", "text/plain"), accepting)
+        assert (await stage.ask(conversation(9_500, stream=True))).body == STREAM

@@ -1,0 +1,169 @@
+"""Streams, broken connections and clients that leave: what is retried unseen, what passes, and who stops working."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from overflow_stage import DELTA, EVENTS, STREAM, Scene, Thinking, accepting, resetting, saying, staged, streaming
+from overflow_words import conversation, estimate, too_long, window
+from shell.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
+
+REFUSAL = b"data: " + too_long(8_000, 9_500) + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [b"", b": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n", b"\xef\xbb\xbf", b"event: error\n", b"\r\n"],
+    ids=["nothing", "comments", "byte order mark", "event name", "blank line"],
+)
+async def test_a_refusal_as_the_first_event_is_retried_unseen(tmp_path: Path, before: bytes) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(200, before + REFUSAL, EVENTS), accepting)
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_a_refusal_in_pieces_is_judged_when_its_event_is_whole(tmp_path: Path, status: int) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        held_open = asyncio.Event()
+        pieces = [REFUSAL[i : i + 7] for i in range(0, len(REFUSAL), 7)]
+        scene = streaming(*pieces, held_open)
+
+        async def with_status(connection: Connection, request: Request) -> None:
+            connection.writer.write(CHUNKED.replace(b"200 OK", b"%d X" % status))
+            for piece in pieces:
+                await connection.send(chunk(piece))
+            await connection.until_closed()
+
+        stage.model.plays(scene if status == 200 else with_status, accepting)
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.body, len(stage.model.bodies)) == (STREAM, 2)
+
+
+async def test_comments_that_come_first_do_not_end_the_look(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, later.set)  # so that they come in a piece of their own
+        stage.model.plays(streaming(b": OPENROUTER PROCESSING\n\n", later, REFUSAL), accepting)
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.body, answer.attempts) == (STREAM, "2")
+
+
+async def test_a_stream_that_does_not_say_so_is_held_no_longer_than_one_that_does(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        seen = asyncio.Event()
+        stage.model.plays(streaming(DELTA, seen, DELTA, content_type=b"text/plain"))
+        async with asyncio.timeout(10), stage.client.post(stage.url, data=conversation(3_000, stream=True)) as answer:
+            assert await answer.content.readexactly(len(DELTA)) == DELTA
+            seen.set()
+            assert await answer.content.read() == DELTA
+
+
+async def test_an_error_after_content_passes_byte_for_byte_and_is_not_retried(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        seen = asyncio.Event()
+        stage.model.plays(streaming(DELTA, seen, REFUSAL))
+        async with stage.client.post(stage.url, data=conversation(9_500, stream=True)) as answer:
+            assert await answer.content.readexactly(len(DELTA)) == DELTA
+            seen.set()
+            assert await answer.content.read() == REFUSAL
+        assert len(stage.model.bodies) == 1
+
+
+async def test_a_refusal_that_comes_together_with_content_is_retried_as_the_client_has_seen_neither(
+    tmp_path: Path,
+) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(200, DELTA + REFUSAL, EVENTS), accepting)
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.body, answer.attempts) == (STREAM, "2")
+
+
+async def test_each_event_reaches_the_client_before_the_next_one_is_sent(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        receipts = [asyncio.Event() for _ in range(3)]
+        stage.model.plays(streaming(DELTA, receipts[0], DELTA, receipts[1], DELTA, receipts[2]))
+        async with stage.client.post(stage.url, data=conversation(3_000, stream=True)) as answer:
+            for receipt in receipts:
+                async with asyncio.timeout(10):
+                    assert await answer.content.readexactly(len(DELTA)) == DELTA
+                receipt.set()
+            assert await answer.content.read() == b""
+
+
+EMPTY_STREAMS = pytest.mark.parametrize(
+    "nothing", [b"", b": nothing to say\n\n", b"data: [DONE]\n\n"], ids=["nothing", "a comment", "only its end"]
+)
+
+
+@EMPTY_STREAMS
+async def test_a_stream_without_an_event_near_the_window_is_a_refusal(tmp_path: Path, nothing: bytes) -> None:
+    """llama-cpp-python: https://github.com/abetlen/llama-cpp-python/issues/1498; LM Studio does the same."""
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(200, nothing, EVENTS), accepting)
+        answer = await stage.ask(conversation(10_300, stream=True))
+        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
+        assert estimate(stage.model.bodies[1]) <= 0.5 * estimate(stage.model.bodies[0])
+
+
+@EMPTY_STREAMS
+async def test_a_stream_without_an_event_far_from_the_window_passes(tmp_path: Path, nothing: bytes) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(200, nothing, EVENTS))
+        answer = await stage.ask(conversation(5_000, stream=True))
+        assert (answer.status, answer.body, answer.attempts) == (200, nothing, "1")
+
+
+async def test_a_connection_that_is_reset_is_not_tried_again(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(resetting)
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, len(stage.model.bodies)) == (502, 1)
+
+
+async def test_a_second_send_that_breaks_is_not_tried_again(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(400, too_long(8_000, 9_500)), resetting)
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.attempts, len(stage.model.bodies)) == (502, "2", 2)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 529])
+async def test_a_failure_of_the_second_send_passes_byte_for_byte(tmp_path: Path, status: int) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(400, too_long(8_000, 9_500)), saying(status, b'{"error": "down"}'))
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.attempts) == (status, b'{"error": "down"}', "2")
+
+
+@pytest.mark.parametrize("earlier", [(), (saying(400, too_long(8_000, 9_500)),)], ids=["first send", "second send"])
+async def test_a_client_that_leaves_stops_the_upstream_at_once(tmp_path: Path, earlier: tuple[Scene, ...]) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        thinking = Thinking()
+        stage.model.plays(*earlier, thinking)
+        asking = asyncio.create_task(stage.ask(conversation(9_500, stream=True)))
+        await soon(thinking.began.wait())
+        asking.cancel()
+        await soon(thinking.left.wait())
+        assert len(stage.model.bodies) == len(earlier) + 1
+
+
+async def test_a_client_that_leaves_while_an_answer_is_held_stops_the_upstream_at_once(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        held, left = asyncio.Event(), asyncio.Event()
+
+        async def beginning(connection: Connection, _: Request) -> None:
+            await connection.send(CHUNKED + chunk(b": wait\n\n"))
+            held.set()
+            await connection.until_closed()
+            left.set()
+
+        stage.model.plays(beginning)
+        asking = asyncio.create_task(stage.ask(conversation(9_500, stream=True)))
+        await soon(held.wait())
+        asking.cancel()
+        await soon(left.wait())
+        assert asking.cancelled() or asking.cancelling()

@@ -1,0 +1,148 @@
+"""An upstream on a real socket that does what a test's script says, byte for byte; no sleeps, no timing.
+
+Rule: whatever a script raises fails the test, at the end of the block at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Self
+
+PATIENCE_SECONDS = 10.0
+"""No wait of a working test comes near it, also on a busy machine."""
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def chunk(content: bytes) -> bytes:
+    """One chunk of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What came in."""
+
+    line: bytes
+    headers: list[tuple[bytes, bytes]]
+    """Names in lower case, values as they came."""
+    body: bytes
+
+    def values(self, name: bytes) -> list[bytes]:
+        return [value for found, value in self.headers if found == name]
+
+
+class Connection:
+    """One connection as the script sees it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def head(self) -> Request:
+        """A request without its body."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        line, *rest = head[:-4].split(b"\r\n")
+        pairs = [header.split(b": ", 1) for header in rest]
+        return Request(line, [(name.lower(), value) for name, value in pairs], b"")
+
+    async def request(self) -> Request:
+        """A whole request."""
+        request = await self.head()
+        body = b""
+        if request.values(b"transfer-encoding") == [b"chunked"]:
+            while size := int(await self.reader.readline(), 16):
+                body += (await self.reader.readexactly(size + 2))[:-2]
+            await self.reader.readline()
+        elif lengths := request.values(b"content-length"):
+            body = await self.reader.readexactly(int(lengths[0]))
+        return Request(request.line, request.headers, body)
+
+    async def send(self, content: bytes) -> None:
+        self.writer.write(content)
+        await self.writer.drain()
+
+    async def until_closed(self) -> None:
+        """Until the other side has closed."""
+        try:
+            while await self.reader.read(1 << 20):
+                pass
+        except ConnectionError:
+            pass
+
+    def reset(self) -> None:
+        """RST instead of FIN, which is what a socket does that may not linger."""
+        own = self.writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+Script = Callable[[Connection], Awaitable[None]]
+
+
+class ScriptedUpstream:
+    """Runs the script for every connection: `async with ScriptedUpstream(script) as upstream:`."""
+
+    def __init__(self, script: Script, port: int = 0) -> None:
+        self._script = script
+        self._port = port
+        self._running: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
+        self.connections = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", self._port, limit=1 << 22, reuse_address=True, backlog=512
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.base_url = f"http://127.0.0.1:{self.port}/v1"
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._server.close()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        if kind is None and self._failures:
+            raise self._failures[0]
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(Connection(reader, writer)))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, connection: Connection) -> None:
+        self.connections += 1
+        try:
+            await self._script(connection)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the other side has gone; a script that minds waits for it
+        except Exception as failure:
+            self._failures.append(failure)
+        finally:
+            connection.writer.close()
+
+
+def answering(*answers: bytes, seen: list[Request] | None = None) -> Script:
+    """Answers each request on a connection, with the last answer for ever."""
+
+    async def script(connection: Connection) -> None:
+        for number in range(1_000_000):
+            request = await connection.request()
+            if seen is not None:
+                seen.append(request)
+            await connection.send(answers[min(number, len(answers) - 1)])
+
+    return script
+
+
+async def soon(awaited: Awaitable[object]) -> None:
+    """Fail instead of hanging."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await awaited

@@ -1,0 +1,112 @@
+"""Bodies: read, unpacked and streamed within a bound."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest
+from proxy.shell.bodies import BodyStream, can_unpack, read_body, unpack
+
+LEFT: dict[str, Any] = {"type": "http.disconnect"}
+
+
+def receiving(*pieces: bytes | dict[str, Any], last: bool = True) -> Callable[[], Awaitable[Any]]:
+    """An ASGI `receive` that hands out these pieces, then the client's leaving for ever."""
+    messages = [
+        piece
+        if isinstance(piece, dict)
+        else {"type": "http.request", "body": piece, "more_body": not last or number + 1 < len(pieces)}
+        for number, piece in enumerate(pieces)
+    ]
+
+    async def receive() -> Any:
+        return messages.pop(0) if messages else LEFT
+
+    return receive
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=6))
+async def test_a_body_is_its_pieces_joined(pieces: list[bytes]) -> None:
+    assert await read_body(receiving(*pieces), 0, 200) == b"".join(pieces)
+
+
+async def test_a_body_as_long_as_the_limit_is_read() -> None:
+    assert await read_body(receiving(b"12345"), 5, 5) == b"12345"
+
+
+async def test_an_announced_length_over_the_limit_is_refused_before_reading() -> None:
+    async def receive() -> Any:
+        raise AssertionError("read")
+
+    with pytest.raises(BodyTooLarge, match=r"has 1,000,001 bytes; at most 1,000,000"):
+        await read_body(receive, 1_000_001, 1_000_000)
+
+
+async def test_reading_stops_at_the_piece_that_passes_the_limit() -> None:
+    receive = receiving(b"123", b"456", b"never read")
+    with pytest.raises(BodyTooLarge, match="more than 5 bytes"):
+        await read_body(receive, 0, 5)
+    assert (await receive())["body"] == b"never read"
+
+
+@pytest.mark.parametrize("pieces", [(), (b"half",)])
+async def test_a_client_that_leaves_before_its_body_is_complete_is_told_apart(pieces: tuple[bytes, ...]) -> None:
+    with pytest.raises(ClientLeft):
+        await read_body(receiving(*pieces, last=False), 0, 100)
+
+
+async def test_a_stream_says_when_it_has_been_taken() -> None:
+    stream = BodyStream(receiving(b"a", b"b"))
+    states = [(piece, stream.finished.is_set()) async for piece in stream]
+    assert states == [(b"a", False), (b"b", True)]
+    assert [piece async for piece in stream] == []
+
+
+async def test_a_stream_that_breaks_off_is_never_finished() -> None:
+    stream = BodyStream(receiving(b"a", LEFT, last=False))
+    with pytest.raises(ClientLeft):
+        _ = [piece async for piece in stream]
+    assert not stream.finished.is_set()
+
+
+@given(st.binary(max_size=300), st.sampled_from([b"gzip", b"x-gzip", b"deflate"]))
+def test_a_packed_body_unpacks_to_itself(body: bytes, encoding: bytes) -> None:
+    packed = zlib.compress(body) if encoding == b"deflate" else gzip.compress(body)
+    assert can_unpack(encoding)
+    assert unpack(packed, encoding, len(body)) == body
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_one_byte_over_the_limit_is_too_much_once_unpacked(body: bytes) -> None:
+    with pytest.raises(BodyTooLarge, match="once unpacked"):
+        unpack(gzip.compress(body), b"gzip", len(body) - 1)
+
+
+def test_a_bomb_is_stopped_while_it_unpacks() -> None:
+    bomb = gzip.compress(bytes(200_000_000), 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLarge):
+            unpack(bomb, b"gzip", 1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.binary(max_size=100))
+def test_what_is_not_packed_or_breaks_off_is_malformed(body: bytes) -> None:
+    for broken in (body, gzip.compress(body)[:-1]):
+        with pytest.raises(MalformedRequest):
+            unpack(broken, b"gzip", 1_000)
+
+
+def test_encodings_of_others_are_not_unpacked() -> None:
+    assert [can_unpack(encoding) for encoding in (b"zstd", b"br", b"identity", b"")] == [False] * 4

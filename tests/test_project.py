@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+
+from proxy import __main__, __version__, reference
+from proxy.settings import Settings, load
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MAKEFILE = (ROOT / "Makefile").read_text()
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock"]
+
+
+def test_the_example_is_what_the_settings_say():
+    assert (ROOT / "config.example.yaml").read_text() == reference.render(), "make config.example.yaml"
+
+
+def test_the_example_holds_the_defaults_and_nothing_else(monkeypatch):
+    for name in ("UPSTREAM", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert load(ROOT / "config.example.yaml") == Settings()
+    assert set(yaml.safe_load((ROOT / "config.example.yaml").read_text())) == set(Settings.model_fields)
+
+
+def test_every_setting_has_its_docstring():
+    said = reference._docstrings()
+    silent = [
+        f"{name}.{field}"
+        for name, fields in said.items()
+        for field, info in getattr(getattr(reference.settings, name), "model_fields", {}).items()
+        if field not in fields and reference.section_in(info.annotation) is not info.annotation
+    ]
+    assert silent == []
+
+
+def test_the_version_stands_in_one_place():
+    assert "version" in PROJECT["project"]["dynamic"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "proxy/__init__.py"
+    assert metadata.version("context-proxy") == __version__
+    elsewhere = [
+        path.name
+        for path in [*ROOT.glob("*.toml"), *ROOT.glob("*.yaml"), *(ROOT / "proxy").rglob("*.py"), *ROOT.glob("Make*")]
+        if f'"{__version__}"' in path.read_text() and path != ROOT / "proxy" / "__init__.py"
+    ]
+    assert elsewhere == []
+
+
+def targets():
+    return set(re.findall(r"^([a-z][a-z.]*):", MAKEFILE, re.MULTILINE))
+
+
+def written_commands(command):
+    """What stands behind a command in the documents: in code blocks at a line's start, or in backticks."""
+    for path in DOCUMENTS:
+        for line in re.findall(
+            rf"(?:^\s*(?:\$ )?|`)(?:[A-Z_]+=\S+ )*{command} ([^`#\n]*)", path.read_text(), re.MULTILINE
+        ):
+            yield path.name, line.split()
+
+
+def test_every_make_target_in_the_documents_exists():
+    unknown = [
+        (name, word)
+        for name, words in written_commands("make")
+        for word in words[:1]
+        if re.fullmatch(r"[a-z.]+", word) and word not in targets()
+    ]
+    assert unknown == []
+
+
+def test_every_command_in_the_documents_is_one():
+    parser = __main__._parser()
+    wrong = []
+    for name, words in written_commands("context-proxy"):
+        if not words or not re.fullmatch(r"[a-z]+|--version|--help", words[0]):
+            continue
+        known = subprocess.list2cmdline(words)
+        commands = next(action for action in parser._actions if action.dest == "==SUPPRESS==" or action.choices)
+        flags = {word.split("=")[0] for word in words if word.startswith("--")}
+        allowed = commands.choices.get(words[0]) if words[0].isalpha() else parser
+        if allowed is None or not flags <= set(allowed._option_string_actions):
+            wrong.append((name, known))
+    assert wrong == []
+
+
+def test_every_target_is_phony_or_a_file():
+    phony = set(re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split())
+    assert {target for target in targets() if "." not in target} == phony
+
+
+def test_ci_calls_what_people_call():
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["make check", "make test"]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_names_versions_and_hashes_and_no_place(lock):
+    text = lock.read_text()
+    assert "://" not in text
+    assert not re.search(r"^-|/", text, re.MULTILINE)
+    pinned = re.findall(r"^([a-z0-9.-]+(?:\[[a-z,]+\])?)==\S+", text, re.MULTILINE)
+    entries = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]
+    assert len(pinned) == len(entries)
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_the_locks_agree_and_hold_every_requirement():
+    run, dev = (dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS)
+    assert run.items() <= dev.items()
+
+    def names(requirements):
+        return {re.match(r"[A-Za-z0-9.-]+", requirement)[0].lower() for requirement in requirements}
+
+    project = PROJECT["project"]
+    assert names(project["dependencies"]) <= set(run), "make lock"
+    assert names(PROJECT["dependency-groups"]["dev"] + project["optional-dependencies"]["demo"]) <= set(dev), (
+        "make lock"
+    )

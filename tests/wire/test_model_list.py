@@ -1,0 +1,249 @@
+"""Each server's own list, as its documentation or its source shows it, cut to the members that matter here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.jsontext import NotJson
+from proxy.core.profile import Modality
+from proxy.wire.model_list import MAX_MODELS, Limits, as_tokens, limits_of, parse
+
+TEXT, VISION, AUDIO, VIDEO, FILE = Modality.TEXT, Modality.VISION, Modality.AUDIO, Modality.VIDEO, Modality.FILE
+
+
+def reads(*modalities: Modality) -> frozenset[Modality]:
+    return frozenset(modalities)
+
+
+SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
+    (
+        "vLLM states what it was started with",
+        {
+            "id": "Qwen/Qwen3-30B",
+            "object": "model",
+            "owned_by": "vllm",
+            "root": "Qwen/Qwen3-30B",
+            "max_model_len": 40960,
+        },
+        Limits(40960),
+    ),
+    (
+        "SGLang states it under the same name",
+        {"id": "m", "object": "model", "owned_by": "sglang", "root": "m", "max_model_len": 131072},
+        Limits(131072),
+    ),
+    (
+        "a LoRA adapter at vLLM has none of its own",
+        {"id": "adapter", "object": "model", "parent": "Qwen/Qwen3-30B", "max_model_len": None},
+        Limits(),
+    ),
+    (
+        "OpenRouter's first provider may take less than its best",
+        {
+            "id": "openai/gpt-4o",
+            "context_length": 128000,
+            "architecture": {"modality": "text+image->text", "input_modalities": ["text", "image", "file"]},
+            "top_provider": {"context_length": 64000, "max_completion_tokens": 16384, "is_moderated": True},
+            "per_request_limits": None,
+        },
+        Limits(64000, None, 16384, reads(TEXT, VISION, FILE)),
+    ),
+    (
+        "llama.cpp states one slot's window, and the checkpoint's beside it",
+        {"id": "m.gguf", "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 8192, "n_ctx_train": 131072}},
+        Limits(8192),
+    ),
+    (
+        "the checkpoint's window alone is not the server's",
+        {"id": "m.gguf", "object": "model", "meta": {"n_ctx_train": 131072}},
+        Limits(),
+    ),
+    (
+        "Groq",
+        {"id": "llama-3.1-8b-instant", "active": True, "context_window": 131072, "max_completion_tokens": 8192},
+        Limits(131072, None, 8192),
+    ),
+    (
+        "Mistral with eyes",
+        {
+            "id": "mistral-small-2506",
+            "capabilities": {"completion_chat": True, "function_calling": True, "vision": True},
+            "max_context_length": 131072,
+            "aliases": ["mistral-small-latest"],
+        },
+        Limits(131072, None, None, reads(TEXT, VISION)),
+    ),
+    (
+        "Mistral without",
+        {"id": "codestral-2508", "capabilities": {"vision": False}, "max_context_length": 256000},
+        Limits(256000, None, None, reads(TEXT)),
+    ),
+    (
+        "Together",
+        {"id": "meta-llama/Llama-3.3-70B-Instruct-Turbo", "type": "chat", "context_length": 131072},
+        Limits(131072),
+    ),
+    (
+        "LM Studio has loaded it with less than it could",
+        {"id": "m", "type": "vlm", "state": "loaded", "max_context_length": 131072, "loaded_context_length": 4096},
+        Limits(4096, None, None, reads(TEXT, VISION)),
+    ),
+    (
+        "LM Studio has not loaded it",
+        {"id": "m", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
+        Limits(32768, None, None, reads(TEXT)),
+    ),
+    (
+        "Fireworks",
+        {"id": "accounts/fireworks/models/x", "supports_image_input": False, "context_length": 163840},
+        Limits(163840, None, None, reads(TEXT)),
+    ),
+    (
+        "Moonshot",
+        {"id": "kimi-k2.6", "context_length": 262144, "supports_image_in": True, "supports_video_in": True},
+        Limits(262144, None, None, reads(TEXT, VISION, VIDEO)),
+    ),
+    (
+        "SambaNova",
+        {"id": "DeepSeek-V3-0324", "context_length": 8192, "max_completion_tokens": 4096},
+        Limits(8192, None, 4096),
+    ),
+    (
+        "DeepInfra puts both under metadata",
+        {"id": "m", "owned_by": "deepinfra", "metadata": {"context_length": 163840, "max_tokens": 16384}},
+        Limits(163840, None, 16384),
+    ),
+    ("Novita", {"id": "m", "context_size": 131072, "max_output_tokens": 32768}, Limits(131072, None, 32768)),
+    ("Vercel", {"id": "m", "context_window": 200000, "max_tokens": 64000}, Limits(200000, None, 64000)),
+    (
+        "Anthropic's prompt limit stands in for the window",
+        {"id": "claude-sonnet-4-5", "type": "model", "max_input_tokens": 200000, "max_tokens": 64000},
+        Limits(200000, 200000, 64000),
+    ),
+    (
+        "GitHub Copilot limits the prompt apart from the window",
+        {
+            "id": "gpt-5",
+            "capabilities": {
+                "limits": {
+                    "max_context_window_tokens": 264000,
+                    "max_prompt_tokens": 128000,
+                    "max_output_tokens": 64000,
+                },
+                "supports": {"tool_calls": True, "vision": True},
+            },
+        },
+        Limits(264000, 128000, 64000, reads(TEXT, VISION)),
+    ),
+    (
+        "Hugging Face may pick any provider",
+        {
+            "id": "openai/gpt-oss-120b",
+            "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+            "providers": [{"provider": "a", "context_length": 131072}, {"provider": "b", "context_length": 65536}],
+        },
+        Limits(65536, None, None, reads(TEXT)),
+    ),
+    (
+        "Venice",
+        {
+            "id": "m",
+            "model_spec": {
+                "availableContextTokens": 32768,
+                "maxCompletionTokens": 8192,
+                "capabilities": {"supportsVision": True},
+            },
+        },
+        Limits(32768, None, 8192, reads(TEXT, VISION)),
+    ),
+    ("OpenAI states nothing", {"id": "gpt-5", "object": "model", "owned_by": "openai"}, Limits()),
+    ("Ollama states nothing", {"id": "llama3.2:latest", "object": "model", "owned_by": "library"}, Limits()),
+    ("max_tokens alone has meant the window, too", {"id": "m", "max_tokens": 128000}, Limits()),
+    ("a number may come as text", {"id": "m", "context_length": "32768"}, Limits(32768)),
+    ("no limit is no number", {"id": "m", "max_model_len": 2**31}, Limits()),
+    ("an embedding model's window is not a chat model's", {"id": "m", "context_length": 256}, Limits()),
+    (
+        "members of other kinds are passed over",
+        {"id": "m", "meta": [], "capabilities": "all", "providers": 7},
+        Limits(),
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "limits"), [shape[1:] for shape in SHAPES], ids=[shape[0] for shape in SHAPES])
+def test_each_server_is_understood(entry: dict[str, Any], limits: Limits) -> None:
+    body = json.dumps({"object": "list", "data": [entry]}).encode()
+    assert parse(body).limits(entry["id"]) == limits
+
+
+def test_a_bare_list_is_a_list() -> None:
+    assert parse(b'[{"id": "m", "context_length": 2048}]').limits("m") == Limits(2048)
+
+
+def test_what_is_no_list_is_refused() -> None:
+    for body in (b"", b"<html>", b'{"error": {"message": "no"}}', b'"models"', b'{"data": {}}', b"[" * 100_000):
+        with pytest.raises(NotJson):
+            parse(body)
+
+
+def test_a_name_is_found_in_any_case_and_under_its_aliases() -> None:
+    listed = parse(b'{"data": [{"id": "Mistral-Small-2506", "max_context_length": 131072, "aliases": ["small", 7]}]}')
+    assert listed.limits("mistral-small-2506") == listed.limits("SMALL") == Limits(131072)
+    assert listed.limits("mistral-large") == Limits()
+
+
+def test_llama_cpp_serves_its_model_under_every_name() -> None:
+    listed = parse(b'{"data": [{"id": "a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}]}')
+    assert listed.limits("gpt-4o") == Limits(4096)
+
+
+def test_another_server_with_one_model_does_not() -> None:
+    listed = parse(b'{"data": [{"id": "a", "owned_by": "vllm", "max_model_len": 4096}]}')
+    assert listed.limits("gpt-4o") == Limits()
+
+
+def test_entries_without_a_usable_name_are_left_out() -> None:
+    entries = [{"id": 7}, {"id": ""}, {"id": "x" * 257}, {}, 3, None, {"id": "m", "context_length": 4096}]
+    assert list(parse(json.dumps(entries).encode()).models) == ["m"]
+
+
+def test_a_list_without_end_is_cut() -> None:
+    entries = [{"id": f"m{number}"} for number in range(MAX_MODELS + 5)]
+    assert len(parse(json.dumps(entries).encode()).models) == MAX_MODELS
+
+
+def test_a_list_tells_whether_it_states_windows() -> None:
+    assert parse(b'[{"id": "a"}, {"id": "b", "context_length": 4096}]').states_a_window
+    assert not parse(b'[{"id": "a"}]').states_a_window
+
+
+WORDS = st.sampled_from(["", "131072", "vlm", "llamacpp", "image", "m"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS
+FIELDS = st.sampled_from(
+    ("id", "context_length", "max_model_len", "max_tokens", "n_ctx", "vision", "input_modalities", "type", "state")
+) | st.sampled_from(
+    ("meta", "capabilities", "limits", "supports", "providers", "architecture", "aliases", "owned_by", "top_provider")
+)
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(FIELDS, inner, max_size=6), max_leaves=10
+)
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=8))
+def test_no_entry_raises_and_every_number_is_plausible(entry: dict[str, Any]) -> None:
+    limits = limits_of(entry)
+    for number in (limits.window_tokens, limits.input_tokens, limits.output_tokens):
+        assert number is None or 0 < number <= 100_000_000
+    listed = parse(json.dumps([entry]).encode())
+    assert set(listed.models.values()) <= {limits}
+
+
+@given(SCALARS)
+def test_a_number_of_tokens_is_a_positive_whole_number_or_none(value: object) -> None:
+    tokens = as_tokens(value)
+    assert tokens is None or (type(tokens) is int and 0 < tokens <= 100_000_000 and not isinstance(value, bool))

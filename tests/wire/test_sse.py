@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire import sse
+from proxy.wire.sse import EventSplitter, data_of
+
+LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+LINES = st.sampled_from(
+    [b"data: a", b"data:b", b"data", b": comment", b"event: x", b"id", b"", b"", "data: é".encode(), b"data: \xff"]
+)
+STREAMS = st.one_of(
+    st.lists(st.tuples(LINES, LINE_ENDS).map(b"".join), max_size=30).map(b"".join),
+    st.text("ab\n\r", max_size=40).map(str.encode),
+)
+
+
+def cut(stream, places):
+    ends = sorted({min(place, len(stream)) for place in places} | {len(stream)})
+    return [stream[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def split(pieces):
+    splitter = EventSplitter()
+    return [event for piece in pieces for event in splitter.feed(piece)], splitter.rest
+
+
+@given(STREAMS, st.lists(st.integers(0, 200), max_size=12))
+def test_pieces_of_any_size_give_the_same_events(stream, places):
+    assert split(cut(stream, places)) == split([stream])
+    assert split([stream[at : at + 1] for at in range(len(stream))]) == split([stream])
+
+
+@given(STREAMS, st.lists(st.integers(0, 200), max_size=12))
+def test_the_events_and_the_rest_are_the_stream(stream, places):
+    events, rest = split(cut(stream, places))
+    assert b"".join(events) + rest == stream
+
+
+@given(st.lists(st.lists(LINES.filter(bool), min_size=1, max_size=3), max_size=6), LINE_ENDS)
+def test_a_blank_line_ends_an_event_whatever_the_line_end(events, end):
+    written = [end.join([*lines, b"", b""]) for lines in events]
+    found, rest = split([b"".join(written) + b":"])
+    assert (found, rest) == (written, b":")
+
+
+def test_a_carriage_return_waits_for_the_line_feed_that_may_follow():
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: a\r\n\r") == []
+    assert splitter.feed(b"\ndata: b") == [b"data: a\r\n\r\n"]
+    assert splitter.rest == b"data: b"
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (b"data: a\n\n", b"a"),
+        (b"data:a\r\rdata", b"a\n"),
+        (b"data: a\ndata: b\r\ndata\n\n", b"a\nb\n"),
+        (b"data:  two blanks\n\n", b" two blanks"),
+        (b": comment\n\n", b""),
+        (b"event: x\nid: 1\n\n", b""),
+        (b"database: a\n\n", b""),
+        (b"\xef\xbb\xbfdata: a\n\n", b"a"),
+        (b" data: a\n\n", b""),
+        (b"", b""),
+    ],
+)
+def test_what_an_event_says(event, says):
+    assert data_of(event) == says
+
+
+class CountingPattern:
+    """Stands for a pattern and counts the bytes that it is asked to look at."""
+
+    def __init__(self, pattern):
+        self.pattern, self.looked_at = pattern, 0
+
+    def finditer(self, text, start):
+        self.looked_at += len(text) - start
+        return self.pattern.finditer(text, start)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 10])
+@pytest.mark.parametrize("event_bytes", [20, 1_000_000])
+def test_the_work_grows_with_the_stream_and_not_with_its_square(monkeypatch, piece_bytes, event_bytes):
+    counting = CountingPattern(sse._BLANK_LINE)
+    monkeypatch.setattr(sse, "_BLANK_LINE", counting)
+    event = b"data: " + b"x" * (event_bytes - 8) + b"\n\n"
+    stream = event * (1_000_000 // event_bytes)
+    events, rest = split([stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes)])
+    assert (events, rest) == ([event] * (1_000_000 // event_bytes), b"")
+    assert counting.looked_at <= 4 * len(stream)  # each byte, and three before each piece
