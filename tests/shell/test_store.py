@@ -28,6 +28,7 @@ from proxy.shell.store import MAX_KNOWN, Metadata
 OWNER = "5eed" * 8
 OTHER = "beef" * 8
 LOG = Artifact(b"line\n" * 1000, tool="run_shell_command")
+LARGEST_FILE = 32 << 20
 
 
 class Clock:
@@ -76,11 +77,17 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """The kernel lets no file grow over 4096 bytes: a write breaks in its middle, as on a full disk."""
+    """The kernel lets no file grow over `LARGEST_FILE`: a write breaks in its middle, as on a full disk.
+
+    The limit holds for every file of this process, the one that takes the output of the tests among them: it must be
+    far over what that can have grown to, or the whole run ends here without a word.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_what_is_kept_lies_at_its_place_byte_for_byte(folder: Path) -> None:
@@ -297,11 +304,11 @@ async def test_a_folder_where_the_file_should_be_is_reported(folder: Path) -> No
 async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
     folder: Path, small_files: None
 ) -> None:
-    small = Artifact(b"small")
+    small, large = Artifact(b"small"), Artifact(bytes(LARGEST_FILE + 1))
     with capture_logs() as logs:
-        assert await opened(folder).keep([LOG, small], OWNER) == {LOG.id}
+        assert await opened(folder).keep([large, small], OWNER) == {large.id}
     assert (folder / small.id).read_bytes() == b"small"
-    assert all_files(folder) - {f".meta/{LOG.id}.{OWNER}.json"} == {small.id, f".meta/{small.id}.{OWNER}.json"}
+    assert all_files(folder) - {f".meta/{large.id}.{OWNER}.json"} == {small.id, f".meta/{small.id}.{OWNER}.json"}
     assert [line["reason"] for line in logs if line["log_level"] == "warning"] == [os.strerror(errno.EFBIG)]
 
 
