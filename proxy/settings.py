@@ -168,7 +168,7 @@ class BudgetSettings(_Section):
     fill: float = Field(default=1.0, ge=0.1, le=1)
     """Share of the room that may be used up before something is given up."""
     low_mark: float = Field(default=LOW_MARK, ge=0.3, le=0.95)
-    """Share of the room that stays after a cut; lower means fewer cuts and warmer prompt caches, with less context."""
+    """Share of what may be used up that stays after a cut; lower: fewer cuts and warmer caches, with less context."""
     margin: int | None = Field(default=None, ge=0)
     """Tokens kept free for errors of the estimate; empty: 2 % of the window with an exact tokenizer, else 4 %."""
     clamp_reply: bool = True

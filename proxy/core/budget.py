@@ -32,7 +32,7 @@ class BudgetRules:
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
-    """Share of the room that stays when something is given up."""
+    """Share of what may be used up that stays when something is given up."""
     margin_tokens: int | None = None
     """Fixed, in place of a share of the window."""
     clamp_reply: bool = True
@@ -52,7 +52,7 @@ class Budget:
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
-    """Share of the room that stays when something is given up."""
+    """Share of what may be used up that stays when something is given up."""
     ratio: float = 1.0
     """The upstream's tokens for one of ours."""
     max_reply_tokens: int | None = None

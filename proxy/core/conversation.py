@@ -77,6 +77,8 @@ class Message:
                 yield text
         for call in _listed(_open(members.get("tool_calls"))):
             yield from _call_texts(call)
+        if "function_call" in members:
+            yield from _call_texts({"function": _open(members["function_call"])})
 
     def media_parts(self) -> Iterator[Mapping[str, Any]]:
         """The parts of its content that are no text: images, audio, files."""
@@ -145,13 +147,15 @@ def _calls(raw: Raw) -> tuple[ToolCall, ...]:
 
 
 def _called(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else call.get("name")
+    called = call.get("function") or call.get("custom")
+    name = called.get("name") if isinstance(called, dict) else call.get("name")
     return name if isinstance(name, str) else ""
 
 
 def _call_texts(call: Any) -> Iterator[str]:
-    function = call.get("function") if isinstance(call, dict) else None
-    for name in ("name", "arguments"):
-        if isinstance(function, dict) and isinstance(text := function.get(name), str):
-            yield text
+    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text."""
+    for kind in ("function", "custom") if isinstance(call, dict) else ():
+        called = call.get(kind)
+        for name in ("name", "arguments", "input"):
+            if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                yield text

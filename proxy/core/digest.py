@@ -19,6 +19,7 @@ from proxy.core.estimate import Counter
 from proxy.core.names import most_telling, names_in
 from proxy.core.notices import Notices
 from proxy.core.sizes import NOTHING, Size, size_of
+from proxy.core.tool_response import tool_response, with_note
 
 _CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))
 """Who carries the note: best a tool's result, where a model expects words about results; its own words least."""
@@ -101,7 +102,11 @@ class Digest:
     def carried_by(self, carrier: Entry, counter: Counter) -> Digest:
         """The digest with its note on a message, as that would be sent now."""
         path, text = next(content_texts(carrier.message))
-        noted_text = f"{text}\n{self.note}" if self.behind else self.note + text
+        response = tool_response(text)
+        if response is not None:
+            noted_text = with_note(response, self.note)
+        else:
+            noted_text = f"{text}\n{self.note}" if self.behind else self.note + text
         edit = Edit(
             carrier.index,
             path,

@@ -13,6 +13,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
+from proxy.core.measures import count_lines, first_bytes, last_bytes, utf8_length
+
 MAX_RESCUED_LINES: Final = 40
 """Error-like lines that are saved from the gap: enough for a stack of failures, too few to fill the excerpt."""
 _RESCUED_SHARE: Final = 0.2
@@ -62,6 +64,12 @@ class Limits:
         if len(text) > self.max_bytes or count_lines(text) > self.max_lines:
             return False
         return len(text) * 4 <= self.max_bytes or utf8_length(text) <= self.max_bytes
+
+    def previewed(self, preview_chars: int | None) -> Limits:
+        """The same with at most so many characters; None: as they are."""
+        if preview_chars is None:
+            return self
+        return replace(self, max_chars=preview_chars if self.max_chars is None else min(preview_chars, self.max_chars))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,50 +132,6 @@ def excerpt(text: str, limits: Limits) -> Excerpt:
         kept_lines=_lines_shown(head, gap, tail, rescued),
         kept_bytes=head_bytes + sum(map(utf8_length, rescued.values())) + tail_bytes,
     )
-
-
-def count_lines(text: str) -> int:
-    """Lines of a text, the last one with or without its line feed.
-
-    >>> count_lines(""), count_lines("a"), count_lines("a\\n"), count_lines("a\\nb")
-    (0, 1, 1, 2)
-    """
-    return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
-
-
-def utf8_length(text: str) -> int:
-    """Bytes of the text in UTF-8; a lone surrogate counts as the three bytes that it would have.
-
-    >>> utf8_length("é\\ud800")
-    5
-    """
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def first_bytes(text: str, max_bytes: int) -> str:
-    """The longest beginning of a text that has at most so many bytes of UTF-8.
-
-    >>> first_bytes("aéz", 2), first_bytes("aéz", 3)
-    ('a', 'aé')
-    """
-    encoded = text[: max(0, max_bytes)].encode("utf-8", "surrogatepass")
-    end = max(0, min(max_bytes, len(encoded)))
-    while end < len(encoded) and encoded[end] & 0xC0 == 0x80:
-        end -= 1
-    return encoded[:end].decode("utf-8", "surrogatepass")
-
-
-def last_bytes(text: str, max_bytes: int) -> str:
-    """The longest end of a text that has at most so many bytes of UTF-8.
-
-    >>> last_bytes("aéz", 2), last_bytes("aéz", 3)
-    ('z', 'éz')
-    """
-    encoded = text[-max_bytes:].encode("utf-8", "surrogatepass") if max_bytes > 0 else b""
-    start = max(0, len(encoded) - max_bytes)
-    while start < len(encoded) and encoded[start] & 0xC0 == 0x80:
-        start += 1
-    return encoded[start:].decode("utf-8", "surrogatepass")
 
 
 def _taken(text: str, room: _Room) -> str:

@@ -72,15 +72,16 @@ def value(raw: Raw) -> Any:
 
 
 def dump(found: Any) -> bytes:
-    """A value as JSON; lone surrogates become escapes, as they have no UTF-8.
+    """A value as JSON; lone surrogates become escapes, as they have no UTF-8, and all else stays what it is.
 
-    >>> dump({"text": "\\ud800"})
-    b'{"text": "\\\\ud800"}'
+    >>> dump({"text": "é\\ud800"}).decode()
+    '{"text": "é\\\\ud800"}'
     """
     try:
         return _encoder.encode(found)
     except UnicodeEncodeError:
-        return json.dumps(found).encode()
+        # A surrogate can only stand inside a string here, where the handler's `\\udXXX` is the escape that JSON has.
+        return json.dumps(found, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def join_object(parts: Mapping[str, Raw]) -> bytes:

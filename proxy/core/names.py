@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from proxy.core.excerpt import utf8_length
+from proxy.core.measures import utf8_length
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w./:-]{5,}|\d{4,}")
 """Words of six characters and more, with what paths, URLs and qualified names are made of, and long numbers."""

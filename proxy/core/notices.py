@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from proxy.core.edits import Artifact
-from proxy.core.excerpt import Excerpt, count_lines
+from proxy.core.excerpt import Excerpt
+from proxy.core.measures import count_lines
 from proxy.core.tools import Reach
 
 Language: TypeAlias = Literal["en", "zh"]

@@ -111,6 +111,11 @@ def plan(
     return Plan(edits, messages, before, kept.total, pipeline.budget, _artifacts(kept, edits), largest), progress
 
 
+def cut_goal(budget: Budget) -> float:
+    """The share of the room that a cut goes down to, before the note about it: always under what may be used up."""
+    return (budget.low_mark - DIGEST_SHARE) * budget.fill
+
+
 def _prepared(index: int, message: Message, tool: str, pipeline: Pipeline) -> Entry:
     entry = Entry.of(index, message, tool, pipeline.counter)
     for step in pipeline.local:
@@ -125,8 +130,8 @@ def _settle(kept: Kept, pipeline: Pipeline) -> None:
     budget = pipeline.budget
     if kept.over(budget, budget.fill) is None:
         return
-    _relieve(kept, pipeline.reliefs, budget, budget.low_mark - DIGEST_SHARE)
-    kept.note_what_is_gone(pipeline.notices, int(budget.room_tokens * DIGEST_SHARE))
+    _relieve(kept, pipeline.reliefs, budget, cut_goal(budget))
+    kept.note_what_is_gone(pipeline.notices, int(budget.room_tokens * budget.fill * DIGEST_SHARE))
     if kept.over(budget, budget.fill) is not None:
         kept.note_what_is_gone(pipeline.notices, 0)
         _relieve(kept, pipeline.last_resorts, budget, budget.fill)

@@ -15,7 +15,7 @@ from proxy.core.edits import Artifact
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.notices import Notices
-from proxy.core.plan import DIGEST_SHARE, LocalStep, Pipeline
+from proxy.core.plan import LocalStep, Pipeline, cut_goal
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.excerpt_results import ExcerptNewestResults
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
@@ -58,7 +58,7 @@ class Pipelines:
             reliefs=(
                 DropOldReasoning(),
                 ShortenOldTexts(notices),
-                LeaveOutExchanges(notices, budget, budget.low_mark - DIGEST_SHARE),
+                LeaveOutExchanges(notices, budget, cut_goal(budget)),
             ),
             last_resorts=(ExcerptNewestResults(notices, budget),),
             notices=notices,

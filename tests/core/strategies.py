@@ -15,7 +15,7 @@ from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.notices import Language, Notices
-from proxy.core.plan import DIGEST_SHARE, Pipeline, Plan, Progress, plan
+from proxy.core.plan import Pipeline, Plan, Progress, cut_goal, plan
 from proxy.core.sizes import Size
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.excerpt_results import ExcerptNewestResults
@@ -206,7 +206,7 @@ def pipeline(
         reliefs=(
             DropOldReasoning(),
             ShortenOldTexts(words),
-            LeaveOutExchanges(words, budget, budget.low_mark - DIGEST_SHARE),
+            LeaveOutExchanges(words, budget, cut_goal(budget)),
         ),
         last_resorts=(ExcerptNewestResults(words, budget),),
         notices=words,

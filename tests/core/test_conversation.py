@@ -100,3 +100,17 @@ def test_a_conversation_is_a_sequence_of_its_messages():
 
 def test_the_content_of_a_message_is_not_shown_by_repr():
     assert "SECRET" not in repr(Conversation((read(role="user", content="SECRET"),)))
+
+
+def test_the_words_of_every_kind_of_call_are_read():
+    message = read(
+        role="assistant",
+        tool_calls=[
+            {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{1}"}},
+            {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}},
+            {"id": "c", "type": "custom", "custom": "odd"},
+        ],
+        function_call={"name": "old", "arguments": "{2}"},
+    )
+    assert list(message.texts()) == ["look", "{1}", "patch", "*** Begin", "old", "{2}"]
+    assert [call.name for call in message.calls] == ["look", "patch", ""]

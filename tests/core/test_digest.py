@@ -140,3 +140,29 @@ def test_a_note_that_is_not_told_takes_up_nothing_and_all_stays_kept():
     digest = placed(LEFT, GONE).untold()
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
     assert (len(digest.artifacts), digest.messages) == (1, 3)
+
+
+def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_json():
+    response = '{"status": "success", "data": {"n": 1}, "text": "done", "stats": {"ms": 3}}'
+    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *exchange([response]))[3:]]
+    for newest_index in (4, 10**6):
+        noted = jsontext.value(placed(carried, GONE, newest_index=newest_index).edit.replacement)
+        members = jsontext.members(noted.encode())
+        assert jsontext.value(members.pop("text")).startswith("[context-proxy: ")
+        assert jsontext.value(jsontext.members(noted.encode())["text"]).endswith("done")
+        assert {name: bytes(raw) for name, raw in members.items()} == {
+            "status": b'"success"',
+            "data": b'{"n": 1}',
+            "stats": b'{"ms": 3}',
+        }
+
+
+def test_a_result_in_the_common_shape_without_text_gets_one():
+    carried = [
+        None,
+        None,
+        None,
+        *entries(*[user("x")] * 3, user("and now"), *exchange(['{"status":"ok","data":1}']))[3:],
+    ]
+    noted = jsontext.value(placed(carried, GONE).edit.replacement)
+    assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")

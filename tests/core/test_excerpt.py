@@ -7,17 +7,8 @@ from core.strategies import TEXTS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.excerpt import (
-    MAX_LINE_CHARACTERS,
-    MAX_RESCUED_LINES,
-    Direction,
-    Limits,
-    count_lines,
-    excerpt,
-    first_bytes,
-    last_bytes,
-    utf8_length,
-)
+from proxy.core.excerpt import MAX_LINE_CHARACTERS, MAX_RESCUED_LINES, Direction, Limits, excerpt
+from proxy.core.measures import count_lines, first_bytes, last_bytes, utf8_length
 
 SIZES = st.one_of(st.integers(0, 300), st.integers(0, 60_000))
 LINES = st.one_of(st.integers(0, 60), st.integers(0, 3_000))

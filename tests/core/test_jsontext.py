@@ -97,5 +97,5 @@ def test_what_is_wrong_is_said_without_what_stands_there(raw):
 
 
 def test_lone_surrogates_are_written_as_escapes():
-    assert jsontext.dump(["\ud800", "é"]) == b'["\\ud800", "\\u00e9"]'
+    assert jsontext.dump(["\ud800", "é\\"]) == '["\\ud800", "é\\\\"]'.encode()
     assert jsontext.dump(["é"]) == '["é"]'.encode()

@@ -4,7 +4,7 @@ from core.strategies import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.excerpt import utf8_length
+from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.edits import Artifact
-from proxy.core.excerpt import Direction, Limits, count_lines, excerpt, utf8_length
+from proxy.core.excerpt import Direction, Limits, excerpt
+from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notices import MARK, is_ours
 from proxy.core.tools import Reach
 

@@ -428,3 +428,13 @@ def test_a_text_is_found_by_its_json_whatever_way_the_client_spells_it():
     first, second = (planned(Conversation((Message.read(raw),)), pipeline(Budget(10**6))) for raw in spellings)
     assert first.messages == second.messages
     assert first.artifacts == second.artifacts
+
+
+@pytest.mark.parametrize("fill", [0.3, 0.6, 1.0])
+def test_a_cut_goes_under_whatever_share_of_the_room_may_be_used_up(fill):
+    history = [system("be brief"), user("go")]
+    for n in range(60):
+        history += exchange([f"result {n} " + "word " * 200], first_call=n)
+    made = planned(conversation(history), pipeline(Budget(8_000, fill=fill)))
+    assert made.before.tokens > 8_000
+    assert 8_000 * fill * 0.4 < made.after.tokens <= 8_000 * fill

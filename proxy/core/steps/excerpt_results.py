@@ -13,8 +13,9 @@ from typing import Final
 from proxy.core.budget import Budget
 from proxy.core.edits import Edit, Reason
 from proxy.core.entry import Entry, content_texts
-from proxy.core.excerpt import Limits, utf8_length
+from proxy.core.excerpt import Limits
 from proxy.core.kept import Change, Kept
+from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices
 from proxy.core.steps.truncate_tool_output import shortened_text
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from proxy.core.edits import Reason
 from proxy.core.entry import content_texts
-from proxy.core.excerpt import Limits, utf8_length
+from proxy.core.excerpt import Limits
 from proxy.core.kept import Change, Kept
+from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices, is_ours
 from proxy.core.steps.truncate_tool_output import shortened_text
 

@@ -7,16 +7,18 @@ result is the same text in every later turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from proxy.core import jsontext
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.edits import Artifact, Edit, Path, Reason
-from proxy.core.excerpt import Excerpt, Limits, count_lines, excerpt, utf8_length
-from proxy.core.jsontext import Raw
+from proxy.core.excerpt import Excerpt, Limits, excerpt
+from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
 from proxy.core.notices import Notices, is_ours
+from proxy.core.steps.shorten_response import shortened_response
+from proxy.core.tool_response import tool_response
 
 NAMES_SHARE: Final = 0.15
 """Of an excerpt's room, for the names that stand only in what is left out: measured, see docs/decisions/."""
@@ -25,10 +27,6 @@ NOTICE_BYTES: Final = 700
 _OURS_AT_MOST: Final = 4
 """Times the limit: what carries a notice of ours is an excerpt, perhaps with the note of what is left out. A longer
 text quotes one, such as the log of an agent, and is cut like any other."""
-_PREVIEW_SHARES: Final = (1.0, 0.75, 0.5, 0.15, 0.0)
-"""Of the room, tried one after the other: in JSON a quote takes two bytes and a control character six."""
-_RESPONSE_MEMBERS: Final = frozenset({"status", "data"})
-"""What tells the common tool-response shape: `{"status": …, "data": …, "text"?, "stats"?, "context"?, "error"?}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,8 @@ class TruncateToolOutput:
     ) -> Iterator[Edit]:
         if limits.admit(text) or (is_ours(text) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes):
             return
-        if (response := _response(text)) is not None:
-            edit = _shortened_response(index, path, text, response, tool, limits, self.preview_chars, notices)
+        if (response := tool_response(text)) is not None:
+            edit = shortened_response(index, path, text, response, tool, limits, self.preview_chars, notices)
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT
             edit = shortened_text(index, path, text, tool, limits, notices, reason, self.preview_chars)
@@ -101,86 +99,9 @@ def _shown(text: str, limits: Limits, preview_chars: int | None) -> tuple[Excerp
     around = for_names + NOTICE_BYTES
     max_chars = None if limits.max_chars is None else max(0, limits.max_chars - around)
     room = Limits(max(0, limits.max_lines - 2), max(0, limits.max_bytes - around), max_chars, limits.direction)
-    shown = excerpt(text, _previewed(room, preview_chars))
+    shown = excerpt(text, room.previewed(preview_chars))
     known = {*names_in(shown.head), *names_in(shown.tail), *(name for line in shown.rescued for name in names_in(line))}
     return shown, most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), for_names)
-
-
-def _previewed(limits: Limits, preview_chars: int | None) -> Limits:
-    if preview_chars is None:
-        return limits
-    max_chars = preview_chars if limits.max_chars is None else min(preview_chars, limits.max_chars)
-    return replace(limits, max_chars=max_chars)
-
-
-def _response(text: str) -> Mapping[str, Raw] | None:
-    """The members of a tool response in the common shape; None when the text is something else."""
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        found = jsontext.members(text.encode("utf-8", "surrogatepass"))
-    except jsontext.NotJson:
-        return None
-    return found if found.keys() >= _RESPONSE_MEMBERS else None
-
-
-def _shortened_response(
-    index: int,
-    path: Path,
-    text: str,
-    response: Mapping[str, Raw],
-    tool: str,
-    limits: Limits,
-    preview_chars: int | None,
-    notices: Notices,
-) -> Edit | None:
-    """The same shape with a preview for its data, still JSON; `stats`, `context`, `error` and the like keep theirs."""
-    context = jsontext.value(response.get("context", b"null"))
-    if isinstance(context, dict) and context.get("truncation_skip") is True:
-        return None
-    opened = jsontext.value(response["data"])
-    whole = opened if isinstance(opened, str) else bytes(response["data"]).decode("utf-8", "surrogatepass")
-    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json")
-    frame = dict(response) | {"text": jsontext.dump(notices.response_text(artifact))}
-    if jsontext.value(response["status"]) != "error":
-        frame["status"] = b'"partial"'
-    place = notices.place_of(artifact) if notices.kept else None
-
-    def framed(shown: Excerpt) -> str:
-        frame["data"] = jsontext.dump(_cut_data(whole, shown, limits, place))
-        return jsontext.join_object(frame).decode("utf-8", "surrogatepass")
-
-    bare = framed(excerpt(whole, Limits(0, 0)))
-    left_bytes = max(0, limits.max_bytes - utf8_length(bare))
-    left_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(bare))
-    room = _previewed(Limits(limits.max_lines, left_bytes, left_chars, limits.direction), preview_chars)
-    for share in _PREVIEW_SHARES:
-        chars = None if room.max_chars is None else int(room.max_chars * share)
-        shortened = framed(excerpt(whole, replace(room, max_bytes=int(left_bytes * share), max_chars=chars)))
-        if replace(limits, max_lines=len(shortened) + 1).admit(shortened):
-            break
-    if utf8_length(shortened) >= utf8_length(text):
-        return None
-    reason = Reason.TRUNCATE_TOOL_OUTPUT
-    return Edit(index, path, jsontext.dump(shortened), reason, artifact, tool, len(text), len(shortened))
-
-
-def _cut_data(whole: str, shown: Excerpt, limits: Limits, place: str | None) -> dict[str, Any]:
-    """The `data` of a tool response that was cut."""
-    return {
-        "truncated": True,
-        "truncation": {
-            "direction": limits.direction.value,
-            "max_lines": limits.max_lines,
-            "max_bytes": limits.max_bytes,
-            "original_lines": count_lines(whole),
-            "original_bytes": utf8_length(whole),
-            "kept_lines": shown.kept_lines,
-            "kept_bytes": shown.kept_bytes,
-            "full_output_path": place,
-        },
-        "preview": "\n[…]\n".join(part for part in (shown.head, *shown.rescued, shown.tail) if part),
-    }
 
 
 def _surely_admitted(raw: bytes, limits: Limits) -> bool:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from proxy.core.budget import Budget
 from proxy.core.conversation import Message
 from proxy.core.edits import Reason
-from proxy.core.excerpt import Direction, Limits, count_lines, utf8_length
+from proxy.core.excerpt import Direction, Limits
+from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notices import MARK, is_ours
 from proxy.core.steps.truncate_tool_output import NAMES_SHARE, NOTICE_BYTES, TruncateToolOutput
 
