@@ -158,11 +158,7 @@ def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_jso
 
 
 def test_a_result_in_the_common_shape_without_text_gets_one():
-    carried = [
-        None,
-        None,
-        None,
-        *entries(*[user("x")] * 3, user("and now"), *exchange(['{"status":"ok","data":1}']))[3:],
-    ]
+    newest = exchange(['{"status":"ok","data":1}'])
+    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
     noted = jsontext.value(placed(carried, GONE).edit.replacement)
     assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")
