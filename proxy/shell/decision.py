@@ -77,13 +77,14 @@ class Decision:
         """The response headers that tell a client what was done to its request."""
         if self.planned is None:
             return []
-        plan = self.planned.plan
-        sizes = f"before={plan.before.tokens};after={plan.after.tokens};room={plan.budget.room_tokens}"
+        plan, as_it_came = self.planned.plan, self.rung == Rung.ORIGINAL
+        after = plan.before if as_it_came else plan.after
+        sizes = f"before={plan.before.tokens};after={after.tokens};room={plan.budget.room_tokens}"
         found = [
             (b"x-context-proxy-tokens", sizes.encode()),
             (b"x-context-proxy-attempts", str(self.attempts).encode()),
         ]
-        if self.planned.changed:
+        if self.planned.changed and not as_it_came:
             counts = ";".join(f"{reason}={count}" for reason, count in self.planned.reasons.items())
             found.append((b"x-context-proxy-edits", counts.encode()))
         return found

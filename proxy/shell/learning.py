@@ -36,6 +36,10 @@ upstream has cut, another model behind a router."""
 _SILENT_SHARE: Final = 0.7
 """Of a calibrated estimate: an upstream that counted so little has cut the prompt itself."""
 
+_UNDER_REFUSED: Final = 0.9
+"""Of the smallest prompt that was refused: a window of half of what was believed is found in seven refusals, and at
+most a tenth of it stays unused."""
+
 _Value = TypeVar("_Value")
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
@@ -47,6 +51,10 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     input_tokens: _Tokens | None = None
     doubted_tokens: _Tokens | None = None
     """A limit that was seen once and needs a second sighting."""
+    refused_tokens: _Tokens | None = None
+    """The smallest prompt that was refused without a word about the limit, by our count."""
+    inferred_tokens: _Tokens | None = None
+    """What a prompt may hold, concluded from such refusals."""
     ratio: Annotated[float, msgspec.Meta(ge=_PLAUSIBLE[0], le=_PLAUSIBLE[1] + RATIO_STEP)] = 1.0
     """The upstream's tokens for one of ours."""
     calibrated: bool = False
@@ -94,6 +102,8 @@ class Learning:
     def limits(self, model: str) -> tuple[Limits, str] | None:
         """What refusals have taught, and who says so, for the resolver of profiles."""
         known = self._of(model)
+        if known.inferred_tokens is not None:
+            return Limits(known.window_tokens, known.inferred_tokens), "inferred from refusals that name no limit"
         if known.window_tokens is None and known.input_tokens is None:
             return None
         window = known.window_tokens if known.window_tokens is not None else known.input_tokens
@@ -121,12 +131,31 @@ class Learning:
             return
 
         def learned(found: Knowledge) -> Knowledge:
-            if of_input:
-                return replace(found, input_tokens=limit, doubted_tokens=None)
-            return replace(found, window_tokens=limit, doubted_tokens=None)
+            found = replace(found, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
+            return replace(found, input_tokens=limit) if of_input else replace(found, window_tokens=limit)
 
         self._adopt(model, learned)
         self._log.info("limit_learned", model=_key(model), limit_tokens=limit, scope=verdict.limit_scope.value)
+        self.on_change()
+
+    def note_unnamed_refusal(self, model: str, prompt_tokens: int) -> None:
+        """Conclude from refusals that name no limit what a prompt may hold: a little less than the smallest that was
+        refused, from the second on. Else every long request of such an upstream would go up twice for ever."""
+        if not self._enabled or not SMALLEST_WINDOW_TOKENS <= prompt_tokens <= LARGEST_TOKENS:
+            return
+        self.refresh()
+        known = self._of(model)
+        if known.refused_tokens is None:
+            self._adopt(model, lambda found: replace(found, refused_tokens=prompt_tokens))
+            return
+        smallest = min(known.refused_tokens, prompt_tokens)
+        inferred = max(SMALLEST_WINDOW_TOKENS, int(smallest * _UNDER_REFUSED))
+        if known.inferred_tokens is not None and known.inferred_tokens <= inferred:
+            return
+        self._adopt(model, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
+        self._log.info(
+            "limit_learned", model=_key(model), limit_tokens=inferred, scope=Scope.INPUT.value, inferred=True
+        )
         self.on_change()
 
     def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:

@@ -158,7 +158,10 @@ class Relay:
             )
         if verdict.is_overflow:
             self._recorder.overflowed(decision, verdict)
-        if verdict.kind is not Kind.ACCEPTED:
+        if verdict.is_overflow and verdict.limit is None:
+            tokens = int(planned.plan.after.tokens * planned.basis.budget.ratio)
+            self._learning.note_unnamed_refusal(planned.request.model, tokens)
+        elif verdict.kind is not Kind.ACCEPTED:
             self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.window_tokens)
         return Outcome(answer.status, verdict)
 

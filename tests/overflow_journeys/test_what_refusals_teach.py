@@ -45,11 +45,14 @@ async def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_pa
         assert estimate(stage.model.bodies[0]) < 6_000
 
 
-async def test_a_refusal_without_numbers_teaches_nothing(tmp_path: Path) -> None:
+async def test_one_refusal_without_numbers_teaches_nothing_and_two_bound_what_is_sent(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
         assert await asked(stage, saying(400, without_numbers()), accepting) == "2"
+        assert await asked(stage, saying(400, without_numbers()), accepting) == "2"
+        refused = estimate(stage.model.bodies[0])
+        assert refused > 12_000
         assert await asked(stage, accepting) == "1"
-        assert estimate(stage.model.bodies[0]) > 12_000
+        assert estimate(stage.model.bodies[0]) <= refused * 0.9
 
 
 async def test_a_learned_limit_survives_a_restart(tmp_path: Path) -> None:

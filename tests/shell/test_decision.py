@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
+from proxy.core.attempts import Attempt, Rung
 from proxy.core.profile import ModelProfile
 from proxy.errors import UpstreamTimeout
 from proxy.settings import Settings
@@ -161,3 +162,16 @@ async def test_a_request_under_way_is_counted_as_running(recorder: Recorder, met
     with capture_logs():
         recorder.finish(decision)
     assert "context_proxy_running_requests 0.0" in generate_latest(metrics.registry).decode()
+
+
+async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG))
+    decision = recorder.begin("req-1")
+    decision.note_plan(planned)
+    assert b"x-context-proxy-edits" in dict(decision.headers())
+    decision.note_attempt(Attempt(Rung.ORIGINAL), planned)
+    headers = dict(decision.headers())
+    assert b"x-context-proxy-edits" not in headers
+    sizes = dict(part.split(b"=") for part in headers[b"x-context-proxy-tokens"].split(b";"))
+    assert sizes[b"after"] == sizes[b"before"]
+    assert headers[b"x-context-proxy-attempts"] == b"2"

@@ -102,6 +102,46 @@ def test_exactly_half_is_believed_at_once(tmp_path: Path) -> None:
     assert window(found) == BELIEVED // 2
 
 
+def test_refusals_that_name_no_limit_bound_the_prompt_from_the_second_on(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_unnamed_refusal("m", 30_000)
+    assert found.limits("m") is None
+    with capture_logs() as log:
+        found.note_unnamed_refusal("m", 40_000)
+    limits, phrase = found.limits("m") or pytest.fail("nothing learned")
+    assert (limits.window_tokens, limits.input_tokens) == (None, 27_000)
+    assert phrase == "inferred from refusals that name no limit"
+    assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
+        ("limit_learned", 27_000, True)
+    ]
+    found.note_unnamed_refusal("m", 27_000)
+    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 24_300
+
+
+def test_a_longer_prompt_that_is_refused_without_a_number_teaches_nothing_more(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for tokens in (30_000, 30_000, 50_000, 30_000):
+        found.note_unnamed_refusal("m", tokens)
+    assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens == 27_000
+
+
+def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for tokens in (30_000, 30_000):
+        found.note_unnamed_refusal("m", tokens)
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens is None
+    assert window(found) == 60_000
+
+
+@pytest.mark.parametrize("tokens", [0, -5, 10**9])
+def test_an_absurd_prompt_bounds_nothing(tokens: int, tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_unnamed_refusal("m", tokens)
+    assert found.limits("m") is None
+
+
 def test_a_limit_that_is_known_is_news_only_once(tmp_path: Path) -> None:
     found, changes = learning(tmp_path), []
     found.on_change = lambda: changes.append(1)
@@ -323,6 +363,8 @@ def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path)
     learning(tmp_path).note_refusal("m", refusal(60_000), BELIEVED)
     before = (tmp_path / "learned.json").read_bytes()
     found = learning(tmp_path, enabled=False)
+    for _ in range(2):
+        found.note_unnamed_refusal("m", 30_000)
     found.note_refusal("n", refusal(60_000), BELIEVED)
     use(found, *[1.22] * MIN_SAMPLES)
     assert (found.limits("m"), found.limits("n"), found.ratio("m")) == (None, None, (1.0, False))
