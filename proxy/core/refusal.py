@@ -34,10 +34,11 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
 
 
 _REFUSED_TWICE: Final[dict[Language, str]] = {
-    "en": "The upstream refused this request as too long twice, the second time after prompt or reply limit had been "
-    "lowered; the prompt then had about {tokens:,} tokens. What has to stay are the system text, the last user message, "
-    "the tool list and the newest results: shorten these, ask for a shorter reply, or take a model with a larger window.",
-    "zh": "上游两次认为此请求过长，第二次是在压缩提示或降低回复上限之后；当时提示约有 {tokens:,} 个 token。"
+    "en": "The upstream refused this request as too long, and once more after its prompt or its reply limit had been "
+    "lowered; the prompt then had about {tokens:,} tokens. What has to stay are the system text, the last user "
+    "message, the tool list and the newest results: shorten these, ask for a shorter reply, or take a model with a "
+    "larger window.",
+    "zh": "上游认为此请求过长；压缩提示或降低回复上限后再次被拒绝，当时提示约有 {tokens:,} 个 token。"
     "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、请求更短的回复，或改用窗口更大的模型。",
 }
 
