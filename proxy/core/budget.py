@@ -23,6 +23,9 @@ EXACT_MARGIN: Final = 0.02
 """For the frames of messages and tools, which every server builds a little differently."""
 ESTIMATE_MARGIN: Final = 0.04
 """For an estimate that nothing has been held against yet."""
+ARRIVAL_SHARE: Final = 0.31
+"""Of the window, for one tool result at the most: a larger one is cut once, when it arrives, and not again and again
+by the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,14 @@ class Budget:
     """The upstream's tokens for one of ours."""
     max_reply_tokens: int | None = None
     """For prompt and reply together, when the reply limit of the request may be lowered to fit."""
+    result_tokens: int | None = None
+    """For one tool result when it arrives. Of the window and not of the room: the reply that a request asks for must
+    not move the cuts of earlier results."""
 
     def lowered_to(self, room_tokens: int) -> Budget:
         """The budget of a second send: a smaller room, all of which is used."""
-        return replace(self, room_tokens=min(self.room_tokens, room_tokens), fill=1.0)
+        result_tokens = min(int(room_tokens * ARRIVAL_SHARE), self.result_tokens or room_tokens)
+        return replace(self, room_tokens=min(self.room_tokens, room_tokens), fill=1.0, result_tokens=result_tokens)
 
     def admits(self, size: Size) -> bool:
         """Whether a request of this size may be sent."""
@@ -94,6 +101,7 @@ def budget_for(
     if margin is None:
         margin = int(window * (EXACT_MARGIN if exact else ESTIMATE_MARGIN))
     room = window - reserve - margin
+    widest = min(window, profile.input_tokens or window)
     if profile.input_tokens is not None:
         room = min(room, profile.input_tokens - margin)
     return Budget(
@@ -104,6 +112,7 @@ def budget_for(
         rules.low_mark,
         max_reply_tokens=window - margin if rules.clamp_reply else None,
         ratio=ratio,
+        result_tokens=int(widest * ARRIVAL_SHARE / ratio),
     )
 
 

@@ -26,9 +26,6 @@ from proxy.core.tools import Reach
 from proxy.settings import ModelSettings, Settings, ToolLimits
 from proxy.shell.models import entry_of
 
-ARRIVAL_SHARE: Final = 0.35
-"""Of the room, for one tool result at the most: a larger one is cut once, when it arrives, and not again and again by
-the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
 _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""
 
@@ -54,7 +51,7 @@ class Pipelines:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
         notices = Notices(self._settings.language, self._place_of, reach, keeping)
         return Pipeline(
-            local=self._local_steps(model, budget.room_tokens, keeping),
+            local=self._local_steps(model, budget.result_tokens, keeping),
             reliefs=(
                 DropOldReasoning(),
                 ShortenOldTexts(notices),
@@ -66,17 +63,18 @@ class Pipelines:
             budget=budget,
         )
 
-    def _build_local_steps(self, model: str, room_tokens: int, keeping: bool) -> tuple[LocalStep, ...]:
+    def _build_local_steps(self, model: str, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:
         entry = entry_of(self._settings.models, model)
         sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
-        truncate = self._truncate(entry, room_tokens) if keeping else None
+        truncate = self._truncate(entry, result_tokens) if keeping else None
         return tuple(step for step in (truncate, sanitise) if step is not None)
 
-    def _truncate(self, entry: ModelSettings | None, room_tokens: int) -> TruncateToolOutput:
+    def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output
+        arriving = every.max_bytes if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
         limits = Limits(
             max_lines=every.max_lines,
-            max_bytes=min(every.max_bytes, max(256, int(ARRIVAL_SHARE * room_tokens * _BYTES_PER_TOKEN))),
+            max_bytes=min(every.max_bytes, arriving),
             max_chars=entry.max_tool_result_chars if entry is not None else None,
             direction=every.direction,
         )

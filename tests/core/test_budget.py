@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import MIN_REPLY_TOKENS, Budget, BudgetRules, budget_for, clamped_reply
+from proxy.core.budget import ARRIVAL_SHARE, MIN_REPLY_TOKENS, Budget, BudgetRules, budget_for, clamped_reply
 from proxy.core.profile import ModelProfile
 from proxy.core.sizes import Size
 
@@ -30,6 +30,18 @@ def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, asked, exac
         assert budget.room_tokens * ratio <= profile.input_tokens
     if asked is not None and not rules.clamp_reply and budget.room_tokens:
         assert budget.room_tokens * ratio + asked <= profile.window_tokens
+
+
+@given(PROFILES, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**6), RULES)
+def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile, asked, asked_later, rules):
+    limits = [budget_for(profile, reply, exact=True, rules=rules).result_tokens for reply in (asked, asked_later)]
+    assert limits[0] == limits[1] <= profile.window_tokens * ARRIVAL_SHARE
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.none() | st.integers(0, 10**6))
+def test_a_second_send_has_shorter_results_the_smaller_its_room_is(room, goal, result):
+    lowered = Budget(room, result_tokens=result).lowered_to(goal)
+    assert lowered.result_tokens <= min(goal * ARRIVAL_SHARE, result or goal)
 
 
 def test_without_a_word_about_the_reply_a_sixteenth_is_kept():

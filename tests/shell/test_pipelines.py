@@ -13,9 +13,10 @@ from proxy.settings import Settings
 from proxy.shell.pipelines import Pipelines
 
 
-def pipeline(model="gpt-x", room_tokens=10**6, *, keeping=True, **settings):
+def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
     pipelines = Pipelines(Settings(**settings), place_of)
-    return pipelines.pipeline(model, Budget(room_tokens), ByteClassCounter(), Reach.SHELL, keeping=keeping)
+    budget = Budget(10**6, result_tokens=result_tokens)
+    return pipelines.pipeline(model, budget, ByteClassCounter(), Reach.SHELL, keeping=keeping)
 
 
 def truncate(*args, **settings) -> TruncateToolOutput:
@@ -46,8 +47,8 @@ def test_a_model_has_a_limit_in_characters(stated, meant):
     assert truncate(tool_output={"tools": tools}).limits_of("Read").max_chars == meant
 
 
-def test_no_result_takes_more_than_a_third_of_the_room_when_it_arrives():
-    assert truncate("m", 10_000).limits.max_bytes == 10_500
+def test_no_result_takes_more_than_its_share_of_the_window_when_it_arrives():
+    assert truncate("m", 3_500).limits.max_bytes == 10_500
     assert truncate("m", 100_000).limits.max_bytes == 51_200
     assert truncate("m", 0).limits.max_bytes == 256
 
