@@ -23,6 +23,8 @@ DIGEST_CHARACTERS: Final = 16
 """Of a sha256 in hex: 64 bits, enough to tell apart what one store ever holds."""
 MAX_TOOL_NAME_CHARACTERS: Final = 48
 """Of a tool's name in an artifact's name; file systems take 255 bytes in all."""
+ARTIFACT_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"
+"""The name of an artifact, and nothing else: no separator of paths, no dots in a row."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 

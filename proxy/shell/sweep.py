@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 import obstore
 from obstore.store import ObjectStore
 
+from proxy.core.edits import ARTIFACT_NAME
+
 META: Final = ".meta"
 """Folder of the metadata objects: one for each artifact and owner, so that two writers never share one."""
 TOUCH_SECONDS: Final = 3600
@@ -26,8 +28,9 @@ MAX_REMOVED: Final = 10_000
 
 _BLOCK_BYTES: Final = 4096
 """What a small file takes on most disks; counted so, the quota bounds the number of files, too."""
-_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"
-_KEY: Final = re.compile(rf"(?:{META}/(?P<described>{_NAME})\.[A-Za-z0-9_-]{{1,64}}\.json|(?P<content>{_NAME}))")
+_KEY: Final = re.compile(
+    rf"(?:{META}/(?P<described>{ARTIFACT_NAME})\.[A-Za-z0-9_-]{{1,64}}\.json|(?P<content>{ARTIFACT_NAME}))"
+)
 
 
 def metadata_key(name: str, owner: str) -> str:
