@@ -29,7 +29,7 @@ _PLACES: Final = ("url", "file_url", "file_data", "file_id")
 """Where a part of an image or a file names what it shows. `file_url` is what the Responses API has."""
 
 
-class Kind(StrEnum):
+class Origin(StrEnum):
     """Where it is."""
 
     REMOTE = "remote"
@@ -44,7 +44,7 @@ class Reference:
 
     address: str = field(repr=False)
     """As it stands in the message: `https://…` or `artifact:ID`. It may hold a password; it belongs in no log."""
-    kind: Kind
+    origin: Origin
 
     @property
     def artifact_id(self) -> str:
@@ -109,8 +109,8 @@ class Unfetched:
     """The address that said so, after redirects."""
     content_type: str = ""
     """As the server states it; safe to print."""
-    allowed: str = ""
-    """The limit that was passed, with its unit: `20971520 bytes`, `10 s`, `5 redirects`."""
+    limit: float | None = None
+    """What was passed: bytes for TOO_LARGE, seconds for TIMEOUT, redirects for TOO_MANY_REDIRECTS."""
     kept_in: str = ""
     """Where the content would have been kept."""
 
@@ -123,7 +123,7 @@ def references_in(message: Message) -> tuple[Reference, ...]:
     """What a user message or a tool result names, in order, each address once.
 
     >>> part = b'{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}'
-    >>> [found.kind.value for found in references_in(Message.read(b'{"role":"user","content":[' + part + b']}'))]
+    >>> [found.origin.value for found in references_in(Message.read(b'{"role":"user","content":[' + part + b']}'))]
     ['remote']
     """
     raw = message.raw
@@ -156,9 +156,9 @@ def _reference(address: str, is_result: bool) -> Reference | None:
     if len(address) > MAX_ADDRESS_CHARACTERS:
         return None
     if _REMOTE.fullmatch(address):
-        return Reference(address, Kind.REMOTE)
+        return Reference(address, Origin.REMOTE)
     if is_result and _ARTIFACT.fullmatch(address):
-        return Reference(address, Kind.ARTIFACT)
+        return Reference(address, Origin.ARTIFACT)
     return None
 
 

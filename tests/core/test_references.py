@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation import Message
 from proxy.core.edits import Artifact
-from proxy.core.references import MAX_ADDRESS_CHARACTERS, MAX_REFERENCES, Kind, Reference, address_of, references_in
+from proxy.core.references import MAX_ADDRESS_CHARACTERS, MAX_REFERENCES, Origin, Reference, address_of, references_in
 
 URL = "https://example.org/a.png"
 ID = Artifact(b"image", "Read", "png").id
@@ -36,7 +36,7 @@ def routed(**members):
 def test_images_on_the_web_are_found_where_a_user_or_a_tool_puts_them(role):
     parts = [{"type": "text", "text": "see"}, image(URL), image("http://example.org/b"), image(URL)]
     found = references_in(message(parts, role))
-    assert found == (Reference(URL, Kind.REMOTE), Reference("http://example.org/b", Kind.REMOTE))
+    assert found == (Reference(URL, Origin.REMOTE), Reference("http://example.org/b", Origin.REMOTE))
     assert [reference.artifact_id for reference in found] == ["", ""]
 
 
@@ -101,7 +101,7 @@ def test_a_file_on_the_web_is_the_upstreams_to_judge():
     ],
 )
 def test_a_tool_result_may_name_an_artifact(content):
-    assert references_in(message(content)) == (Reference(HELD, Kind.ARTIFACT),)
+    assert references_in(message(content)) == (Reference(HELD, Origin.ARTIFACT),)
     assert references_in(message(content))[0].artifact_id == ID
 
 
@@ -157,7 +157,7 @@ def test_there_is_a_limit_for_each_message():
 
 
 def test_an_address_never_shows_in_a_text_about_it():
-    assert "secret" not in repr(Reference("https://example.org/a?signature=secret", Kind.REMOTE))
+    assert "secret" not in repr(Reference("https://example.org/a?signature=secret", Origin.REMOTE))
 
 
 @given(any_histories())
@@ -187,7 +187,7 @@ def test_no_content_makes_it_raise_and_what_it_finds_stands_there(content, role,
     found = message(json.dumps(content) if as_text else content, role)
     for reference in references_in(found):
         assert reference.address in (URL, HELD)
-        assert (reference.kind is Kind.ARTIFACT) == (reference.address == HELD) == bool(reference.artifact_id)
+        assert (reference.origin is Origin.ARTIFACT) == (reference.address == HELD) == bool(reference.artifact_id)
         assert reference.address.encode() in found.raw
 
 
