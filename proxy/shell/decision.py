@@ -15,6 +15,7 @@ from proxy.core.edits import Reason
 from proxy.core.overflow import Verdict
 from proxy.errors import ProxyError
 from proxy.shell.planning import Planned
+from proxy.shell.prefix import LastSent, share_kept
 from proxy.shell.telemetry import Metrics, logger
 
 MAX_MODEL_CHARACTERS: Final = 256
@@ -47,6 +48,10 @@ class Decision:
     answered: float | None = None
     """When the head of its answer was there."""
     answer_bytes: int = 0
+    prefix_kept: float | None = None
+    """The share of what the conversation sent before that this request begins with; None for its first."""
+    _last_sent: LastSent | None = None
+    _sent_before: tuple[bytes, ...] | None = None
 
     def note_body(self, body_bytes: int) -> None:
         """The request is here."""
@@ -55,6 +60,9 @@ class Decision:
     def note_plan(self, planned: Planned) -> None:
         """The request was read, and it is clear what to send."""
         self.planned = planned
+        if self._last_sent is None:  # a second plan is made apart from the conversation
+            self._last_sent = planned.last_sent
+            self._sent_before = planned.last_sent.messages
 
     def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
         """The request goes up once more."""
@@ -64,6 +72,15 @@ class Decision:
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""
         self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
+        if self.planned is not None and self._last_sent is not None:
+            self._last_sent.messages = messages = self._sent_messages(self.planned)
+            if self._sent_before:
+                self.prefix_kept = share_kept(self._sent_before, messages)
+
+    def _sent_messages(self, planned: Planned) -> tuple[bytes, ...]:
+        if self.rung == Rung.ORIGINAL:
+            return tuple(message.raw for message in planned.request.conversation)
+        return planned.plan.messages
 
     def note_answer(self, status: int) -> None:
         """The head of the answer is here."""
@@ -98,6 +115,8 @@ class Decision:
             line |= _described_plan(self.planned)
         if self.attempts > 1:
             line |= {"attempts": self.attempts, "rung": self.rung}
+        if self.prefix_kept is not None:
+            line["prefix_kept"] = round(self.prefix_kept, 6)
         line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
         if self.received is not None and self.sent is not None:
             line["own_ms"] = _milliseconds(self.received, self.sent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from proxy.core.budget import Budget, budget_for, clamped_reply
@@ -20,6 +20,7 @@ from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, reach_of
 from proxy.shell.memory import ConversationMemory, Match
 from proxy.shell.pipelines import Pipelines
+from proxy.shell.prefix import LastSent
 from proxy.shell.tokenizer import counter_for
 from proxy.wire.openai_chat import ChatRequest, parse, render, reply_limit_raw
 
@@ -64,6 +65,8 @@ class Planned:
     """How many edits there are for each reason."""
     reply_limit: tuple[str, int] | None
     """The member that limits the reply and its new value, when it has to be lowered."""
+    last_sent: LastSent = field(default_factory=LastSent, repr=False)
+    """What its conversation sent before; the same object for all its turns that are remembered."""
 
     @property
     def changed(self) -> bool:
@@ -146,7 +149,9 @@ class Planner:
             pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
             made, progress = plan(request.conversation, basis.base, pipeline)
         lowered = _lowered(request, basis.budget, made)
-        return Planned(request, basis, made, progress, shared, _reasons(made, lowered is not None), lowered)
+        last_sent = known.last_sent if match and known and match.is_continued else LastSent()
+        reasons = _reasons(made, lowered is not None)
+        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent)
 
     def _basis(self, request: ChatRequest, goal_tokens: int | None, *, rough: bool) -> tuple[Basis, Counter]:
         profile = self._profile_of(request.model)
