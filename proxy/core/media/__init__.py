@@ -6,7 +6,8 @@ nothing here raises, whatever the bytes.
 
 from proxy.core.media.detection import media_type
 from proxy.core.media.forced import looks_decoded_by_force
-from proxy.core.media.kinds import Kind, MediaType, audio_format, modality_of, plain_mime
+from proxy.core.media.kinds import Kind, MediaType, audio_format, modality_of
+from proxy.core.media.table import plain_mime
 from proxy.core.media.texts import text_of
 
 __all__ = [

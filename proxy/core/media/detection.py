@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.media.kinds import BINARY, PLAIN, Kind, MediaType, known, mime_by_name, plain_mime
-from proxy.core.media.signatures import mime_by_signature
+from proxy.core.media.archives import KEPT_IN_OLE, OLE_STORAGE
+from proxy.core.media.frames import mpeg_audio_within
+from proxy.core.media.kinds import Kind, MediaType
+from proxy.core.media.signatures import mime_behind_junk, mime_by_signature
+from proxy.core.media.table import BINARY, PLAIN, known, mime_by_name, plain_mime
 from proxy.core.media.texts import is_text, may_be_text, mime_of_text
 
 _VAGUE: Final = frozenset({"", BINARY, PLAIN})
@@ -26,13 +29,15 @@ def media_type(content: bytes, declared: str = "", name: str = "") -> MediaType:
     """
     claims = [plain_mime(declared), mime_by_name(name)]
     if found := mime_by_signature(content):
-        return _typed(found)
+        finer = [claim for claim in claims if found == OLE_STORAGE and claim in KEPT_IN_OLE]
+        return _typed(finer[0] if finer else found)
     if is_text(content):
         return _text(content, claims)
-    if may_be_text(content):
-        legacy = [claim for claim in claims if _is_textual(claim) and claim != "image/svg+xml"]
-        if legacy:
-            return _typed(_best(legacy), Kind.TEXT)
+    if found := mime_behind_junk(content) or ("audio/mpeg" in claims and mpeg_audio_within(content)) or "":
+        return _typed(found)
+    legacy = [claim for claim in claims if _is_textual(claim)]
+    if legacy and may_be_text(content):
+        return _typed(_best(legacy), Kind.TEXT)
     return _typed(_best([claim for claim in claims if known(claim) is None and not _is_textual(claim)]))
 
 
@@ -40,7 +45,7 @@ def _text(content: bytes, claims: list[str]) -> MediaType:
     found = mime_of_text(content)
     if found == "image/svg+xml":
         return _typed(found)
-    claim = _best([claim for claim in claims if _is_textual(claim) and claim != "image/svg+xml"])
+    claim = _best([claim for claim in claims if _is_textual(claim)])
     return _typed(claim if claim not in _VAGUE else found or PLAIN, Kind.TEXT)
 
 

@@ -12,20 +12,28 @@ _WINDOW_CHARACTERS: Final = 16_384
 """Looked at from the beginning, the middle and the end."""
 _CONTROLS: Final = bytes({*range(32), 127} - set(b"\t\n\v\f\r\b\a\x1b"))
 """C0 without blanks and without what terminals are steered by."""
+_BAD: Final = re.compile("[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _BAD_SHARE: Final = 0.2
-"""Of the characters. A compressed file has 0.4 to 0.6; a Western text in a wrong encoding 0.02 to 0.15."""
+"""Replaced and control characters together. A compressed file has 0.4 to 0.6 of them."""
+_CONTROL_SHARE: Final = 0.02
+"""A text in another encoding (GBK, Latin-1) has none, however much was replaced: its Latin words can still be read."""
+_REPLACED_SHARE: Final = 0.01
+"""A list that is separated by NUL, or a stream of frames around lines (Docker's), has none."""
+_MOSTLY_CONTROLS: Final = 0.5
+"""So many are enough alone."""
 _BAD_CHARACTERS: Final = 16
-"""At least so many, so that a word or two are no file."""
+"""At least so many, so that a line or two are no file."""
 
 _SIGNATURE: Final = re.compile(
-    "[\ufffd\x89]PNG\r?\n\x1a|[\ufffdÿ][\ufffdØ][\ufffdÿ][\ufffdàáâÛî]|GIF8[79]a[^\n]{0,8}[\ufffd\0]|PK\x03\x04"
-    "|\x7fELF[\x01\x02]|ID3[\x02-\x04]\0|%PDF-\\d\\.\\d[ \t]*[\r\n].{0,1024}?\\d+ \\d+ obj\\b|\x1f[\ufffd\x8b]\x08"
-    "|7z[\ufffd¼][\ufffd¯]'\x1c|Rar!\x1a\x07|[\ufffdý]7zXZ\0|OggS\0|fLaC[\0\ufffd\x80]\0|\0\0\0[^\n]ftyp"
-    "|RIFF[^\n]{1,4}(?:WAVEfmt |WEBPVP8|AVI LIST)|[\ufffdÐ][\ufffdÏ]\x11|\x1aE[\ufffdß][\ufffd£]|SQLite format 3\0"
-    "|BZh[1-9]1AY&SY|II\\*\0|MM\0\\*|\0asm\x01",
+    "[\ufffd\x89]PNG\r?\n\x1a|[\ufffdÿ][\ufffdØ][\ufffdÿ].(?:\0|.{1,3}(?:JFIF|Exif|Adobe))|GIF8[79]a.{0,8}[\ufffd\0]"
+    "|PK\x03\x04|\x7fELF[\x01\x02]|ID3[\x02-\x04]\0|%PDF-\\d\\.\\d[ \t]*[\r\n].{0,1024}?\\d+ \\d+ obj\\b"
+    "|\x1f[\ufffd\x8b]\x08|7z[\ufffd¼][\ufffd¯]'\x1c|Rar!\x1a\x07|[\ufffdý]7zXZ\0|OggS\0|fLaC[\0\ufffd\x80]\0"
+    "|\0\0\0.ftyp|RIFF.{1,4}(?:WAVEfmt |WEBPVP8|AVI LIST)|[\ufffdÐ][\ufffdÏ]\x11|\x1aE[\ufffdß][\ufffd£]"
+    "|8BPS\0\x01|BM.{1,4}\0{4}.\0{3}|\0\0\0\x0cjP  |0&.{1,2}u.f.\x11"
+    "|SQLite format 3\0|BZh[1-9]1AY&SY|II\\*\0|MM\0\\*|\0asm\x01",
     re.DOTALL,
 )
-"""How the files of `signatures.py` begin after being decoded as UTF-8 or Latin-1."""
+"""How the files of `signatures.py` begin after they were decoded as UTF-8 or Latin-1."""
 
 
 def looks_decoded_by_force(text: str) -> bool:
@@ -42,7 +50,9 @@ def looks_decoded_by_force(text: str) -> bool:
     replaced = sample.count("\ufffd")
     encoded = sample.encode("utf-8", "replace")
     controls = len(encoded) - len(encoded.translate(None, _CONTROLS))
-    if replaced + controls < max(_BAD_CHARACTERS, _BAD_SHARE * len(sample)):
+    if replaced + controls < max(_BAD_CHARACTERS, _BAD_SHARE * len(sample)) or controls < _CONTROL_SHARE * len(sample):
+        return False
+    if replaced < _REPLACED_SHARE * len(sample) and controls < _MOSTLY_CONTROLS * len(sample):
         return False
     return not _is_interleaved(sample)
 
@@ -56,7 +66,6 @@ def _sample(text: str) -> str:
 
 def _is_interleaved(sample: str) -> bool:
     """UTF-16 of a Western text, read as UTF-8: each second character is NUL. It can be read, so it is text."""
-    body = sample.lstrip("\ufffd")
-    return any(
-        not body[first::2].strip("\0") and "\0" not in body[1 - first :: 2] and "\ufffd" not in body for first in (0, 1)
-    )
+    body = sample.lstrip("\ufffd")  # of the byte order mark
+    halves = (body[::2], body[1::2])
+    return any(not half.strip("\0") for half in halves) and not any(_BAD.search(half) for half in halves)

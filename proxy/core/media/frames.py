@@ -5,6 +5,7 @@ Rule: one frame is a coincidence; the next must begin exactly where the first en
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 _BITRATES_KBIT: Final = {
@@ -21,16 +22,18 @@ _FRAMES: Final = 3
 """That must follow each other."""
 _ID3_SEARCH_BYTES: Final = 4_096
 """Behind an ID3 tag, and before the first frame: encoders pad with zeros."""
+_JUNK_BYTES: Final = 16_384
+"""Before the first whole frame; the longest frame has less than 3 KB."""
+_MAX_PACKETS: Final = 8
 _PACKETS: Final = ((188, 0), (192, 4))
 """Length of a packet of a transport stream, and where its sync byte stands (192: with a time stamp, as in M2TS)."""
 
 
 def mpeg_audio(content: bytes) -> str:
     """MP3 and its elder brothers, with an ID3 tag before it or not."""
-    at = 0
     if content[:3] == b"ID3" and len(content) >= 10 and content[3] < 5 and max(content[6:10]) < 0x80:
         return _behind_id3(content)
-    return "audio/mpeg" if _chain(content, at, mpeg_frame_bytes) else ""
+    return "audio/mpeg" if _chain(content, 0, _mpeg_frame_bytes) else ""
 
 
 def _behind_id3(content: bytes) -> str:
@@ -48,25 +51,39 @@ def aac(content: bytes) -> str:
 
 
 def transport_stream(content: bytes) -> str:
-    """MPEG-2 packets of one length, each with its sync byte."""
+    """MPEG-2 packets of one length, each with its sync byte: ISO 13818-1, section 2.4.3."""
     for length, sync_at in _PACKETS:
-        syncs = content[sync_at : length * 8 : length]
-        if len(syncs) >= _FRAMES and not syncs.strip(b"G"):
+        heads = [content[at : at + 4] for at in range(sync_at, min(len(content), length * _MAX_PACKETS), length)]
+        if len(heads) >= _FRAMES and all(_begins_packet(head) for head in heads):
             return "video/mp2t"
     return ""
 
 
-def _chain(content: bytes, at: int, frame_bytes: object) -> bool:
-    assert callable(frame_bytes)
+def _begins_packet(head: bytes) -> bool:
+    """Sync byte, no error, and at least one of payload and adaptation field."""
+    return len(head) == 4 and head[0] == 0x47 and not head[1] & 0x80 and head[3] & 0x30 != 0
+
+
+def mpeg_audio_within(content: bytes) -> str:
+    """MP3 that was cut out of a stream: it begins in the middle of a frame."""
+    at = content.find(b"\xff", 0, _JUNK_BYTES)
+    while at >= 0:
+        if _chain(content, at, _mpeg_frame_bytes):
+            return "audio/mpeg"
+        at = content.find(b"\xff", at + 1, _JUNK_BYTES)
+    return ""
+
+
+def _chain(content: bytes, at: int, frame_bytes: Callable[[bytes], int]) -> bool:
     for number in range(_FRAMES):
         length = frame_bytes(content[at : at + 7])
         if not length:
-            return bool(number) and at >= len(content)
+            return (at == len(content) and number > 0) or (at > len(content) and number > 1)  # whole, or cut off
         at += length
     return True
 
 
-def mpeg_frame_bytes(header: bytes) -> int:
+def _mpeg_frame_bytes(header: bytes) -> int:
     """Length of the frame that begins so; 0 when none does."""
     if len(header) < 4 or header[0] != 0xFF or header[1] & 0xE0 != 0xE0:
         return 0

@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.media.containers import isobmff, matroska, ogg, ole, zip_archive
+from proxy.core.media.archives import ole, zip_archive
+from proxy.core.media.films import isobmff, matroska, ogg
 from proxy.core.media.frames import aac, mpeg_audio, transport_stream
 
 _AT_START: Final[tuple[tuple[bytes, str], ...]] = (
@@ -25,18 +26,15 @@ _AT_START: Final[tuple[tuple[bytes, str], ...]] = (
     (b"MM\0+\0\x08\0\0", "image/tiff"),
     (b"8BPS\0\x01", "image/vnd.adobe.photoshop"),
     (b"8BPS\0\x02", "image/vnd.adobe.photoshop"),
-    (b"\xff\x0a", "image/jxl"),
     (b"\0\0\0\x0cJXL \r\n\x87\n", "image/jxl"),
     (b"\0\0\0\x0cjP  \r\n\x87\n", "image/jp2"),
     (b"\xff\x4f\xff\x51\0", "image/jp2"),
-    (b"fLaC\0\0\0\x22", "audio/flac"),
-    (b"fLaC\x80\0\0\x22", "audio/flac"),
+    (b"fLaC\0\0\0", "audio/flac"),
+    (b"fLaC\x80\0\0", "audio/flac"),
     (b"#!AMR\n", "audio/amr"),
     (b"#!AMR-WB\n", "audio/amr"),
     (b"MThd\0\0\0\x06", "audio/midi"),
     (b".snd\0\0\0", "audio/basic"),
-    (b"\0\0\x01\xba", "video/mpeg"),
-    (b"\0\0\x01\xb3", "video/mpeg"),
     (b"FLV\x01", "video/x-flv"),
     (b"{\\rtf", "application/rtf"),
     (b"%!PS-Adobe-", "application/postscript"),
@@ -51,11 +49,14 @@ _AT_START: Final[tuple[tuple[bytes, str], ...]] = (
     (b"\0asm\x01\0\0\0", "application/wasm"),
     (b"\0\x01\0\0\0", "font/ttf"),
     (b"OTTO\0", "font/otf"),
-    (b"wOFF", "font/woff"),
-    (b"wOF2", "font/woff2"),
+    (b"wOFF\0\x01\0\0", "font/woff"),
+    (b"wOFFOTTO", "font/woff"),
+    (b"wOF2\0\x01\0\0", "font/woff2"),
+    (b"wOF2OTTO", "font/woff2"),
 )
 
-_PDF: Final = re.compile(rb"%PDF-\d\.\d")
+_PDF: Final = re.compile(rb"%PDF-\d\.\d(?! ?[A-Za-z])")
+"""A sentence may begin with a header, too, but it goes on."""
 _PDF_SEARCH_BYTES: Final = 1_024
 """Readers accept a header that begins within so much: PDF 1.7 (ISO 32000-1), annex H, note 13."""
 _PDF_END_BYTES: Final = 2_048
@@ -65,7 +66,7 @@ _ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 _ASF_VIDEO: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 """The stream type of a video stream: Advanced Systems Format specification, section 10.4."""
 _ASF_SEARCH_BYTES: Final = 16_384
-_BMP_HEADER_BYTES: Final = frozenset({12, 40, 52, 56, 64, 108, 124})
+_BMP_HEADER_BYTES: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
 """Lengths of the header behind the file header: the versions of BITMAPINFOHEADER, and OS/2's."""
 
 
@@ -80,11 +81,14 @@ def mime_by_signature(content: bytes) -> str:
     return ""
 
 
-def _pdf(content: bytes) -> str:
-    if _PDF.match(content, 0):
-        return "application/pdf"
+def mime_behind_junk(content: bytes) -> str:
+    """What a content is that begins with something else. Ask only of what is no text: a text may speak of PDF."""
     late = _PDF.search(content, 0, _PDF_SEARCH_BYTES)
     return "application/pdf" if late and b"startxref" in content[-_PDF_END_BYTES:] else ""
+
+
+def _pdf(content: bytes) -> str:
+    return "application/pdf" if _PDF.match(content) else ""
 
 
 def _riff(content: bytes) -> str:
@@ -114,6 +118,20 @@ def _bzip2(content: bytes) -> str:
     return "application/x-bzip2" if _BZIP2.match(content) else ""
 
 
+def _program_stream(content: bytes) -> str:
+    """A pack header of MPEG-2 or MPEG-1: ISO 13818-1, section 2.5.3, and 11172-1, section 2.4.3."""
+    marked = content[:4] == b"\0\0\x01\xba" and len(content) > 4 and (content[4] >> 6 == 1 or content[4] >> 4 == 2)
+    return "video/mpeg" if marked else ""
+
+
+def _zstd(content: bytes) -> str:
+    """A frame to be skipped may come first: RFC 8878, section 3.1.2."""
+    if not re.match(rb"[\x50-\x5f]\x2a\x4d\x18.{4}", content, re.DOTALL):
+        return ""
+    behind = 8 + int.from_bytes(content[4:8], "little")
+    return "application/zstd" if content[behind : behind + 4] == b"\x28\xb5\x2f\xfd" else ""
+
+
 def _asf(content: bytes) -> str:
     if not content.startswith(_ASF):
         return ""
@@ -139,7 +157,7 @@ def _tar(content: bytes) -> str:
 
 
 _LOOKS: Final[tuple[Callable[[bytes], str], ...]] = (
-    zip_archive, ole, _riff, isobmff, matroska, ogg, _pdf, _aiff, _bmp, _icon, _bzip2, _asf, _portable_executable,
-    _tar, mpeg_audio, aac, transport_stream,
+    zip_archive, ole, _riff, isobmff, matroska, ogg, _pdf, _aiff, _bmp, _icon, _bzip2, _zstd, _asf, _program_stream,
+    _portable_executable, _tar, mpeg_audio, aac, transport_stream,
 )  # fmt: skip
 """In this order; the frames of audio streams come last, as they are the shortest signatures."""

@@ -12,7 +12,7 @@ from typing import Final
 
 _SAMPLE_BYTES: Final = 65_536
 """From each end."""
-_PARSED_BYTES: Final = 65_536
+_PARSED_BYTES: Final = 4_096
 """JSON up to here is parsed, longer JSON told by its ends."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
