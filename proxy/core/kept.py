@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from proxy.core.blocks import Block
 from proxy.core.budget import Budget
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES
 from proxy.core.digest import Digest, names_used
@@ -46,6 +47,8 @@ class Kept:
         self.units: list[Unit] = []
         """In order, those that are left out no longer among them."""
         self.digest = Digest()
+        self._blocks: list[Block] = []
+        """What became of each message, the note about what is left out not seen to."""
         self._counter = counter
         self._total = base
         self._open_calls: frozenset[str] = frozenset()
@@ -60,7 +63,7 @@ class Kept:
         twin = Kept(self._total, self._counter)
         twin.entries = list(self.entries)
         twin.units = list(self.units)
-        twin._left_out = list(self._left_out)
+        twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.digest = self.digest
         twin._open_calls, twin._used = self._open_calls, self._used
         return twin
@@ -80,6 +83,7 @@ class Kept:
         """The next message."""
         role = entry.message.role
         self.entries.append(entry)
+        self._blocks.append(Block.of(entry))
         self._total += entry.size
         if role in TOOL_ROLES:
             self._open_calls -= {entry.message.tool_call_id}
@@ -149,6 +153,7 @@ class Kept:
                 return  # names are denser than the blanks or lines of dashes that they would stand for
             self._total += edited.size - entry.size
             self.entries[entry.index] = edited
+            self._blocks[entry.index] = Block.of(edited)
             if self.digest.edit is not None and self.digest.edit.message == entry.index:
                 self.digest = self.digest.carried_by(edited, self._counter)
         for unit in sorted(change.units, key=lambda unit: unit.start):
@@ -157,6 +162,7 @@ class Kept:
                 self._left_out.append(Edit(entry.index, (), None, Reason.OLD_EXCHANGE))
                 self._total -= entry.size
                 self.entries[entry.index] = None
+                self._blocks[entry.index] = self._blocks[entry.index].left_out()
             self.units.remove(unit)
 
     def note_what_is_gone(self, notices: Notices, room_tokens: int) -> None:
@@ -165,6 +171,8 @@ class Kept:
         used |= names_used(entry for entry in self.entries if entry is not None)
         if self._gone:
             self.digest = self.digest.extended(self._gone, used)
+            for gone in self._gone:
+                self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.digest.artifacts[-1])
             self._used, self._gone = frozenset(names_used(self._gone)) | self._used, []
         if self.digest.messages:
             self.digest = self.digest.placed(
@@ -187,6 +195,15 @@ class Kept:
                 yield from entry.edits
                 if self.digest.edit is not None and self.digest.edit.message == entry.index:
                     yield self.digest.edit
+
+    def blocks(self) -> tuple[Block, ...]:
+        """What became of each message."""
+        note = self.digest.edit
+        if note is None or note.message is None:
+            return tuple(self._blocks)
+        found = self._blocks[:]
+        found[note.message] = found[note.message].with_note(self.digest.size.tokens, note.artifact)
+        return tuple(found)
 
     def rendered(self) -> list[bytes]:
         """The JSON of each message that would be sent."""

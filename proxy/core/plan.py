@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from proxy.core.blocks import Block
 from proxy.core.budget import Budget
 from proxy.core.conversation import Conversation, Message
 from proxy.core.edits import Artifact, Edit, Reason
@@ -70,6 +71,8 @@ class Plan:
     """To be kept before anything is sent."""
     largest: tuple[Entry, ...] = ()
     """Of what is sent, when it does not fit."""
+    blocks: tuple[Block, ...] = field(default=(), repr=False)
+    """What became of each message of the request."""
 
     @property
     def fits(self) -> bool:
@@ -108,7 +111,8 @@ def plan(
     messages = tuple(kept.rendered())
     fits = pipeline.budget.admits(kept.total)
     largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
-    return Plan(edits, messages, before, kept.total, pipeline.budget, _artifacts(kept, edits), largest), progress
+    artifacts = _artifacts(kept, edits)
+    return Plan(edits, messages, before, kept.total, pipeline.budget, artifacts, largest, kept.blocks()), progress
 
 
 def cut_goal(budget: Budget) -> float:

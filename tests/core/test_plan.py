@@ -175,6 +175,26 @@ def test_the_promised_size_is_the_size_of_what_is_sent(history, budget, language
 
 @given(any_histories(), budgets(), LANGUAGES)
 @thorough
+def test_the_blocks_tell_what_became_of_each_message(history, budget, language):
+    base = Size(100, 300, 310)
+    found = conversation(history)
+    made = planned(found, pipeline(budget, language=language), base)
+    assert [block.role for block in made.blocks] == [message.role for message in found]
+    assert sum(block.tokens_before for block in made.blocks) + base.tokens == made.before.tokens
+    assert sum(block.tokens_after for block in made.blocks) + base.tokens == made.after.tokens
+    gone, edited = left_out(made), {edit.message for edit in made.edits}
+    named = {edit.artifact.id for edit in made.edits if edit.artifact is not None}
+    named |= {artifact.id for artifact in made.artifacts}
+    for index, block in enumerate(made.blocks):
+        assert (block.tokens_after == 0) == (index in gone)
+        assert bool(block.reasons) == (index in edited)
+        assert set(block.reasons) == {edit.reason.value for edit in made.edits if edit.message == index}
+        assert set(block.artifacts) <= named
+        assert block.artifacts or not gone or index not in gone, "what is left out is kept somewhere"
+
+
+@given(any_histories(), budgets(), LANGUAGES)
+@thorough
 def test_no_message_gets_longer_but_for_the_note(history, budget, language):
     found = conversation(history)
     made = planned(found, pipeline(budget, language=language))
