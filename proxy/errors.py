@@ -3,6 +3,7 @@
     ProxyError                    status, code
     ├── ServerStopping 503
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
+    │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 
@@ -71,6 +72,34 @@ class ContextOverflow(ClientError):
         super().__init__(message, param=param)
         self.upstream_message = upstream_message
         """What the upstream said, when it was the one that refused."""
+
+
+class BadArtifactQuery(ClientError):
+    """A way of reading an artifact that there is not."""
+
+    code = "bad_artifact_query"
+
+
+class MissingKey(ClientError):
+    """The artifact may belong to a key, and the request carries none."""
+
+    status = 401
+    type = "authentication_error"
+    code = "missing_key"
+
+
+class MethodNotAllowed(ClientError):
+    """A path that the proxy serves, but not so."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class RangeOutside(ClientError):
+    """Bytes or lines that the artifact does not have."""
+
+    status = 416
+    code = "range_not_satisfiable"
 
 
 class ClientLeft(ClientError):

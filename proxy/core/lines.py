@@ -1,0 +1,197 @@
+"""Pages of a text by line numbers: where a line begins is found without reading what stands before it.
+
+Rule: lines end at line feeds and at nothing else, so the numbers are those of sed, grep and every editor. A page that
+names the next one leads, page by page, through every byte once.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from proxy.errors import BadArtifactQuery, RangeOutside
+
+BLOCK_BYTES: Final = 64 * 1024
+"""Between two entries of an index: 100 MB have 1600 of them, four bytes each."""
+PAGE_BYTES: Final = 48_000
+"""Of a page, with its header under the 51 200 bytes over which a tool's result is cut."""
+
+Span: TypeAlias = tuple[int, int]
+"""Bytes from one position until another one."""
+_WANTED: Final = re.compile(
+    r"(?P<first>[0-9]{1,12})(?::(?P<skipped>[0-9]{1,12}))?(?P<open>-(?P<last>[0-9]{1,12})?)?|-(?P<end>[0-9]{1,12})"
+)
+_FORMS: Final = "`400-480`, `400-`, `400`, `-80` for the last 80, or `5:48000-80` to begin at byte 48000 of line 5"
+
+
+@dataclass(frozen=True, slots=True)
+class LineRange:
+    """Lines from one to another, both included."""
+
+    first: int
+    """From 1 on; below 0 counted from the end, -80 for the eightieth but last."""
+    last: int | None = None
+    """None: to the end."""
+    skipped_bytes: int = 0
+    """Of the first line, for lines that are longer than a page."""
+
+    @classmethod
+    def parse(cls, text: str) -> LineRange:
+        """As it is written in a query. Raises BadArtifactQuery.
+
+        >>> LineRange.parse("400-480"), LineRange.parse("-80")
+        (LineRange(first=400, last=480, skipped_bytes=0), LineRange(first=-80, last=None, skipped_bytes=0))
+        """
+        found = _WANTED.fullmatch(text.strip())
+        if found is None:
+            raise BadArtifactQuery(f"`lines` must be {_FORMS}", param="lines")
+        if found["end"] is not None:
+            wanted = cls(-int(found["end"]))
+        else:
+            first = int(found["first"])
+            last = first if found["open"] is None else int(found["last"]) if found["last"] else None
+            wanted = cls(first, last, int(found["skipped"] or 0))
+        if wanted.first == 0 or (wanted.last is not None and wanted.last < wanted.first):
+            raise BadArtifactQuery("`lines` counts from 1, and its last line is not before its first", param="lines")
+        return wanted
+
+    def within(self, total_lines: int) -> LineRange:
+        """The range in a text of so many lines, counted from its beginning. Raises RangeOutside."""
+        first = max(1, total_lines + 1 + self.first) if self.first < 0 else self.first
+        if first > total_lines:
+            raise RangeOutside(f"there is no line {first:,}: the text has {total_lines:,} lines", param="lines")
+        return LineRange(first, total_lines if self.last is None else min(self.last, total_lines), self.skipped_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class LineIndex:
+    """Where lines begin, to within a block."""
+
+    size: int
+    """Bytes of the text."""
+    feeds: Sequence[int] = field(repr=False)
+    """Line feeds from the beginning to the end of each block."""
+    closed: bool
+    """Whether the text ends with a line feed."""
+
+    @classmethod
+    def of(cls, blocks: Iterable[bytes]) -> LineIndex:
+        """The index of a text that comes in pieces of `BLOCK_BYTES`, the last one of any length up to that."""
+        feeds, size, count, last = array("Q"), 0, 0, b"\n"
+        for block in blocks:
+            count += block.count(b"\n")
+            size += len(block)
+            feeds.append(count)
+            last = block[-1:] or last
+        return cls(size, feeds, last == b"\n")
+
+    @classmethod
+    def of_text(cls, text: bytes) -> LineIndex:
+        """The index of a text that is in memory."""
+        return cls.of(text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
+
+    @property
+    def total_lines(self) -> int:
+        """Lines, the last one with or without its line feed."""
+        return (self.feeds[-1] if self.feeds else 0) + (0 if self.closed else 1)
+
+    def block_of(self, line: int) -> tuple[int, int]:
+        """Where the block begins in which that line does, and how many line feeds stand in it before the line.
+
+        What comes behind the last line is looked for in the last block, too.
+        """
+        block = bisect_left(self.feeds, line - 1)
+        return block * BLOCK_BYTES, line - 1 - (self.feeds[block - 1] if block else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines of a text."""
+
+    text: bytes = field(repr=False)
+    first: int
+    """Number of its first line."""
+    last: int
+    """Number of its last line, which may go on behind it."""
+    following: str | None
+    """What to ask for as `lines` next; None at the end of the text."""
+    cut: bool
+    """Whether it shows less than was asked for."""
+    total_lines: int
+    total_bytes: int
+
+
+def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) -> Generator[Span, bytes, Page]:
+    """A page: yields the spans that it has to read, is sent their bytes, and returns it. Raises RangeOutside.
+
+    It reads one span of a block and a page for most, whatever the size of the text.
+    """
+    wanted = wanted.within(index.total_lines)
+    first, last = wanted.first, wanted.last or wanted.first
+    start, window = yield from begin_of(index, first, max_bytes)
+    if wanted.skipped_bytes:
+        end = index.size
+        if first < index.total_lines:
+            end, _ = yield from begin_of(index, first + 1, 0)
+        if start + wanted.skipped_bytes >= end:
+            raise RangeOutside(f"line {first:,} has only {end - start:,} bytes", param="lines")
+        start += wanted.skipped_bytes
+        window = yield start, min(index.size, start + max_bytes)
+    text = _first_lines(window[:max_bytes], last - first + 1)
+    stop = start + len(text)
+    if not text.endswith(b"\n") and stop < index.size:
+        text = _cut(text)
+        stop = start + len(text)
+    ended = text.count(b"\n")
+    shown_last = first + ended - (1 if text.endswith(b"\n") else 0)
+    cut = stop < index.size and (shown_last < last or not text.endswith(b"\n"))
+    following = None
+    if stop < index.size:
+        until = last if cut else last + (last - first + 1)
+        inside = "" if text.endswith(b"\n") else f":{wanted.skipped_bytes + len(text)}"
+        following = f"{first + ended}{inside}-{min(until, index.total_lines)}"
+    return Page(text, first, shown_last, following, cut, index.total_lines, index.size)
+
+
+def begin_of(index: LineIndex, line: int, more_bytes: int) -> Generator[Span, bytes, tuple[int, bytes]]:
+    """Where a line begins, and the bytes from there on, `more_bytes` at the least where there are so many."""
+    block, before = index.block_of(line)
+    window = yield block, min(index.size, block + BLOCK_BYTES + more_bytes)
+    at = 0
+    for _ in range(before):
+        at = window.index(b"\n", at) + 1
+    return block + at, window[at:]
+
+
+def whole_characters(text: bytes) -> bytes:
+    """A piece without the half of a character at its end; what is no UTF-8 stays as it is.
+
+    >>> whole_characters("aé".encode()), whole_characters("aé".encode()[:-1])
+    (b'a\\xc3\\xa9', b'a')
+    """
+    for back in range(1, min(4, len(text))):
+        lead = text[-back]
+        if lead & 0xC0 == 0xC0:
+            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return text if back >= length else text[:-back]
+        if lead < 0x80:
+            break
+    return text
+
+
+def _first_lines(text: bytes, count: int) -> bytes:
+    at = 0
+    for _ in range(count):
+        at = text.find(b"\n", at) + 1
+        if at == 0:
+            return text
+    return text[:at]
+
+
+def _cut(text: bytes) -> bytes:
+    """The whole lines of what a page has room for; of a line that is longer than a page its beginning."""
+    return text[: text.rfind(b"\n") + 1] or whole_characters(text)
