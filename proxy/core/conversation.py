@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from proxy.core import jsontext
 from proxy.core.jsontext import Raw
@@ -16,6 +18,31 @@ from proxy.core.jsontext import Raw
 TOOL_ROLES = frozenset({"tool", "function"})
 """Roles of a tool's answer; `function` is what the API called it until 2023, and some servers still do."""
 SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+class _Head(msgspec.Struct, gc=False):
+    """What a message says of itself, read in one go when every member is of the usual type."""
+
+    role: str = ""
+    tool_call_id: str = ""
+    name: str = ""
+    tool_calls: msgspec.Raw = msgspec.Raw()
+    reasoning_content: msgspec.Raw = msgspec.Raw()
+
+
+class _Inside(msgspec.Struct, gc=False):
+    """What a model reads of a message, read in one go when it is as a strict reader wants it."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
+    function_call: Any = msgspec.UNSET
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+_inside: Final = msgspec.json.Decoder(_Inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +72,17 @@ class Message:
         """A view of any JSON value; what is no object has no role."""
         kept = bytes(raw)
         try:
-            members = jsontext.members(raw)
+            head = _head.decode(kept)
+        except jsontext.UNREADABLE:
+            return cls._read_leniently(kept)
+        calls = _calls(head.tool_calls) if bytes(head.tool_calls) else ()
+        reasoning_bytes = len(bytes(head.reasoning_content))
+        return cls(kept, head.role, head.tool_call_id, head.name, calls, reasoning_bytes)
+
+    @classmethod
+    def _read_leniently(cls, kept: bytes) -> Message:
+        try:
+            members = jsontext.members(kept)
         except jsontext.NotJson:
             return cls(kept)
         return cls(
@@ -70,15 +107,22 @@ class Message:
 
     def texts(self) -> Iterator[str]:
         """Everything in it that a model reads as text: contents, tool calls, reasoning."""
-        members = self.members()
-        yield from texts_of(_open(members.get("content")))
-        for name in ("reasoning_content", "reasoning", "refusal"):
-            if isinstance(text := _open(members.get(name)), str):
+        try:
+            inside = _inside.decode(self.raw)
+        except jsontext.UNREADABLE:
+            inside = self._inside_leniently()
+        yield from texts_of(inside.content)
+        for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
+            if isinstance(text, str):
                 yield text
-        for call in _listed(_open(members.get("tool_calls"))):
+        for call in _listed(inside.tool_calls):
             yield from _call_texts(call)
-        if "function_call" in members:
-            yield from _call_texts({"function": _open(members["function_call"])})
+        if inside.function_call is not msgspec.UNSET:
+            yield from _call_texts({"function": inside.function_call})
+
+    def _inside_leniently(self) -> _Inside:
+        members = self.members()
+        return _Inside(**{name: _open(members[name]) for name in _Inside.__struct_fields__ if name in members})
 
     def media_parts(self) -> Iterator[Mapping[str, Any]]:
         """The parts of its content that are no text: images, audio, files."""

@@ -97,6 +97,10 @@ class Counter(Protocol):
         """Tokens; 0 for no text. Never raises, whatever the text."""
         ...
 
+    def __hash__(self) -> int:
+        """What was counted is remembered by who counted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ByteClassCounter:

@@ -22,7 +22,8 @@ _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _value: Final = msgspec.json.Decoder()
 _encoder: Final = msgspec.json.Encoder()
 
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for text that is not as it wants it."""
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")
@@ -40,7 +41,7 @@ def members(raw: Raw) -> Mapping[str, Raw]:
     """
     try:
         return _object.decode(raw)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         text, found = _leniently(raw, error)
     if not isinstance(found, dict):
         raise NotJson(f"expected a JSON object, found {_kind(found)}")
@@ -56,7 +57,7 @@ def items(raw: Raw) -> Sequence[Raw]:
     """
     try:
         return _array.decode(raw)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         text, found = _leniently(raw, error)
     if not isinstance(found, list):
         raise NotJson(f"expected a JSON array, found {_kind(found)}")
@@ -67,7 +68,7 @@ def value(raw: Raw) -> Any:
     """The whole value, opened. Raises NotJson."""
     try:
         return _value.decode(raw)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         return _leniently(raw, error)[1]
 
 

@@ -57,6 +57,8 @@ class Kept:
         """Left out since the note was written."""
         self._used: frozenset[str] = frozenset()
         """Names that the assistant used in what is left out."""
+        self._edited = False
+        """Whether any message that was kept has been edited."""
 
     def copy(self) -> Kept:
         """A second one that changes by itself."""
@@ -65,7 +67,7 @@ class Kept:
         twin.units = list(self.units)
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.digest = self.digest
-        twin._open_calls, twin._used = self._open_calls, self._used
+        twin._open_calls, twin._used, twin._edited = self._open_calls, self._used, self._edited
         return twin
 
     @property
@@ -84,6 +86,7 @@ class Kept:
         role = entry.message.role
         self.entries.append(entry)
         self._blocks.append(Block.of(entry))
+        self._edited = self._edited or bool(entry.edits)
         self._total += entry.size
         if role in TOOL_ROLES:
             self._open_calls -= {entry.message.tool_call_id}
@@ -154,6 +157,7 @@ class Kept:
             self._total += edited.size - entry.size
             self.entries[entry.index] = edited
             self._blocks[entry.index] = Block.of(edited)
+            self._edited = True
             if self.digest.edit is not None and self.digest.edit.message == entry.index:
                 self.digest = self.digest.carried_by(edited, self._counter)
         for unit in sorted(change.units, key=lambda unit: unit.start):
@@ -190,11 +194,14 @@ class Kept:
     def edits(self) -> Iterator[Edit]:
         """All edits: what is left out, then those of kept messages in order, the note last on its message."""
         yield from self._left_out
+        note = self.digest.edit
+        if not self._edited and note is None:
+            return  # as mostly, and this is asked in every turn
         for entry in self.entries:
             if entry is not None:
                 yield from entry.edits
-                if self.digest.edit is not None and self.digest.edit.message == entry.index:
-                    yield self.digest.edit
+                if note is not None and note.message == entry.index:
+                    yield note
 
     def blocks(self) -> tuple[Block, ...]:
         """What became of each message."""
@@ -207,10 +214,10 @@ class Kept:
 
     def rendered(self) -> list[bytes]:
         """The JSON of each message that would be sent."""
-        found = []
-        for entry in self.entries:
-            if entry is not None:
-                note = self.digest.edit
-                carries = note is not None and note.message == entry.index
-                found.append(self.digest.onto(entry.message) if carries else entry.message.raw)
-        return found
+        note = self.digest.edit
+        carrier = note.message if note is not None else None
+        return [
+            entry.message.raw if entry.index != carrier else self.digest.onto(entry.message)
+            for entry in self.entries
+            if entry is not None
+        ]

@@ -52,7 +52,10 @@ class Progress:
     messages: int
     tools_by_call: dict[str, str]
     before: Size
-    settled: bool = field(default=True)
+
+    def copy(self) -> Progress:
+        """A second one that goes on by itself."""
+        return Progress(self.kept.copy(), self.messages, dict(self.tools_by_call), self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +94,46 @@ def plan(
     """A plan for the conversation, and the progress that spares its next turn the work. `base` is the size of all that
     is not messages. `earlier` comes from a plan whose messages are the first of these, with the same base, pipeline and
     budget."""
-    walked = earlier.messages if earlier else 0
-    kept = earlier.kept.copy() if earlier else Kept(base, pipeline.counter)
-    tools = dict(earlier.tools_by_call) if earlier else {}
-    before = earlier.before if earlier else base
     progress = earlier or Progress(Kept(base, pipeline.counter), 0, {}, base)
-    for index, message in enumerate(conversation.messages[walked:], start=walked):
-        tools.update((call.id, call.name) for call in message.calls)
+    messages, lasting = conversation.messages, _lasting(conversation.messages)
+    if progress.messages < lasting:
+        progress = _walked(progress.copy(), messages[:lasting], pipeline)
+    last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
+    kept = last.kept
+    if not kept.complete and kept.over(pipeline.budget, pipeline.budget.fill):
+        kept = kept.copy()
+        _settle(kept, pipeline)
+    edits = tuple(kept.edits())
+    fits = pipeline.budget.admits(kept.total)
+    largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
+    artifacts = _artifacts(kept, edits)
+    sent = tuple(kept.rendered())
+    made = Plan(edits, sent, last.before, kept.total, pipeline.budget, artifacts, largest, kept.blocks())
+    return made, progress
+
+
+def _lasting(messages: Sequence[Message]) -> int:
+    """How many messages the next turn will begin with: not the words of the assistant at the end, which its answer
+    will stand for."""
+    count = len(messages)
+    while count and messages[count - 1].role == "assistant":
+        count -= 1
+    return count
+
+
+def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
+    """The progress once it has been brought up to these messages; it is the caller's own."""
+    kept, tools, before = progress.kept, progress.tools_by_call, progress.before
+    for index in range(progress.messages, len(messages)):
+        message = messages[index]
+        for call in message.calls:
+            tools[call.id] = call.name
         entry = _prepared(index, message, message.name or tools.get(message.tool_call_id, ""), pipeline)
         before += entry.original_size
         kept.add(entry)
         if kept.complete:
             _settle(kept, pipeline)
-    if kept.complete:
-        progress = Progress(kept, len(conversation), tools, before)
-    elif kept.over(pipeline.budget, pipeline.budget.fill):
-        _settle(kept, pipeline)
-    edits = tuple(kept.edits())
-    messages = tuple(kept.rendered())
-    fits = pipeline.budget.admits(kept.total)
-    largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
-    artifacts = _artifacts(kept, edits)
-    return Plan(edits, messages, before, kept.total, pipeline.budget, artifacts, largest, kept.blocks()), progress
+    return Progress(kept, len(messages), tools, before)
 
 
 def cut_goal(budget: Budget) -> float:

@@ -37,6 +37,7 @@ class Pipelines:
         self._settings = settings
         self._place_of = place_of
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
+        self._pipeline = functools.lru_cache(256)(self._build)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
             fill=budget.fill,
@@ -49,6 +50,9 @@ class Pipelines:
 
     def pipeline(self, model: str, budget: Budget, counter: Counter, reach: Reach, *, keeping: bool) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
+        return self._pipeline(model, budget, counter, reach, keeping)
+
+    def _build(self, model: str, budget: Budget, counter: Counter, reach: Reach, keeping: bool) -> Pipeline:
         notices = Notices(self._settings.language, self._place_of, reach, keeping)
         return Pipeline(
             local=self._local_steps(model, budget.result_tokens, keeping),

@@ -6,6 +6,7 @@ Rule: the event loop is never held for more than 20 ms; what a conversation has 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,14 @@ MEMORY_BYTES: Final = 64 * 1024 * 1024
 """What the remembered conversations of one process may hold."""
 SMALL_BYTES: Final = 4 * 1024
 """Read anew in less time than it takes to look for it among many that begin alike."""
+ROUGH_SHARE: Final = 0.75
+"""Of the room: up to here the estimate stands for the count of models whose own counter is exact, and twenty times as
+dear. It errs high: of single messages of coding agents one in twenty takes 1.1 times as many tokens of o200k_base
+(docs/decisions/0002-counting-tokens.md), and made text that is worse is still caught when the upstream refuses it."""
+LEAST_TOKENS_A_BYTE: Final = 0.3
+"""Of a conversation, by the estimate: less is no ordinary text, or hardly any text at all."""
+MAX_TOOLS_BYTES: Final = 256 * 1024
+"""Longer tool lists are not remembered; sixty-four are."""
 INLINE_BYTES: Final = 32 * 1024
 """New bytes that are worked on at once: tiktoken counts 6 MB a second or more, so this takes about 5 ms at most.
 A thread costs 0.1 ms and waits for its turn."""
@@ -126,9 +135,9 @@ class Planner:
         new_bytes = len(body) - match.shared_bytes
         known = match.remembered.knowledge
         budget, size = known.basis.budget, known.plan.after
-        if known.basis.is_rough and not _surely_fits(body, budget):
-            return False  # the model's own counter comes in, and may have to load its vocabulary first
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
+        if known.basis.is_rough and not _fits_roughly(body, grown, budget):
+            return False  # the model's own counter comes in, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
 
     def _plan(
@@ -143,8 +152,8 @@ class Planner:
             earlier = known.progress
         pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
         made, progress = plan(request.conversation, basis.base, pipeline, earlier)
-        if basis.is_rough and made.before.tokens > basis.budget.room_tokens:
-            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
+        if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget):
+            # Nothing is given up, and nothing near the room is sent, before the model's own counter has been asked.
             basis, counter = self._basis(request, goal_tokens, rough=False)
             pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
             made, progress = plan(request.conversation, basis.base, pipeline)
@@ -155,7 +164,7 @@ class Planner:
 
     def _basis(self, request: ChatRequest, goal_tokens: int | None, *, rough: bool) -> tuple[Basis, Counter]:
         profile = self._profile_of(request.model)
-        tools = request.members.get("tools")
+        tools = bytes(request.members.get("tools", b""))
         asked = request.reply_limit
         rules = self._pipelines.rules
         own: Counter = counter_for(profile.tokenizer, profile.model)
@@ -164,22 +173,37 @@ class Planner:
         budget = budget_for(profile, asked[1] if asked else None, exact=exact, rules=rules, ratio=ratio)
         if goal_tokens is not None:
             budget = budget.lowered_to(goal_tokens)
-        counter = ByteClassCounter() if rough and _surely_fits(request.body, budget) else own
-        base = size_of_tools(tools, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
+        counter = ByteClassCounter() if rough and _may_do_roughly(request.body, budget) else own
+        base, reach = (_of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__)(tools, counter)
         is_rough = counter.name != own.name
-        return Basis(profile, counter.name, is_rough, budget, base, reach_of(tools)), counter
+        return Basis(profile, counter.name, is_rough, budget, base, reach), counter
 
 
-def _surely_fits(body: bytes, budget: Budget) -> bool:
-    """No token is shorter than a byte, so a body with fewer bytes than the room has tokens needs no exact count."""
-    return len(body) <= budget.room_tokens and b'"image_url"' not in body
+@functools.lru_cache(64)
+def _of_tools(tools: bytes, counter: Counter) -> tuple[Size, Reach]:
+    """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
+    and they are often longer than what it says."""
+    raw = tools or None
+    return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw)
+
+
+def _may_do_roughly(body: bytes, budget: Budget) -> bool:
+    """Whether the estimate is worth asking first. Of a longer body it says that the model's own counter is needed."""
+    return len(body) * LEAST_TOKENS_A_BYTE <= budget.room_tokens * ROUGH_SHARE and b'"image_url"' not in body
+
+
+def _fits_roughly(body: bytes, estimated: Size, budget: Budget) -> bool:
+    """Whether a request fits without an exact count: no token is shorter than a byte, and no conversation of agents or
+    people has a third more tokens than the estimate says."""
+    room = budget.room_tokens
+    return (len(body) <= room or estimated.tokens <= room * ROUGH_SHARE) and estimated.tokens <= room
 
 
 def _reasons(made: Plan, reply_lowered: bool) -> dict[str, int]:
-    counts = Counts(edit.reason.value for edit in made.edits)
+    counts = Counts(edit.reason for edit in made.edits) if made.edits else Counts[Reason]()
     if reply_lowered:
-        counts[Reason.CLAMP_REPLY.value] += 1
-    return dict(sorted(counts.items()))
+        counts[Reason.CLAMP_REPLY] += 1
+    return {reason.value: counts[reason] for reason in sorted(counts)}
 
 
 def _lowered(request: ChatRequest, budget: Budget, made: Plan) -> tuple[str, int] | None:

@@ -109,6 +109,7 @@ def counter_for(tokenizer: str | None, model: str) -> Counter:
     return TiktokenCounter(name, exact=name == own)
 
 
+@functools.lru_cache(1024)
 def _family_encoding(model: str) -> str | None:
     name = plainest(last_part(model))
     return next((encoding for encoding, family in _FAMILIES if family.match(name)), None)

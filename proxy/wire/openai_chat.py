@@ -32,16 +32,18 @@ class ChatRequest:
     conversation: Conversation
     ends: tuple[int, ...] = field(repr=False, default=())
     """Where in `body` each message ends; empty when that is not known, and then nothing is reused."""
+    model: str = field(init=False)
+    """The model's name; empty when there is none."""
+    stream: bool = field(init=False)
+    """Whether the client asked for server-sent events."""
+    reply_limit: tuple[str, int] | None = field(init=False)
+    """The member that limits the reply, and its tokens; the newer name has the say."""
 
-    @property
-    def model(self) -> str:
-        """The model's name; empty when there is none."""
-        return self._opened("model", str) or ""
-
-    @property
-    def stream(self) -> bool:
-        """Whether the client asked for server-sent events."""
-        return self._opened("stream", bool) or False
+    def __post_init__(self) -> None:
+        """Opened once: everybody on the way asks for them."""
+        object.__setattr__(self, "model", self._opened("model", str) or "")
+        object.__setattr__(self, "stream", self._opened("stream", bool) or False)
+        object.__setattr__(self, "reply_limit", self._found_reply_limit())
 
     def shared_messages(self, body: bytes) -> int:
         """How many of its messages stand at the head of another body, byte for byte, compared and not hashed.
@@ -53,9 +55,7 @@ class ChatRequest:
             return len(ends)
         return bisect.bisect_left(ends, True, key=lambda end: not body.startswith(view[:end]))
 
-    @property
-    def reply_limit(self) -> tuple[str, int] | None:
-        """The member that limits the reply, and its tokens; the newer name has the say."""
+    def _found_reply_limit(self) -> tuple[str, int] | None:
         for name in ("max_completion_tokens", "max_tokens"):
             found = self._opened(name, int)
             if found is not None and not isinstance(found, bool) and found > 0:

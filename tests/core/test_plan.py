@@ -379,8 +379,47 @@ def test_a_request_that_the_client_will_not_continue_leaves_no_trace_in_the_prog
     history = conversation([user("a"), {"role": "assistant", "content": "I"}])
     steps = pipeline(Budget(1_000))
     made, progress = plan(history, Size(), steps)
-    assert progress.messages == 0
+    assert progress.messages == 1
+    assert progress.before == measured([history[0].raw], Size())
     assert made.messages == tuple(message.raw for message in history)
+
+
+PREFILL = {"role": "assistant", "content": "Here is the next step:"}
+
+
+def exchange_of_another_id(number):
+    said, result = exchange([f"line {number}\n" * 60], first_call=number)
+    return [said, {**result, "tool_call_id": "of a call that nobody made"}]
+
+
+@pytest.mark.parametrize(
+    ("made_of", "ending"),
+    [(lambda number: exchange([f"line {number}\n" * 60], first_call=number), [PREFILL]), (exchange_of_another_id, [])],
+    ids=["each turn ends with a prefill", "no result answers a call"],
+)
+def test_turns_that_never_end_complete_are_planned_from_the_one_before_and_as_from_scratch(made_of, ending):
+    history, counter, earlier = [system(), user("start")], CountingCounter(), None
+    counted = []
+    for number in range(60):
+        history += made_of(number)
+        found = conversation([*history, *ending])
+        before = counter.chars
+        made, earlier = plan(found, Size(), pipeline(Budget(1_000_000), counter=counter), earlier)
+        counted.append(counter.chars - before)
+        assert earlier.messages == len(history)
+        if number % 20 == 0:
+            assert made == planned(found, pipeline(Budget(1_000_000)))
+    assert max(counted[1:]) < 3 * min(counted[1:])
+
+
+@pytest.mark.parametrize("ending", [[], [PREFILL]], ids=["complete", "with a prefill"])
+def test_a_cut_run_that_never_ends_complete_is_planned_as_from_scratch(ending):
+    history, earlier = [system(), user("start")], None
+    for number in range(40):
+        history += exchange_of_another_id(number) if number % 3 else exchange(["a line\n" * 60], first_call=number)
+        found = conversation([*history, *ending])
+        made, earlier = plan(found, Size(), pipeline(Budget(1_500)), earlier)
+        assert made == planned(found, pipeline(Budget(1_500)))
 
 
 def test_a_prefill_that_makes_a_request_too_long_has_something_given_up_for_it():
