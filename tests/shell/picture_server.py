@@ -1,0 +1,105 @@
+"""A server of pictures on a real socket, that answers with whatever bytes a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import struct
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CERTIFICATE = Path(__file__).parent / "certificates" / "pictures.example.pem"
+"""Of `pictures.example`, signed by itself, with its key: made for these tests, known to all."""
+
+Script = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+def png(width: int = 3, height: int = 2, shade: int = 7) -> bytes:
+    """A whole grey picture."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = (b"\x00" + bytes([shade]) * width) * height
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def answer(body: bytes = b"", status: str = "200 OK", **headers: str) -> bytes:
+    """An answer; headers with `_` for `-`; `content_length=""` leaves that one out."""
+    stated = {"content_type": "image/png", "content_length": str(len(body)), "connection": "close", **headers}
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in stated.items() if value]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode("latin-1") + body
+
+
+def redirect(target: str, status: str = "302 Found") -> bytes:
+    return answer(b"", status, location=target, content_type="text/html")
+
+
+@dataclass
+class PictureServer:
+    """Answers by path; what it does not know is a 404."""
+
+    host: str
+    answers: dict[str, bytes | Script] = field(default_factory=dict)
+    requests: list[bytes] = field(default_factory=list)
+    """The heads that came."""
+    connections: int = 0
+    names: list[str | None] = field(default_factory=list)
+    """Asked for in TLS handshakes."""
+    port: int = 0
+    _running: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def paths(self) -> list[str]:
+        return [head.split(b" ", 2)[1].decode() for head in self.requests]
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        running = asyncio.current_task()
+        assert running is not None
+        self._running.add(running)
+        # The end of a test ends what still runs; asyncio would report a task that is cancelled.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.requests.append(head)
+            found = self.answers.get(self.paths[-1], answer(b"", "404 Not Found"))
+            if isinstance(found, bytes):
+                writer.write(found)
+            else:
+                await found(writer)
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+        writer.transport.abort()
+        self._running.discard(running)
+
+    async def stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running)
+
+    def _note_name(self, _: object, name: str | None, __: object) -> None:
+        self.names.append(name)
+
+
+@contextlib.asynccontextmanager
+async def serving(host: str = "127.0.0.1", *, tls: bool = False) -> AsyncIterator[PictureServer]:
+    """A server at an address of this machine; all of 127.0.0.0/8 is, on Linux."""
+    found = PictureServer(host)
+    context = None
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+        context.sni_callback = found._note_name
+    server = await asyncio.start_server(found.handle, host, 0, ssl=context)
+    found.port = server.sockets[0].getsockname()[1]
+    try:
+        yield found
+    finally:
+        server.close()
+        await found.stop()
