@@ -118,8 +118,7 @@ def friendly_size(count: int, language: Language = "en") -> str:
             return f"{count} 字节"
         return f"{count} byte" if count == 1 else f"{count} bytes"
     size = count / 1_000
-    for unit in _UNITS[:-1]:
-        if round(size, 1) < 1_000:
-            return f"{round(size, 1):g} {unit}"
-        size /= 1_000
-    return f"{round(size, 1):,g} {_UNITS[-1]}"
+    unit = 0
+    while round(size, 1) >= 1_000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1_000, unit + 1
+    return f"{size:,.1f}".removesuffix(".0") + f" {_UNITS[unit]}"

@@ -12,7 +12,8 @@ _WINDOW_CHARACTERS: Final = 16_384
 """Looked at from the beginning, the middle and the end."""
 _CONTROLS: Final = bytes({*range(32), 127} - set(b"\t\n\v\f\r\b\a\x1b"))
 """C0 without blanks and without what terminals are steered by."""
-_BAD: Final = re.compile("[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+_NOT_OF_TEXT: Final = re.compile("[\0-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+"""The same, and what stands for bytes that were no UTF-8."""
 _BAD_SHARE: Final = 0.2
 """Replaced and control characters together. A compressed file has 0.4 to 0.6 of them."""
 _CONTROL_SHARE: Final = 0.02
@@ -26,7 +27,7 @@ _BAD_CHARACTERS: Final = 16
 
 _SIGNATURE: Final = re.compile(
     "[\ufffd\x89]PNG\r?\n\x1a|[\ufffdÿ][\ufffdØ][\ufffdÿ].(?:\0|.{1,3}(?:JFIF|Exif|Adobe))|GIF8[79]a.{0,8}[\ufffd\0]"
-    "|PK\x03\x04|\x7fELF[\x01\x02]|ID3[\x02-\x04]\0|%PDF-\\d\\.\\d[ \t]*[\r\n].{0,1024}?\\d+ \\d+ obj\\b"
+    "|PK\x03\x04|\x7fELF[\x01\x02]|ID3[\x02-\x04]\0|%PDF-\\d\\.\\d[ \t]*[\r\n].{0,1024}?(?<!\\d)\\d{1,9} \\d{1,9} obj\\b"
     "|\x1f[\ufffd\x8b]\x08|7z[\ufffd¼][\ufffd¯]'\x1c|Rar!\x1a\x07|[\ufffdý]7zXZ\0|OggS\0|fLaC[\0\ufffd\x80]\0"
     "|\0\0\0.ftyp|RIFF.{1,4}(?:WAVEfmt |WEBPVP8|AVI LIST)|[\ufffdÐ][\ufffdÏ]\x11|\x1aE[\ufffdß][\ufffd£]"
     "|8BPS\0\x01|BM.{1,4}\0{4}.\0{3}|\0\0\0\x0cjP  |0&.{1,2}u.f.\x11"
@@ -68,4 +69,4 @@ def _is_interleaved(sample: str) -> bool:
     """UTF-16 of a Western text, read as UTF-8: each second character is NUL. It can be read, so it is text."""
     body = sample.lstrip("\ufffd")  # of the byte order mark
     halves = (body[::2], body[1::2])
-    return any(not half.strip("\0") for half in halves) and not any(_BAD.search(half) for half in halves)
+    return any(not half.strip("\0") for half in halves) and any(not _NOT_OF_TEXT.search(half) for half in halves)

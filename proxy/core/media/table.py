@@ -23,7 +23,7 @@ _ODF: Final = "application/vnd.oasis.opendocument."
 # MIME type · suffix, and other endings of the same type · other names of the same type
 _LINES: Final[Mapping[Kind, str]] = {
     Kind.IMAGE: """
-        image/png            png                image/x-png image/apng
+        image/png            png,apng           image/x-png image/apng
         image/jpeg           jpg,jpeg,jpe,jfif  image/jpg image/pjpeg
         image/gif            gif
         image/webp           webp
