@@ -27,7 +27,7 @@ _BAD_CHARACTERS: Final = 16
 
 _SIGNATURE: Final = re.compile(
     "[\ufffd\x89]PNG\r?\n\x1a|[\ufffdÿ][\ufffdØ][\ufffdÿ].(?:\0|.{1,3}(?:JFIF|Exif|Adobe))|GIF8[79]a.{0,8}[\ufffd\0]"
-    "|PK\x03\x04|\x7fELF[\x01\x02]|ID3[\x02-\x04]\0|%PDF-\\d\\.\\d[ \t]*[\r\n].{0,1024}?(?<!\\d)\\d{1,9} \\d{1,9} obj\\b"
+    "|PK\x03\x04|\x7fELF[\x01\x02]|ID3[\x02-\x04]\0|%PDF-\\d\\.\\d[ \t]*[\r\n].{0,1024}?(?<!\\d)\\d{1,9} \\d{1,9} obj"
     "|\x1f[\ufffd\x8b]\x08|7z[\ufffd¼][\ufffd¯]'\x1c|Rar!\x1a\x07|[\ufffdý]7zXZ\0|OggS\0|fLaC[\0\ufffd\x80]\0"
     "|\0\0\0.ftyp|RIFF.{1,4}(?:WAVEfmt |WEBPVP8|AVI LIST)|[\ufffdÐ][\ufffdÏ]\x11|\x1aE[\ufffdß][\ufffd£]"
     "|8BPS\0\x01|BM.{1,4}\0{4}.\0{3}|\0\0\0\x0cjP  |0&.{1,2}u.f.\x11"
