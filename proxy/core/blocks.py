@@ -39,7 +39,7 @@ class Block(NamedTuple):
             reasons = tuple(dict.fromkeys(edit.reason.value for edit in entry.edits))
             artifacts = tuple(dict.fromkeys(edit.artifact.id for edit in entry.edits if edit.artifact is not None))
         role, tool = entry.original.role[:MAX_ROLE_CHARACTERS], entry.tool[:MAX_TOOL_CHARACTERS]
-        return cls(role, tool, entry.original_size.tokens, entry.size.tokens, reasons, artifacts)
+        return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
 
     def left_out(self) -> Block:
         """The block when its message goes, whole: what was cut of it before no longer matters."""

@@ -60,19 +60,19 @@ class Digest:
         content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
         pool = dict(self.pool)
         for entry in gone:
-            for name in _names_of(entry.original):
+            for name in _names_of(entry.whole):
                 pool[name] = pool.get(name, 0) + 1
         ranked = sorted(pool, key=lambda name: (name not in used, -pool[name]))[:_MAX_POOL]
         asked = [
             " ".join(text.split())[:_ASKED_CHARACTERS]
             for entry in gone
             if entry.original.role == "user"
-            for _, text in content_texts(entry.original)
+            for _, text in content_texts(entry.whole)
         ]
         return Digest(
             artifacts=(*self.artifacts, Artifact(content, suffix="json")),
             messages=self.messages + len(gone),
-            chars=self.chars + sum(entry.original_size.chars for entry in gone),
+            chars=self.chars + sum(entry.whole_size.chars for entry in gone),
             pool={name: pool[name] for name in ranked},
             asked=(*self.asked, *asked)[-_MAX_ASKED:],
         )
@@ -132,7 +132,7 @@ class Digest:
 
 def names_used(entries: Iterable[Entry]) -> set[str]:
     """The names in the assistant's own words and calls: what it has needed once it tends to need again."""
-    return {name for entry in entries if entry.original.role == "assistant" for name in _names_of(entry.original)}
+    return {name for entry in entries if entry.original.role == "assistant" for name in _names_of(entry.whole)}
 
 
 def _carrier(kept: Sequence[Entry | None]) -> Entry | None:

@@ -31,6 +31,8 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 class Reason(StrEnum):
     """Why something was changed. The names stand in logs, headers and metrics."""
 
+    ROUTE_MEDIA = "route_media"
+    """Media went where the model can read them, or a description stands in their place."""
     TRUNCATE_TOOL_OUTPUT = "truncate_tool_output"
     """A tool result was over its limit: an excerpt stands in its place."""
     SANITISE = "sanitise"
@@ -72,6 +74,16 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """Parts that a tool's result cannot hold: they go into a user message behind the whole batch of results."""
+
+    parts: tuple[bytes, ...] = field(repr=False)
+    """JSON."""
+    spoken: bytes | None = field(repr=False, default=None)
+    """An assistant message that goes before, for upstreams that take no user message right behind a result. JSON."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """Put `replacement` in the place of what stands at `path` in a message, or take that out."""
 
@@ -87,6 +99,8 @@ class Edit:
     before_chars: int = 0
     """Of the text that is changed."""
     after_chars: int = 0
+    moved: Moved | None = None
+    """What it takes out that is sent all the same, behind the batch."""
 
 
 def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:

@@ -1,17 +1,22 @@
 """One message on its way: as it came, as it would be sent, and the edits between the two.
 
-Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes.
+Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes. Edits are made one after the
+other: each is of the message as the ones before it left it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from proxy.core.conversation import Message
-from proxy.core.edits import Edit, Path, Reason, spliced
+from proxy.core.edits import Edit, Moved, Path, Reason, spliced
 from proxy.core.estimate import Counter
-from proxy.core.sizes import Size, size_of
+from proxy.core.sizes import NOTHING, Size, size_of
+
+_MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
+"""Edits for the sake of what a model can read, not for the saving."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +31,51 @@ class Entry:
     size: Size
     """Of `message`."""
     original_size: Size
+    whole: Message
+    """As it came, but for media that went elsewhere: what excerpts are made of."""
+    whole_size: Size
     tool: str = ""
     """The tool whose result it is."""
     edits: tuple[Edit, ...] = ()
     """In order; a later edit of the same place stands for an earlier one."""
+    following: tuple[Message, ...] = ()
+    """Messages that are sent right behind it and go with it: the media of a batch of results."""
+    following_size: Size = NOTHING
 
     @classmethod
     def of(cls, index: int, message: Message, tool: str, counter: Counter) -> Entry:
         """A message that nothing has been done to."""
         size = size_of(message, counter)
-        return cls(index, message, message, size, size, tool)
+        return cls(index, message, message, size, size, message, size, tool)
+
+    @property
+    def sent_size(self) -> Size:
+        """Of all that is sent for it."""
+        return self.size + self.following_size
+
+    @property
+    def moved(self) -> tuple[Moved, ...]:
+        """What its edits have taken out to be sent behind its batch."""
+        return tuple(edit.moved for edit in self.edits if edit.moved is not None)
 
     def edited(self, edits: Sequence[Edit], counter: Counter) -> Entry:
         """The entry after further edits; itself when they would not make it shorter, though that is what they are for.
 
         Told by bytes, as these do not depend on who counts.
         """
-        together = (*self.edits, *edits)
-        changes: dict[Path, bytes | None] = {edit.path: edit.replacement for edit in together}
-        message = Message.read(spliced(self.original.raw, changes))
-        if len(message.raw) >= len(self.message.raw) and any(edit.reason is not Reason.SANITISE for edit in edits):
+        message = Message.read(spliced(self.message.raw, {edit.path: edit.replacement for edit in edits}))
+        if len(message.raw) >= len(self.message.raw) and any(edit.reason not in _MAY_LENGTHEN for edit in edits):
             return self
-        return replace(self, message=message, size=size_of(message, counter), edits=together)
+        size = size_of(message, counter)
+        edited = replace(self, message=message, size=size, edits=(*self.edits, *edits))
+        if all(edit.reason is Reason.ROUTE_MEDIA for edit in edits):
+            return replace(edited, whole=message, whole_size=size)
+        return edited
+
+    def followed_by(self, messages: Sequence[Message], counter: Counter) -> Entry:
+        """The entry with messages that are sent right behind it."""
+        size = sum((size_of(message, counter) for message in messages), NOTHING)
+        return replace(self, following=tuple(messages), following_size=size)
 
 
 def content_texts(message: Message) -> Iterator[tuple[Path, str]]:

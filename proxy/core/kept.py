@@ -1,7 +1,8 @@
 """What is kept of a conversation at one point of it: the working view of the budget steps.
 
-Rule: messages that belong together stay together (an assistant's calls and their results); the system text, the last
-user message and the newest exchange are always kept; every size is measured on what would be sent.
+Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
+system text, the last user message and the newest exchange are always kept; every size is measured on what would be
+sent.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from proxy.core import jsontext
 from proxy.core.blocks import Block
 from proxy.core.budget import Budget
-from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.digest import Digest, names_used
-from proxy.core.edits import Edit, Reason
+from proxy.core.edits import Edit, Moved, Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import Counter
 from proxy.core.notices import Notices
@@ -52,6 +54,8 @@ class Kept:
         self._counter = counter
         self._total = base
         self._open_calls: frozenset[str] = frozenset()
+        self._moved: tuple[Moved, ...] = ()
+        """Out of the results of a batch that is not complete yet."""
         self._left_out: list[Edit] = []
         self._gone: list[Entry] = []
         """Left out since the note was written."""
@@ -67,7 +71,8 @@ class Kept:
         twin.units = list(self.units)
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.digest = self.digest
-        twin._open_calls, twin._used, twin._edited = self._open_calls, self._used, self._edited
+        twin._open_calls, twin._used, twin._moved = self._open_calls, self._used, self._moved
+        twin._edited = self._edited
         return twin
 
     @property
@@ -84,19 +89,42 @@ class Kept:
     def add(self, entry: Entry) -> None:
         """The next message."""
         role = entry.message.role
+        if role not in TOOL_ROLES:
+            self.end_batch()
         self.entries.append(entry)
         self._blocks.append(Block.of(entry))
-        self._edited = self._edited or bool(entry.edits)
-        self._total += entry.size
+        self._total += entry.sent_size
+        if entry.edits:
+            self._edited = True
+            self._moved += entry.moved
         if role in TOOL_ROLES:
             self._open_calls -= {entry.message.tool_call_id}
         else:
             self._open_calls = frozenset(call.id for call in entry.message.calls)
+        if not self._open_calls:
+            self.end_batch()
         joins = role in TOOL_ROLES and self.units and self.units[-1].role not in SYSTEM_ROLES
         if joins and self.units[-1].stop == entry.index:
             self.units[-1] = replace(self.units[-1], stop=entry.index + 1)
         else:
             self.units.append(Unit(entry.index, entry.index + 1, role))
+
+    @property
+    def batch_is_open(self) -> bool:
+        """Whether something that was moved out of results waits for the last result of its batch."""
+        return bool(self._moved)
+
+    def end_batch(self) -> None:
+        """No result of this batch follows: what was moved out of them is sent behind the last one."""
+        last = self.entries[-1] if self._moved else None
+        if last is None:
+            return
+        spoken = [moved.spoken for moved in self._moved if moved.spoken is not None][:1]
+        parts = jsontext.join_array([part for moved in self._moved for part in moved.parts])
+        shown = jsontext.join_object({"role": b'"user"', "content": parts})
+        followed = last.followed_by([Message.read(raw) for raw in (*spoken, shown)], self._counter)
+        self._total += followed.following_size - last.following_size
+        self.entries[-1], self._blocks[-1], self._moved = followed, Block.of(followed), ()
 
     def in_unit(self, unit: Unit) -> Iterator[Entry]:
         """The kept messages of a unit."""
@@ -106,7 +134,7 @@ class Kept:
 
     def size_of(self, unit: Unit) -> Size:
         """Of a unit as it would be sent."""
-        return sum((entry.size for entry in self.in_unit(unit)), Size())
+        return sum((entry.sent_size for entry in self.in_unit(unit)), Size())
 
     def last_user(self) -> int:
         """Index of the last user message; -1 when there is none."""
@@ -164,7 +192,7 @@ class Kept:
             for entry in self.in_unit(unit):
                 self._gone.append(entry)
                 self._left_out.append(Edit(entry.index, (), None, Reason.OLD_EXCHANGE))
-                self._total -= entry.size
+                self._total -= entry.sent_size
                 self.entries[entry.index] = None
                 self._blocks[entry.index] = self._blocks[entry.index].left_out()
             self.units.remove(unit)
@@ -216,8 +244,10 @@ class Kept:
         """The JSON of each message that would be sent."""
         note = self.digest.edit
         carrier = note.message if note is not None else None
-        return [
-            entry.message.raw if entry.index != carrier else self.digest.onto(entry.message)
-            for entry in self.entries
-            if entry is not None
-        ]
+        found = []
+        for entry in self.entries:
+            if entry is not None:
+                found.append(entry.message.raw if entry.index != carrier else self.digest.onto(entry.message))
+                if entry.following:
+                    found += [message.raw for message in entry.following]
+        return found

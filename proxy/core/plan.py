@@ -100,8 +100,9 @@ def plan(
         progress = _walked(progress.copy(), messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
     kept = last.kept
-    if not kept.complete and kept.over(pipeline.budget, pipeline.budget.fill):
+    if kept.batch_is_open or (not kept.complete and kept.over(pipeline.budget, pipeline.budget.fill)):
         kept = kept.copy()
+        kept.end_batch()
         _settle(kept, pipeline)
     edits = tuple(kept.edits())
     fits = pipeline.budget.admits(kept.total)

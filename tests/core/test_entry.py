@@ -73,3 +73,31 @@ def test_the_texts_of_a_content_come_with_their_paths(content, texts):
 
 def test_a_message_that_is_no_object_has_no_texts():
     assert list(content_texts(Message.read(b"[]"))) == []
+
+
+def test_an_edit_is_of_the_message_as_earlier_ones_left_it():
+    before = entry([{"type": "text", "text": "x" * 900}, {"type": "text", "text": "y" * 900}])
+    routed = before.edited((edit([{"type": "text", "text": "both"}], Reason.ROUTE_MEDIA),), COUNTER)
+    after = routed.edited((edit("cut", path=("content", 0, "text")),), COUNTER)
+    assert after.message.content() == [{"type": "text", "text": "cut"}]
+    assert (after.original, after.whole) == (before.original, routed.message)
+
+
+def edit_of_media(text):
+    return edit(text, Reason.ROUTE_MEDIA)
+
+
+def test_what_excerpts_are_made_of_is_the_message_once_its_media_are_routed():
+    before = entry("short")
+    routed = before.edited((edit_of_media("a description, which may be longer"),), COUNTER)
+    assert routed.whole.content() == "a description, which may be longer"
+    assert routed.whole_size == routed.size
+    assert routed.edited((edit("a cut"),), COUNTER).whole is routed.whole
+
+
+def test_what_follows_a_message_is_measured_with_it():
+    behind = Message.read(b'{"role":"user","content":"an image"}')
+    alone = entry("short")
+    followed = alone.followed_by([behind], COUNTER)
+    assert followed.size == alone.size
+    assert followed.sent_size == alone.size + size_of(behind, COUNTER)

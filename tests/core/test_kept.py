@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from core.strategies import conversation, exchange, notices, system, user
 
-from proxy.core.edits import Edit, Reason
+from proxy.core.conversation import Message
+from proxy.core.edits import Edit, Moved, Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.kept import Change, Kept
-from proxy.core.sizes import Size
+from proxy.core.sizes import Size, size_of
 
 COUNTER = ByteClassCounter()
 
@@ -140,3 +143,74 @@ def test_the_size_of_a_unit_is_that_of_its_messages():
     found = kept(user("a"), *exchange(["x", "y"]))
     assert found.size_of(found.units[1]) == found.total - found.size_of(found.units[0])
     assert [entry.index for entry in found.results(found.units[1])] == [2, 3]
+
+
+def moved(text, spoken=None):
+    content = json.dumps(text).encode()
+    return Edit(0, ("content",), b'"see below"', Reason.ROUTE_MEDIA, moved=Moved((content,), spoken))
+
+
+def with_moved(messages, texts, spoken=None):
+    """All of these messages; the results move a part out for each text."""
+    found, left = Kept(Size(), COUNTER), list(texts)
+    for index, message in enumerate(conversation(messages)):
+        entry = Entry.of(index, message, "", COUNTER)
+        if message.role == "tool" and left:
+            entry = entry.edited((moved(left.pop(0), spoken),), COUNTER)
+        found.add(entry)
+    return found
+
+
+def sent(found):
+    return [json.loads(raw) for raw in found.rendered()]
+
+
+def roles(found):
+    return [message["role"] for message in sent(found)]
+
+
+def measured(found):
+    return sum((size_of(Message.read(raw), COUNTER) for raw in found.rendered()), Size())
+
+
+def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_batch():
+    found = with_moved([user("a"), *exchange(["x", "y", "z"]), DONE], ["one", "two"])
+    assert roles(found) == ["user", "assistant", "tool", "tool", "tool", "user", "assistant"]
+    assert sent(found)[5] == {"role": "user", "content": ["one", "two"]}
+    assert found.total == measured(found)
+
+
+def test_an_assistant_speaks_first_where_that_is_asked_for():
+    spoken = b'{"role":"assistant","content":"I look."}'
+    found = with_moved([user("a"), *exchange(["x", "y"])], ["one", "two"], spoken)
+    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert found.total == measured(found)
+
+
+def test_a_batch_ends_where_something_else_follows_though_calls_are_open():
+    found = with_moved([user("a"), *exchange(["x", "y"])[:2], user("b")], ["one"])
+    assert roles(found) == ["user", "assistant", "tool", "user", "user"]
+    assert sent(found)[3]["content"] == ["one"]
+
+
+def test_a_batch_ends_with_the_request_though_calls_are_open():
+    found = with_moved([user("a"), *exchange(["x", "y"])[:2]], ["one"])
+    assert roles(found) == ["user", "assistant", "tool"]
+    found.end_batch()
+    assert roles(found) == ["user", "assistant", "tool", "user"]
+    assert found.total == measured(found)
+
+
+def test_what_was_moved_is_left_out_with_its_exchange():
+    found = with_moved([user("a"), *exchange(["x"]), user("b")], ["one"])
+    found.apply(Change(units=(found.units[1],)))
+    assert roles(found) == ["user", "user"]
+    assert found.total == measured(found)
+
+
+def test_the_note_is_measured_apart_from_what_follows_its_message():
+    found = with_moved([user("a"), *exchange(["x"]), *exchange(["y"], first_call=4)], ["one", "two"])
+    found.apply(Change(units=(found.units[1],)))
+    found.note_what_is_gone(notices(), 0)
+    assert roles(found) == ["user", "assistant", "tool", "user"]
+    assert found.total == measured(found)

@@ -69,9 +69,9 @@ def excerpted_results(results: Sequence[Entry], goal_tokens: int, notices: Notic
 
 def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reason) -> Iterator[Edit]:
     """Excerpts of a result's texts, so that all of it takes about so many tokens."""
-    texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.original)]
+    texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.whole)]
     whole_bytes = sum(length for _, _, length in texts)
-    allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.original_size.tokens)
+    allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)
     for position, (path, text, length) in enumerate(sorted(texts, key=lambda found: found[2])):
         share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
         allowed_bytes -= min(share, length)
