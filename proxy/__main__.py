@@ -1,4 +1,4 @@
-"""Command line: `serve`, `demo`, `models`. `python -m proxy` is the same as `context-proxy`."""
+"""Command line: `serve`, `demo`, `explain`, `models`. `python -m proxy` is the same as `context-proxy`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.settings import Settings, SettingsError, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status: 0 done, 2 wrong flags or settings."""
+    """Run a command; the exit status: 0 done, 1 it cannot be, 2 wrong flags, settings or input."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -28,6 +28,16 @@ def _serve(options: argparse.Namespace) -> int:
     from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
 
     return serve(_settings(options))
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from proxy.app import create_explainer  # noqa: PLC0415 - as above
+    from proxy.shell.explanation_text import explain_file  # noqa: PLC0415 - as above
+    from proxy.shell.telemetry import configure_logging  # noqa: PLC0415 - as above
+
+    settings = _settings(options)
+    configure_logging(settings.log, sys.stderr)
+    return explain_file(create_explainer(settings), settings, options.file, options.model, as_json=options.json)
 
 
 def _models(options: argparse.Namespace) -> int:
@@ -75,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     contest = commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network")
     demo.add_flags(contest)
     contest.set_defaults(run=demo.run)
+
+    explain = commands.add_parser("explain", help="what would be done to a chat request; nothing is sent or stored")
+    _add_settings_flags(explain)
+    explain.add_argument("file", metavar="FILE", help="the body of the request, as JSON; -: from standard input")
+    explain.add_argument("--model", metavar="NAME", help="as if it were for this model")
+    explain.add_argument("--json", action="store_true", help="as JSON")
+    explain.set_defaults(run=_explain)
 
     models = commands.add_parser("models", help="what a model takes, and who says so")
     _add_settings_flags(models)

@@ -14,8 +14,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from proxy import __version__
 from proxy.settings import Settings
 from proxy.shell.decision import Recorder
+from proxy.shell.explaining import Explainer
 from proxy.shell.learning import Learning
 from proxy.shell.models import ModelResolver
+from proxy.shell.operator_routes import add_operator_routes
 from proxy.shell.owners import Owners
 from proxy.shell.pipelines import Pipelines
 from proxy.shell.planning import Planner
@@ -35,6 +37,15 @@ async def _follow(learning: Learning) -> None:
         learning.refresh()
 
 
+def create_explainer(settings: Settings) -> Explainer:
+    """What explains requests without a proxy that runs: reads what was learned, and touches neither network nor disk
+    otherwise."""
+    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning.limits)
+    store = _store(settings)
+    return Explainer(settings, _planner(settings, models, learning, store), store.place_of, learning.ratio)
+
+
 def create_app(settings: Settings) -> Front:
     """The proxy as an ASGI application; connections open when it starts and close when it stops."""
     configure_logging(settings.log)
@@ -44,12 +55,8 @@ def create_app(settings: Settings) -> Front:
     learning.on_change = models.forget
     upstream = Upstream(settings.upstream)
     recorder = Recorder(metrics)
-    store = ArtifactStore(
-        settings.artifacts.folder or settings.data_dir / "tool-output",
-        retention_days=settings.artifacts.retention_days,
-        max_bytes=settings.artifacts.max_bytes,
-    )
-    planner = Planner(Pipelines(settings, store.place_of), models.profile, learning.ratio)
+    store = _store(settings)
+    planner = _planner(settings, models, learning, store)
     relay = Relay(settings, upstream, models, planner, store, Owners.of_folder(settings.data_dir), recorder, learning)
 
     @contextlib.asynccontextmanager
@@ -80,5 +87,18 @@ def create_app(settings: Settings) -> Front:
     async def expose_metrics() -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
+    add_operator_routes(app, settings, recorder.recent, Explainer(settings, planner, store.place_of, learning.ratio))
     app.router.default = unknown_path
     return Front(chat, PassThrough(relay), app)
+
+
+def _store(settings: Settings) -> ArtifactStore:
+    return ArtifactStore(
+        settings.artifacts.folder or settings.data_dir / "tool-output",
+        retention_days=settings.artifacts.retention_days,
+        max_bytes=settings.artifacts.max_bytes,
+    )
+
+
+def _planner(settings: Settings, models: ModelResolver, learning: Learning, store: ArtifactStore) -> Planner:
+    return Planner(Pipelines(settings, store.place_of), models.profile, learning.ratio)

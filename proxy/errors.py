@@ -4,6 +4,7 @@
     ├── ServerStopping 503
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
+    │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 
@@ -54,6 +55,27 @@ class UnknownPath(ClientError):
 
     status = 404
     code = "unknown_path"
+
+
+class KeyNeeded(ClientError):
+    """A page for the operator, asked for from elsewhere without the operator's key."""
+
+    status = 401
+    code = "key_needed"
+
+
+class NotFromHere(ClientError):
+    """A page for the operator, asked for in a way that only another machine or a foreign web page would."""
+
+    status = 403
+    code = "not_from_here"
+
+
+class UnknownDecision(ClientError):
+    """No request of that id is remembered."""
+
+    status = 404
+    code = "unknown_decision"
 
 
 class BodyTooLarge(ClientError):

@@ -82,6 +82,11 @@ class ServerSettings(_Section):
     """Processes that share the port."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     """Largest chat request that is read, before and after decompression; past it the client gets a 413."""
+    admin_key: SecretStr | None = Field(default=None, min_length=16)
+    """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`, or as the
+    password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
+    host_names: frozenset[str] = frozenset()
+    """Names besides `localhost` and loopback addresses by which clients on this machine may call those pages."""
     shutdown_grace_seconds: float = Field(default=25, ge=0)
     """How long running streams may go on after a signal to stop; under the 30 seconds that Kubernetes grants."""
 

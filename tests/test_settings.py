@@ -139,7 +139,10 @@ def test_a_base_url_without_a_path_gets_v1(given, used):
     ("yaml", "says"),
     [
         ("prot: 1", "prot: unknown setting; known here are artifacts, budget, "),
-        ("server: {prot: 1}", "server.prot: unknown setting; known here are host, max_body_bytes, port, "),
+        (
+            "server: {prot: 1}",
+            "server.prot: unknown setting; known here are admin_key, host, host_names, max_body_bytes, port, ",
+        ),
         (
             "models: [{match: x}, {match: y, windo: 1}]",
             "models[1].windo: unknown setting; known here are context_window,",
@@ -221,7 +224,11 @@ def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
     ("variable", "value", "says"),
     [
         ("CONTEXT_PROXY_SERVR__PORT", "1", "CONTEXT_PROXY_SERVR__PORT: unknown setting; known here are ARTIFACTS, "),
-        ("CONTEXT_PROXY_SERVER__PRT", "1", "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are HOST, MAX_"),
+        (
+            "CONTEXT_PROXY_SERVER__PRT",
+            "1",
+            "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are ADMIN_KEY, HOST, HOST_NAMES, MAX_",
+        ),
         ("CONTEXT_PROXY_", "1", "CONTEXT_PROXY_: unknown setting; known here are ARTIFACTS, "),
         ("CONTEXT_PROXY_PROT", "", "CONTEXT_PROXY_PROT: unknown setting"),
         (

@@ -16,10 +16,13 @@ from proxy.core.overflow import Verdict
 from proxy.errors import ProxyError
 from proxy.shell.planning import Planned
 from proxy.shell.prefix import LastSent, share_kept
+from proxy.shell.recent import RecentDecisions, Recorded
 from proxy.shell.telemetry import Metrics, logger
 
 MAX_MODEL_CHARACTERS: Final = 256
 """Of a model's name in the log: it is foreign input."""
+_MAX_PROBLEM_CHARACTERS: Final = 2_000
+"""It may name the model, too."""
 
 
 @dataclass(slots=True)
@@ -38,6 +41,10 @@ class Decision:
     received: float | None = None
     """When the body was there."""
     planned: Planned | None = None
+    observed: bool = False
+    """Whether the plan is only for the record."""
+    refused_as_too_long: bool = False
+    """Whether the upstream said so of any send."""
     attempts: int = 1
     rung: str = Rung.FIRST.value
     """The kind of the last send."""
@@ -90,6 +97,19 @@ class Decision:
         """There will be no whole answer."""
         self.outcome, self.problem = error.code, error.message
 
+    @property
+    def sent_tokens(self) -> int:
+        """Of the last send, as they were estimated; 0 when there was no plan."""
+        if self.planned is None:
+            return 0
+        as_it_came = self.observed or self.rung == Rung.ORIGINAL
+        return self.planned.plan.before.tokens if as_it_came else self.planned.plan.after.tokens
+
+    @property
+    def went_well(self) -> bool:
+        """Whether the client got a whole answer that is no error."""
+        return self.outcome == "answered" and self.status < 400
+
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done to its request."""
         if self.planned is None:
@@ -110,9 +130,11 @@ class Decision:
         """The members of the log line."""
         line: dict[str, Any] = {"request_id": self.request_id, "outcome": self.outcome, "status": self.status}
         if self.problem:
-            line["problem"] = self.problem
+            line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
         if self.planned is not None:
             line |= _described_plan(self.planned)
+        if self.observed:
+            line["mode"] = "observe"
         if self.attempts > 1:
             line |= {"attempts": self.attempts, "rung": self.rung}
         if self.prefix_kept is not None:
@@ -127,10 +149,11 @@ class Decision:
 
 
 class Recorder:
-    """Writes decisions to the log and the metrics."""
+    """Writes decisions to the log, the metrics and what is remembered of late."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self.recent = RecentDecisions()
         self._log = logger()
 
     def plan_made(self, decision: Decision) -> None:
@@ -161,6 +184,7 @@ class Recorder:
 
     def overflowed(self, decision: Decision, verdict: Verdict) -> None:
         """The upstream says that the request is too long."""
+        decision.refused_as_too_long = True
         self._metrics.overflows.labels(verdict.kind.value).inc()
         self._log.warning(
             "overflow_detected",
@@ -192,6 +216,7 @@ class Recorder:
     def begin(self, request_id: str) -> Decision:
         """The record of a request that has just arrived."""
         self._metrics.running.inc()
+        self.recent.totals.running += 1
         return Decision(request_id, started=time.perf_counter())
 
     def finish(self, decision: Decision) -> None:
@@ -204,7 +229,22 @@ class Recorder:
         if decision.sent is not None and decision.answered is not None:
             self._metrics.upstream_seconds.observe(decision.answered - decision.sent)
         log = self._log.info if decision.outcome == "answered" else self._log.warning
-        log("request_done", **decision.described(now))
+        line = decision.described(now)
+        log("request_done", **line)
+        self._remember(decision, line)
+
+    def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
+        plan = decision.planned.plan if decision.planned is not None else None
+        self.recent.add(Recorded(time.time(), line, plan.blocks if plan is not None else ()))
+        before = plan.before.tokens if plan is not None and decision.sent is not None else 0
+        totals = self.recent.totals
+        totals.running -= 1
+        totals.count(
+            tokens_before=before,
+            tokens_saved=before - decision.sent_tokens if before else 0,
+            survived=decision.went_well if decision.refused_as_too_long else None,
+            prefix_kept=decision.prefix_kept,
+        )
 
 
 def system_tokens(planned: Planned) -> int:

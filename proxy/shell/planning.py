@@ -119,6 +119,11 @@ class Planner:
         """The plan for a body while artifacts cannot be kept: only what must be cut is, and the notices say so."""
         return await self._run(body, None, keeping=False)
 
+    async def dry_run(self, body: bytes) -> Planned:
+        """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
+        MalformedRequest."""
+        return await asyncio.to_thread(self._plan, body, None, True)
+
     async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
         """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
         return await asyncio.to_thread(self._plan, refused.request.body, None, keeping, goal_tokens)

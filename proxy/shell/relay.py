@@ -74,6 +74,7 @@ class Relay:
         sent = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
         self._models.offer_key(header(headers, b"authorization"))
         if planned is None or mode == "observe":
+            decision.observed = planned is not None
             self._recorder.plan_made(decision)
             return await self._send(target, sent, body, decision)
         sent = accepting(sent, UNCOMPRESSED if self._settings.overflow.keepalive_seconds else READABLE)

@@ -1,0 +1,1 @@
+"""The page at `/`: three files that are served as they are, without a build step."""

@@ -1,0 +1,129 @@
+"""What an operator sees: decisions, explanations, and nobody else does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+from journey import KEY, World, call, kept_in, long_text, one_call, result
+
+CANARY = "canary-of-content"
+
+
+def at(world: World, path: str, method: str = "GET", **given: Any) -> httpx.Response:
+    return world.client.request(method, world.proxies[0].removesuffix("/v1") + path, **given)
+
+
+def growing(turns: int) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"{CANARY} " * 300}]
+    for number in range(turns):
+        messages += [call(number), result(number, f"{CANARY}\n" + long_text(120, f"turn-{number}"))]
+    return {"model": "m", "messages": messages}
+
+
+def test_each_request_stands_among_the_decisions_and_opens_to_its_messages(build: Any) -> None:
+    world = build(8_000)
+    for turn in range(1, 12):
+        assert world.ask(growing(turn), x_request_id=f"turn-{turn}").status_code == 200
+    done = world.logged("request_done", 11)
+    found = at(world, "/decisions?limit=5").json()
+    assert [one["request_id"] for one in found["decisions"]] == [f"turn-{turn}" for turn in range(11, 6, -1)]
+    assert found["totals"]["requests"] == 11
+    assert found["totals"]["running"] == 0
+    assert found["totals"]["tokens_saved"] == sum(line["tokens_before"] - line["tokens_after"] for line in done) > 0
+    newest = found["decisions"][0]
+    assert (
+        newest.items() >= {name: done[-1][name] for name in ("tokens_after", "edits", "own_ms", "prefix_kept")}.items()
+    )
+    detail = at(world, "/decisions/turn-11").json()
+    assert [block["role"] for block in detail["blocks"]] == [m["role"] for m in growing(11)["messages"]]
+    assert sum(block["tokens_after"] > 0 for block in detail["blocks"]) == len(world.upstream.last.messages)
+    gone = [block for block in detail["blocks"] if not block["tokens_after"]]
+    assert gone
+    assert {name for block in gone for name in block["artifacts"]} <= set(world.kept)
+    assert at(world, "/decisions/unknown").json()["error"]["code"] == "unknown_decision"
+    for page in (found, detail):
+        assert CANARY not in json.dumps(page)
+        assert KEY not in json.dumps(page)
+
+
+def test_the_prefix_stays_the_same_while_nothing_is_cut(build: Any) -> None:
+    world = build(128_000)
+    for turn in range(2, 9):
+        world.ask(growing(turn))
+    done = world.logged("request_done", 7)
+    assert [line.get("prefix_kept") for line in done] == [None] + [1.0] * 6
+    for before, after in zip(world.upstream.received, world.upstream.received[1:], strict=False):
+        assert after.body.startswith(before.body.removesuffix(b"]}"))
+
+
+def test_an_overflow_that_was_survived_is_counted_as_one(build: Any) -> None:
+    world = build(6_000, defaults={"context_window": 128_000})
+    assert world.ask(growing(12)).status_code == 200
+    (line,) = world.logged("request_done")
+    found = at(world, "/decisions").json()
+    assert (found["totals"]["overflows"], found["totals"]["overflows_survived"]) == (1, 1)
+    assert found["decisions"][0]["attempts"] == line["attempts"] == 2
+
+
+def test_what_was_only_observed_saved_nothing(build: Any) -> None:
+    world = build(8_000, mode="observe")
+    world.ask(growing(12))
+    world.logged("request_done")
+    found = at(world, "/decisions").json()
+    assert found["totals"]["tokens_saved"] == 0
+    assert found["decisions"][0]["mode"] == "observe"
+
+
+def test_limits_of_the_list_are_checked(build: Any) -> None:
+    world = build()
+    for limit in ("0", "501", "-1", "x", "٣", "9" * 5_000):
+        answer = at(world, "/decisions", params={"limit": limit})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit"), limit
+
+
+def test_a_dry_run_tells_what_a_real_request_then_gets_and_leaves_no_trace(build: Any) -> None:
+    world = build(8_000)
+    body = json.dumps(growing(12)).encode()
+    before = kept_in(world.folder)
+    answer = at(world, "/explain", "POST", content=body)
+    assert answer.status_code == 200
+    told = answer.json()
+    assert kept_in(world.folder) == before
+    assert world.kept == {}
+    assert world.upstream.received == []
+    assert at(world, "/decisions").json()["decisions"] == []
+    assert CANARY not in answer.text
+    world.ask(body, x_request_id="real")
+    (line,) = world.logged("request_done")
+    detail = at(world, "/decisions/real").json()
+    assert told["messages"] == detail["blocks"]
+    assert told["edits"] == line["edits"]
+    assert told["size"]["tokens"] == {"before": line["tokens_before"], "after": line["tokens_after"]}
+    assert {artifact["id"] for artifact in told["artifacts"]} == set(world.kept)
+
+
+def test_a_body_that_cannot_be_explained_is_refused_in_the_usual_shape(build: Any) -> None:
+    world = build(server={"max_body_bytes": 5_000})
+    assert at(world, "/explain", "POST", content=b"{").json()["error"]["code"] == "malformed_request"
+    assert at(world, "/explain", "POST", content=b"x" * 6_000).status_code == 413
+    packed = at(world, "/explain", "POST", content=b"x", headers={"content-encoding": "br"})
+    assert packed.status_code == 400
+
+
+def test_the_pages_are_for_this_machine_and_for_who_has_the_key(build: Any) -> None:
+    paths = ("/", "/decisions", "/decisions/x", "/dashboard/dashboard.js")
+    key = "operator-key-0123456789"
+    world = build(proxies=[{}, {"server": {"admin_key": key}}])
+    foreign = {"host": "evil.example"}
+    for path in paths:
+        assert at(world, path, headers=foreign).status_code == 403
+        assert at(world, path, headers={"x-forwarded-for": "127.0.0.1"}).status_code == 403
+    assert at(world, "/explain", "POST", content=json.dumps(one_call("x")), headers=foreign).status_code == 403
+    root = world.proxies[1].removesuffix("/v1")
+    through = {"x-forwarded-for": "10.0.0.7", "host": "proxy.example"}
+    refused = world.client.get(f"{root}/decisions", headers=through)
+    assert (refused.status_code, refused.headers["www-authenticate"][:5]) == (401, "Basic")
+    allowed = world.client.get(f"{root}/decisions", headers={**through, "authorization": f"Bearer {key}"})
+    assert allowed.status_code == 200
