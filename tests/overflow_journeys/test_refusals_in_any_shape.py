@@ -90,7 +90,8 @@ async def test_a_refusal_is_cured_by_one_smaller_send_that_the_client_never_sees
     else:
         believed = row["unit"] == "tokens" and row["limit"] and row["limit"] < 3 * estimate(first)
         assert json.loads(second)["max_tokens"] <= 1_024
-        assert estimate(second) <= (0.6 * row["limit"] if believed else 0.5 * estimate(first))
+        # Half of what was refused is half by the proxy's count, which is a little off from the one here.
+        assert estimate(second) <= (0.6 * row["limit"] if believed else 0.55 * estimate(first))
 
 
 @in_one_loop
