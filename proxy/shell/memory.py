@@ -28,11 +28,13 @@ class Remembered(Generic[Knowledge]):
 
     request: ChatRequest
     knowledge: Knowledge
+    more_bytes: int = 0
+    """That the knowledge holds besides the request."""
 
     @property
     def held_bytes(self) -> int:
         """A request holds its body, and the same bytes once more in its messages."""
-        return 2 * len(self.request.body)
+        return 2 * len(self.request.body) + self.more_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,12 @@ class ConversationMemory(Generic[Knowledge]):
         return best
 
     def remember(
-        self, owner: bytes, request: ChatRequest, knowledge: Knowledge, instead_of: Match[Knowledge] | None
+        self,
+        owner: bytes,
+        request: ChatRequest,
+        knowledge: Knowledge,
+        instead_of: Match[Knowledge] | None,
+        more_bytes: int = 0,
     ) -> None:
         """Keep a request, in the place of the one that it continues."""
         key = (owner, request.body[:HEAD_BYTES])
@@ -81,7 +88,7 @@ class ConversationMemory(Generic[Knowledge]):
         if instead_of is not None and instead_of.is_continued and instead_of.remembered in together:
             self._forget(key, instead_of.remembered)
         together = self._heads.setdefault(key, together)
-        together.append(Remembered(request, knowledge))
+        together.append(Remembered(request, knowledge, more_bytes))
         self._held_bytes += together[-1].held_bytes
         if len(together) > MAX_TOGETHER:
             self._forget(key, together[0])

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter as Counts
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from proxy.core.budget import Budget, budget_for, clamped_reply
 from proxy.core.edits import Edit, Reason
 from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.plan import Plan, Progress, plan
 from proxy.core.profile import ModelProfile
+from proxy.core.references import Fetched, Reference, Resolved, references_in
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, reach_of
 from proxy.shell.memory import ConversationMemory, Match
@@ -44,6 +45,20 @@ MAX_TOOLS_BYTES: Final = 256 * 1024
 INLINE_BYTES: Final = 32 * 1024
 """New bytes that are worked on at once: tiktoken counts 6 MB a second or more, so this takes about 5 ms at most.
 A thread costs 0.1 ms and waits for its turn."""
+
+_NOTHING: Final[Resolved] = {}
+_COPIES: Final = 4
+"""Of a looked-up content that a plan holds: itself, and as base64 in an edit and in a message, a third longer."""
+
+
+class Lookup(Protocol):
+    """Finds what stands elsewhere: images on the web, artifacts."""
+
+    def may_refer(self, body: bytes, start: int) -> bool:
+        """Whether a body may name something behind that position, told by its bytes."""
+
+    async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
+        """What these stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,8 @@ class Planned:
     """The member that limits the reply and its new value, when it has to be lowered."""
     last_sent: LastSent = field(default_factory=LastSent, repr=False)
     """What its conversation sent before; the same object for all its turns that are remembered."""
+    resolved: Resolved = field(default_factory=dict, repr=False)
+    """What the messages name and do not hold, as far as it was found."""
 
     @property
     def changed(self) -> bool:
@@ -100,24 +117,29 @@ class Planned:
 class Planner:
     """Plans requests; remembers plans, per owner."""
 
-    def __init__(self, pipelines: Pipelines, profile_of: ProfileOf, ratio_of: RatioOf) -> None:
+    def __init__(
+        self, pipelines: Pipelines, profile_of: ProfileOf, ratio_of: RatioOf, lookup: Lookup | None = None
+    ) -> None:
         self._pipelines = pipelines
         self._profile_of = profile_of
         self._ratio_of = ratio_of
+        self._lookup = lookup
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
 
-    async def plan(self, owner: bytes, body: bytes) -> Planned:
-        """The plan for a body. Raises MalformedRequest."""
-        if len(body) <= SMALL_BYTES:
-            return await self._run(body, None, keeping=True)
-        match = self._memory.find(owner, body)
-        planned = await self._run(body, match, keeping=True)
-        self._memory.remember(owner, planned.request, planned, instead_of=match)
+    async def plan(self, owner: bytes, body: bytes, *, looking_up: bool = False) -> Planned:
+        """The plan for a body. `looking_up`: whether what its new messages name may be fetched. Raises
+        MalformedRequest."""
+        match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
+        resolved = await self._resolved(owner, body, match) if looking_up else _known(match)
+        planned = await self._run(body, match, resolved, keeping=True)
+        if len(body) > SMALL_BYTES:
+            contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
+            self._memory.remember(owner, planned.request, planned, instead_of=match, more_bytes=_COPIES * contents)
         return planned
 
-    async def plan_without_keeping(self, body: bytes) -> Planned:
-        """The plan for a body while artifacts cannot be kept: only what must be cut is, and the notices say so."""
-        return await self._run(body, None, keeping=False)
+    async def plan_without_keeping(self, planned: Planned) -> Planned:
+        """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
+        return await self._run(planned.request.body, None, planned.resolved, keeping=False)
 
     async def dry_run(self, body: bytes) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
@@ -126,12 +148,23 @@ class Planner:
 
     async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
         """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
-        return await asyncio.to_thread(self._plan, refused.request.body, None, keeping, goal_tokens)
+        body, resolved = refused.request.body, refused.resolved
+        return await asyncio.to_thread(self._plan, body, None, resolved, keeping, goal_tokens)
 
-    async def _run(self, body: bytes, match: Match[Planned] | None, *, keeping: bool) -> Planned:
-        if self._is_quick(body, match):
-            return self._plan(body, match, keeping)
-        return await asyncio.to_thread(self._plan, body, match, keeping)
+    async def _run(self, body: bytes, match: Match[Planned] | None, resolved: Resolved, *, keeping: bool) -> Planned:
+        if resolved is _known(match) and self._is_quick(body, match):
+            return self._plan(body, match, resolved, keeping)
+        return await asyncio.to_thread(self._plan, body, match, resolved, keeping)
+
+    async def _resolved(self, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
+        """What the messages name: what is known of it, and what the new ones add."""
+        known = _known(match)
+        if self._lookup is None or not self._lookup.may_refer(body, match.shared_bytes if match else 0):
+            return known
+        references = await asyncio.to_thread(_new_references, body, match)
+        wanted = [reference for reference in references if reference.address not in known]
+        found = await self._lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
+        return {**known, **found} if found else known
 
     def _is_quick(self, body: bytes, match: Match[Planned] | None) -> bool:
         """Whether little is new and nothing will have to be given up: a cut reads all that is kept."""
@@ -146,7 +179,12 @@ class Planner:
         return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
 
     def _plan(
-        self, body: bytes, match: Match[Planned] | None, keeping: bool, goal_tokens: int | None = None
+        self,
+        body: bytes,
+        match: Match[Planned] | None,
+        resolved: Resolved,
+        keeping: bool,
+        goal_tokens: int | None = None,
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
@@ -165,7 +203,7 @@ class Planner:
         lowered = _lowered(request, basis.budget, made)
         last_sent = known.last_sent if match and known and match.is_continued else LastSent()
         reasons = _reasons(made, lowered is not None)
-        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent)
+        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
 
     def _basis(self, request: ChatRequest, goal_tokens: int | None, *, rough: bool) -> tuple[Basis, Counter]:
         profile = self._profile_of(request.model)
@@ -182,6 +220,17 @@ class Planner:
         base, reach = (_of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__)(tools, counter)
         is_rough = counter.name != own.name
         return Basis(profile, counter.name, is_rough, budget, base, reach), counter
+
+
+def _known(match: Match[Planned] | None) -> Resolved:
+    return match.remembered.knowledge.resolved if match else _NOTHING
+
+
+def _new_references(body: bytes, match: Match[Planned] | None) -> list[Reference]:
+    """What the messages that are not known yet name. Raises MalformedRequest."""
+    known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
+    messages = parse(body, known, shared).conversation.messages[shared:]
+    return [reference for message in messages for reference in references_in(message)]
 
 
 @functools.lru_cache(64)

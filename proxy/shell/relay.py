@@ -197,7 +197,9 @@ class Relay:
                 return None
             body = unpack(body, encoding, self._settings.server.max_body_bytes)
         try:
-            planned = await self._planner.plan(self._owners.owner_of(headers), body)
+            # Who only observes asks no third party for anything.
+            looking_up = self._mode(headers) == "on"
+            planned = await self._planner.plan(self._owners.owner_of(headers), body, looking_up=looking_up)
         except ProxyError:
             raise
         except Exception:
@@ -211,7 +213,7 @@ class Relay:
         artifacts = planned.plan.artifacts
         if not artifacts or not await self._store.keep(artifacts, self._owners.owner_of(headers).hex()):
             return planned
-        planned = await self._planner.plan_without_keeping(planned.request.body)
+        planned = await self._planner.plan_without_keeping(planned)
         decision.note_plan(planned)
         return planned
 

@@ -133,3 +133,12 @@ def test_conversations_side_by_side_under_one_system_prompt_do_not_push_each_oth
         memory.remember(ALICE, request, None, memory.find(ALICE, request.body))
     match = memory.find(ALICE, request_of("system", "one", "more").body)
     assert match.shared_messages == 2
+
+
+def test_what_the_knowledge_holds_besides_the_request_counts():
+    memory = ConversationMemory(PLENTY)
+    request = request_of("a")
+    memory.remember(ALICE, request, None, None, more_bytes=PLENTY)
+    assert not remembered(memory, ALICE, request)
+    memory.remember(ALICE, request, None, None, more_bytes=PLENTY // 2)
+    assert remembered(memory, ALICE, request)

@@ -28,6 +28,10 @@ def body(messages, **members) -> bytes:
     return json.dumps({"model": "m", "messages": messages, "tools": TOOLS, **members}).encode()
 
 
+async def unkept(one: Planner, raw: bytes):
+    return await one.plan_without_keeping(await one.plan(OWNER, raw))
+
+
 def run(count, size=60):
     history = [system(), user("one task")]
     for number in range(count):
@@ -124,9 +128,9 @@ async def test_a_second_plan_is_at_most_as_large_as_its_goal():
 
 async def test_while_nothing_can_be_kept_what_fits_is_not_cut_and_notices_say_that_it_is_lost():
     long = "a long line of output\n" * 3_000
-    fits = await planner(100_000).plan_without_keeping(body([user(), *exchange([long])]))
+    fits = await unkept(planner(100_000), body([user(), *exchange([long])]))
     assert not fits.changed
-    cut = await planner(8_000).plan_without_keeping(body([user(), *exchange([long])]))
+    cut = await unkept(planner(8_000), body([user(), *exchange([long])]))
     assert cut.plan.fits
     assert b"could not be kept" in cut.body()
 
