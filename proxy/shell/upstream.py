@@ -1,4 +1,4 @@
-"""The upstream as seen from the proxy; the only module that knows the HTTP client (aiohttp).
+"""The upstream as seen from the proxy; with its two parts, the only modules that know the HTTP client (aiohttp).
 
 Rule: what the client library raises stops here and becomes one of the proxy's errors; a connection whose answer nobody
 reads any more is closed at once, however that comes about. Why this library: docs/decisions/0001-http-client.md.
@@ -10,18 +10,19 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.payload import BytesPayload, Payload
 from yarl import URL
 
-from proxy.errors import ClientLeft, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.settings import UpstreamSettings
+from proxy.shell.upstream_exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges
+from proxy.shell.upstream_upload import Upload, Whole
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names in lower case; order and repeats as received."""
@@ -32,6 +33,8 @@ _HOP_BY_HOP: Final = frozenset(
 """Headers about one connection, not about the message: RFC 9110 7.6.1 and the older list of RFC 2616 13.5.1."""
 _OWN_TO_A_SEND: Final = frozenset((b"host", b"expect"))
 """What the HTTP client states itself; `expect` was answered by our own server."""
+_OWN_TO_A_POST: Final = _OWN_TO_A_SEND | {b"content-length"}
+"""Another length than the body's own stands there when a body was replaced."""
 _LOCAL_IDLE_SECONDS: Final = 4
 """uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. One that is closed while a
 request is on its way looks like a failure, and nobody may send a POST twice; so the proxy lets go first."""
@@ -39,8 +42,6 @@ _HOSTED_IDLE_SECONDS: Final = 55
 """Load balancers of hosted APIs keep connections for 60 seconds and more; TLS makes new ones dear."""
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
-_MAX_HEADER_BYTES: Final = 128 * 1024
-"""Of one header of an answer; aiohttp's own 8 KB are less than some content-security policies."""
 
 
 def end_to_end(headers: Headers) -> Headers:
@@ -56,14 +57,10 @@ def end_to_end(headers: Headers) -> Headers:
     return [pair for pair in headers if pair[0] not in dropped]
 
 
-_MAX_HEADERS: Final = 1_000
-"""Of an answer; the client library's own bound of 128 is met by cookies and rate limits behind two gateways."""
-
-
 class UpstreamAnswer:
     """An answer whose head has been read and whose body waits. Close it, read or not."""
 
-    def __init__(self, response: aiohttp.ClientResponse, where: str, idle_seconds: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
         self.status = response.status
         self.headers: Headers = end_to_end([(name.lower(), value) for name, value in response.raw_headers])
         self._response = response
@@ -122,7 +119,10 @@ class Upstream:
         # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
         proxies = {} if proxy_bypass(parts.netloc) else getproxies()
         self._proxy = proxies.get(parts.scheme) or proxies.get("all")
+        self._base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
         self._session: aiohttp.ClientSession | None = None
+        self._exchanges: Exchanges | None = None
+        """None as well where a proxy or a password in the URL wants more than a request."""
 
     async def send(
         self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
@@ -132,6 +132,8 @@ class Upstream:
         Raises UpstreamUnreachable, UpstreamTimeout, and what a streamed body raises.
         """
         session = self._session or self._open()
+        if self._exchanges is not None and method == "POST" and isinstance(body, bytes):
+            return await self._post(self._exchanges, target, headers, body)
         # Another length than the body's own stands there when a body was replaced; a stream keeps the announced one.
         whole = isinstance(body, bytes)
         pairs = [
@@ -140,10 +142,9 @@ class Upstream:
             if name not in _OWN_TO_A_SEND and not (whole and name == b"content-length")
         ]
         limit = self._settings.first_byte_timeout_seconds
-        upload = None if body is None or isinstance(body, bytes) else _Upload(body)
-        payload = upload.pieces() if upload else _Whole(body) if isinstance(body, bytes) else None
-        for _ in range(2):  # a pooled connection that was closed while the loop was busy is noticed now, not when used:
-            await asyncio.sleep(0)  # uvloop takes one turn for it, asyncio two
+        upload = None if body is None or isinstance(body, bytes) else Upload(body)
+        payload = upload.pieces() if upload else Whole(body) if isinstance(body, bytes) else None
+        await _notice_what_was_closed()
         try:
             async with asyncio.timeout(None if upload else limit) as wait:
                 if upload:
@@ -157,20 +158,32 @@ class Upstream:
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
-        except aiohttp.ConnectionTimeoutError:
-            limit = self._settings.connect_timeout_seconds
-            raise UpstreamTimeout(
-                f"{self._where} took no connection within {limit:g} s (upstream.connect_timeout_seconds)"
-            ) from None
-        except TimeoutError:
-            raise UpstreamTimeout(
-                f"{self._where} began no answer within {limit:g} s (upstream.first_byte_timeout_seconds)"
-            ) from None
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
             if upload is not None and upload.failure is not None:
                 raise upload.failure from None
-            raise UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}") from None
+            raise self._failed(error) from None
         return UpstreamAnswer(response, self._where, self._settings.idle_timeout_seconds)
+
+    async def _post(self, exchanges: Exchanges, target: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
+        """The short way of nearly all requests: a body that is all there, to an upstream without a proxy before it."""
+        passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
+        await _notice_what_was_closed()
+        try:
+            async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
+                exchange = await exchanges.post(self._base_path + _target_text(target).encode(), passed, body)
+        except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
+            raise self._failed(error) from None
+        return UpstreamAnswer(exchange, self._where, self._settings.idle_timeout_seconds)
+
+    def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
+        """What the HTTP client raised before there was an answer, in the proxy's words."""
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            limit, setting = self._settings.connect_timeout_seconds, "upstream.connect_timeout_seconds"
+            return UpstreamTimeout(f"{self._where} took no connection within {limit:g} s ({setting})")
+        if isinstance(error, TimeoutError):
+            limit, setting = self._settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
+            return UpstreamTimeout(f"{self._where} began no answer within {limit:g} s ({setting})")
+        return UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}")
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -192,46 +205,26 @@ class Upstream:
             auto_decompress=False,
             skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),  # added where there is none
             timeout=aiohttp.ClientTimeout(total=None, connect=self._settings.connect_timeout_seconds),
-            max_field_size=_MAX_HEADER_BYTES,
-            max_line_size=_MAX_HEADER_BYTES,
-            max_headers=_MAX_HEADERS,
+            max_field_size=MAX_HEADER_BYTES,
+            max_line_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
         )
+        if self._proxy is None and "@" not in self._where:
+            base_url = URL(self._base_url, encoded=True)
+            self._exchanges = Exchanges(self._session, base_url, self._settings.connect_timeout_seconds)
         return self._session
 
 
-class _Upload:
-    """A streamed body that remembers why it broke off: the HTTP client reports only that it did."""
-
-    def __init__(self, body: AsyncIterator[bytes]) -> None:
-        self._body = body
-        self.failure: ClientLeft | None = None
-        self.wait_for_upstream: Callable[[], None] = lambda: None
-        """Called with each piece that the upstream has to take, and when it has to answer: its time runs."""
-        self.wait_for_client: Callable[[], None] = lambda: None
-        """Called when it is for the client to send more."""
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        try:
-            async for piece in self._body:
-                self.wait_for_upstream()
-                yield piece
-                self.wait_for_client()
-        except ClientLeft as error:
-            self.failure = error
-            raise
-        self.wait_for_upstream()
+async def _notice_what_was_closed() -> None:
+    """A pooled connection that was closed while the loop was busy is noticed now, not when it is used."""
+    for _ in range(2):  # uvloop takes one turn for it, asyncio two
+        await asyncio.sleep(0)
 
 
-class _Whole(BytesPayload):
-    """A body in one write. aiohttp's own class warns of every body over 1 MB."""
-
-    def __init__(self, body: bytes) -> None:
-        Payload.__init__(self, body, content_type="application/octet-stream")
-        self._size = len(body)
-
-
-def _end_of_connection(response: aiohttp.ClientResponse) -> asyncio.Future[None] | None:
+def _end_of_connection(response: aiohttp.ClientResponse | Exchange) -> asyncio.Future[None] | None:
     """How the connection ends, for an answer that ends with it: aiohttp takes a reset for an end there, too."""
+    if isinstance(response, Exchange):
+        return response.ending
     protocol = response.connection.protocol if response.connection else None
     if protocol is None or "content-length" in response.headers or "transfer-encoding" in response.headers:
         return None

@@ -1,0 +1,112 @@
+"""One POST and the head of its answer over a connection of aiohttp's pool, without what a session does around them.
+
+Rule: connections, TLS and the parsing of answers are aiohttp's; what is left out is what a proxy has no use for (URLs
+taken apart, cookies, redirects, traces, a task for each body), which is half of the cost of a small request. A
+connection goes back to the pool only when the request was written and the answer read to their ends. Only `upstream.py`
+uses this; docs/decisions/0001-http-client.md has the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import aiohttp
+from aiohttp.connector import Connection
+from yarl import URL
+
+MAX_HEADER_BYTES: Final = 128 * 1024
+"""Of one header of an answer; aiohttp's own 8 KB are less than some content-security policies."""
+MAX_HEADERS: Final = 1_000
+"""Of an answer; the client library's own bound of 128 is met by cookies and rate limits behind two gateways."""
+_TOGETHER_BYTES: Final = 64 * 1024
+"""A head and a body up to this length leave in one write; copying a longer one costs more than a second write."""
+
+
+class Exchange:
+    """An answer whose head has been read; the members of aiohttp's `ClientResponse` that the proxy uses."""
+
+    def __init__(self, connection: Connection) -> None:
+        assert connection.protocol is not None, "a connection that is open"
+        self.status = 0
+        self.raw_headers: tuple[tuple[bytes, bytes], ...] = ()
+        self.content: aiohttp.StreamReader
+        self.ending: asyncio.Future[None] | None = None
+        """How the connection ends, for an answer that ends with it."""
+        self._connection: Connection | None = connection
+        self._protocol = connection.protocol
+
+    async def run(self, request: bytes, body: bytes) -> None:
+        """Send a request and read the head of its answer. Raises what aiohttp's protocol does."""
+        protocol, transport = self._protocol, self._protocol.transport
+        if transport is None:
+            raise aiohttp.ServerDisconnectedError
+        protocol.set_response_params(
+            read_until_eof=True,
+            auto_decompress=False,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
+        )
+        if len(body) <= _TOGETHER_BYTES:
+            transport.write(request + body)
+        else:
+            transport.write(request)
+            transport.write(body)
+        status = 100
+        while 100 <= status < 200 and status != 101:
+            message, payload = await protocol.read()
+            status = message.code
+        self.status, self.raw_headers, self.content = status, message.raw_headers, payload
+        if "content-length" not in message.headers and "transfer-encoding" not in message.headers:
+            self.ending = protocol.closed
+        payload.on_eof(self._release)
+
+    def close(self) -> None:
+        """Let go of the connection, closing it when the answer was not read to its end."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _release(self) -> None:
+        if self._connection is None:
+            return
+        transport = self._protocol.transport
+        if transport is None or transport.get_write_buffer_size():
+            self.close()  # answered before the request was taken: what is left of it must not meet the next one
+        else:
+            self._connection.release()
+            self._connection = None
+
+
+class Exchanges:
+    """Sends whole requests to one origin, over the pool of a session's connector."""
+
+    def __init__(self, session: aiohttp.ClientSession, base_url: URL, connect_seconds: float) -> None:
+        assert session.connector is not None, "a session that is open"
+        self._connector = session.connector
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_seconds)
+        # Never sent: the connector is asked with it for a connection to where it leads.
+        self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
+        self._host = self._like.headers["Host"].encode()
+
+    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Exchange:
+        """The answer to a request. Raises what aiohttp does, and ValueError for a header of several lines."""
+        lines = [b"POST %b HTTP/1.1" % target, b"host: %b" % self._host]
+        lines += [b"%b: %b" % pair for pair in headers]
+        lines += [b"content-length: %d" % len(body), b"", b""]
+        request = b"\r\n".join(lines)
+        if request.count(b"\n") != len(lines) - 1 or request.count(b"\r") != len(lines) - 1:
+            raise ValueError("a header of several lines")
+        try:
+            connection = await self._connector.connect(self._like, traces=[], timeout=self._timeout)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError from error
+        exchange = Exchange(connection)
+        try:
+            await exchange.run(request, body)
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange
