@@ -144,7 +144,7 @@ class Planner:
     async def dry_run(self, body: bytes) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
-        return await asyncio.to_thread(self._plan, body, None, True)
+        return await asyncio.to_thread(self._plan, body, None, _NOTHING, True)
 
     async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
         """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
