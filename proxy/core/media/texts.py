@@ -35,21 +35,24 @@ def text_of(content: bytes) -> str | None:
     >>> text_of("naïve".encode()), text_of("naïve".encode("utf-16")), text_of("naïve".encode("latin-1"))
     ('naïve', 'naïve', None)
     """
-    encoding = next((name for mark, name in _BOMS if content.startswith(mark)), "utf-8")
     try:
-        return content.decode(encoding)
+        return content.decode(_encoding(content))
     except UnicodeDecodeError:
         return None
 
 
 def is_text(content: bytes) -> bool:
-    """Whether these bytes are text of Unicode."""
-    return (
-        bool(content)
-        and text_of(_head(content)) is not None
-        and text_of(_tail(content)) is not None
-        and (_is_clean(content))
-    )
+    """Whether these bytes are text of Unicode, without what no text holds."""
+    head = _head(content)
+    if not head:
+        return False
+    sample = head.encode()
+    if _encoding(content) == "utf-8" and len(content) > _SAMPLE_BYTES:
+        tail = _tail(content)
+        if text_of(tail) is None:
+            return False
+        sample += tail
+    return len(sample) - len(sample.translate(None, _CONTROLS)) <= len(sample) * _ACCIDENTS
 
 
 def may_be_text(content: bytes) -> bool:
@@ -60,7 +63,7 @@ def may_be_text(content: bytes) -> bool:
 
 def mime_of_text(content: bytes) -> str:
     """HTML, SVG, XML or JSON by what it begins with; empty for other texts."""
-    text = (text_of(_head(content)) or "").lstrip()
+    text = (_head(content) or "").lstrip()
     if text.startswith("<"):
         if _HTML.match(text):
             return "text/html"
@@ -101,28 +104,21 @@ def _is_json(content: bytes, head: str) -> bool:
     return True
 
 
-def _is_clean(content: bytes) -> bool:
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        sample = (text_of(_head(content)) or "").encode()
-    else:
-        sample = content[:_SAMPLE_BYTES] + content[-_SAMPLE_BYTES:]
-    return len(sample) - len(sample.translate(None, _CONTROLS)) <= len(sample) * _ACCIDENTS
+def _encoding(content: bytes) -> str:
+    return next((name for mark, name in _BOMS if content.startswith(mark)), "utf-8")
 
 
-def _head(content: bytes) -> bytes:
-    """The beginning, up to the end of a character."""
-    if len(content) <= _SAMPLE_BYTES:
-        return content
-    end = _SAMPLE_BYTES
-    while end > _SAMPLE_BYTES - 4 and content[end] & 0xC0 == 0x80:
-        end -= 1
-    return content[:end]
+def _head(content: bytes) -> str | None:
+    """The text of the beginning, up to the end of a character."""
+    decoder = codecs.getincrementaldecoder(_encoding(content))()
+    try:
+        return decoder.decode(content[:_SAMPLE_BYTES], final=len(content) <= _SAMPLE_BYTES)
+    except UnicodeDecodeError:
+        return None
 
 
 def _tail(content: bytes) -> bytes:
-    """The end, from the beginning of a character on."""
-    if len(content) <= _SAMPLE_BYTES or content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return b""
+    """The end of a text of UTF-8, from the beginning of a character on."""
     start = len(content) - _SAMPLE_BYTES
     while start < len(content) - _SAMPLE_BYTES + 4 and content[start] & 0xC0 == 0x80:
         start += 1

@@ -74,11 +74,11 @@ class _OneWay(io.RawIOBase):
         return len(some)
 
 
-def zipped_as_stream(*names: str) -> bytes:
+def zipped_as_stream(*names: str, level: int = zipfile.ZIP_DEFLATED, body: bytes = b"<xml/>" * 100) -> bytes:
     file = _OneWay()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", level) as archive:
         for name in names:
-            archive.writestr(name, b"<xml/>" * 100)
+            archive.writestr(name, body)
     return file.written
 
 
@@ -226,6 +226,10 @@ FILES: dict[str, tuple[str, bytes]] = {
         f"{OOXML}presentationml.presentation",
         zipped("[Content_Types].xml", "ppt/embedded.xlsx", level=zipfile.ZIP_STORED, body=office("xl")),
     ),
+    "pptx_stream_with_a_table": (
+        f"{OOXML}presentationml.presentation",
+        zipped_as_stream("[Content_Types].xml", "ppt/embedded.xlsx", level=zipfile.ZIP_STORED, body=office("xl")),
+    ),
     "docx_cut": (f"{OOXML}wordprocessingml.document", office("word")[:-60]),
     "docx_stream": (
         f"{OOXML}wordprocessingml.document",
@@ -258,6 +262,7 @@ FILES: dict[str, tuple[str, bytes]] = {
     "aac_id3": ("audio/aac", id3() + ADTS_FRAME * 4),
     "m4a": ("audio/mp4", film(b"M4A ", b"soun")),
     "m4a_isom": ("audio/mp4", film(b"isom", b"soun", before=200_000)),
+    "m4a_long": ("audio/mp4", film(b"isom", b"soun", before=200_000, long=True)),
     "mp4": ("video/mp4", film(b"isom", b"soun", b"vide")),
     "mp4_long": ("video/mp4", film(b"mp42", b"soun", b"vide", long=True)),
     "mp4_cut": ("video/mp4", film(b"mp42", b"soun")[:40]),

@@ -163,6 +163,7 @@ def test_of_two_types_at_once_the_one_at_the_head_counts(content, mime):
     "content",
     [
         b"BM" + bytes(40),
+        b"BM" + bytes(12) + b"\x28" + bytes(40),
         b"\0\0\x01\0\0\0" + bytes(40),
         b"\0\0\x01\xba\0",
         b"MZ" + bytes(80),
@@ -174,6 +175,7 @@ def test_of_two_types_at_once_the_one_at_the_head_counts(content, mime):
         b"\xff\xf1\x7f" + bytes(30),
         b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + bytes(8),
         b"GGGG\x80\0" * 200,
+        b"G\x80\0\x10".ljust(188, b"\xff") * 5,
         b"a.txt".ljust(148, b"\0") + b"0000001\0" + bytes(512),
         box(b"free", b"\xff") + b"\xff" * 40,
         b"\0\0\0\x03free" + b"\xff" * 40,
@@ -181,7 +183,7 @@ def test_of_two_types_at_once_the_one_at_the_head_counts(content, mime):
     ],
 )
 def test_half_a_signature_is_none(content):
-    assert media_type(content).kind is Kind.OTHER
+    assert media_type(content).mime == "application/octet-stream"
 
 
 def test_a_short_text_of_utf_16_is_no_sound():
@@ -189,13 +191,15 @@ def test_a_short_text_of_utf_16_is_no_sound():
         assert media_type(text.encode("utf-16")).mime == "text/plain"
 
 
-@pytest.mark.parametrize("hostile", ["sectors", "power", "cut", "far"])
+@pytest.mark.parametrize("hostile", ["sectors", "power", "no power", "cut", "far"])
 def test_a_broken_ole_container_is_one_all_the_same(hostile):
     content = bytearray(ole("WordDocument"))
     if hostile == "sectors":
         content[512 + 4 : 512 + 8] = b"\x01\0\0\0"  # the directory goes on with itself
     elif hostile == "power":
         content[30:32] = b"\xff\xff"
+    elif hostile == "no power":
+        content[30:32] = b"\0\0"
     elif hostile == "far":
         content[512 + 4 : 512 + 8] = b"\xff\xff\xff\x7f"
     elif hostile == "cut":
@@ -223,6 +227,25 @@ def test_a_text_of_endless_comments_is_one():
 def test_a_document_may_say_that_it_is_something_else():
     assert media_type(stated(f"{ODF}text") + bytes(5)).mime == f"{ODF}text"
     assert media_type(stated("application/x-unheard-of")).mime == "application/zip"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("before", range(8))
+def test_a_long_text_may_be_cut_within_any_character(before, encoding):
+    text = "a" * before + "中é🙂" * 30_000
+    assert media_type(text.encode(encoding)).mime == "text/plain"
+
+
+@pytest.mark.parametrize("name", ["utf-16-be", "utf-32-be"])
+def test_a_text_may_be_big_endian(name):
+    assert media_type("\ufeffnaïve 中文".encode(name)).mime == "text/plain"
+
+
+@pytest.mark.parametrize("at", [0, 70_000, 139_999])
+def test_a_long_text_with_a_byte_that_is_none_is_none_when_it_is_seen(at):
+    content = bytearray(b"a" * 140_000)
+    content[at] = 0xFF
+    assert media_type(bytes(content)).kind is (Kind.TEXT if at == 70_000 else Kind.OTHER)
 
 
 @pytest.mark.parametrize("endian", ["utf-8", "utf-16", "utf-32", "utf-8-sig"])
