@@ -241,6 +241,10 @@ def test_a_text_may_be_big_endian(name):
     assert media_type("\ufeffnaïve 中文".encode(name)).mime == "text/plain"
 
 
+def test_a_text_that_ends_in_controls_is_none():
+    assert media_type(b"a" * 100_000 + b"\x01\x02" * 5_000).kind is Kind.OTHER
+
+
 @pytest.mark.parametrize("at", [0, 70_000, 139_999])
 def test_a_long_text_with_a_byte_that_is_none_is_none_when_it_is_seen(at):
     content = bytearray(b"a" * 140_000)
