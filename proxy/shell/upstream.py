@@ -122,7 +122,7 @@ class Upstream:
         self._base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
         self._session: aiohttp.ClientSession | None = None
         self._exchanges: Exchanges | None = None
-        """None as well where a proxy or a password in the URL wants more than a request."""
+        """None as well where a proxy of the environment stands before the upstream."""
 
     async def send(
         self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
@@ -209,7 +209,7 @@ class Upstream:
             max_line_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
-        if self._proxy is None and "@" not in self._where:
+        if self._proxy is None:
             base_url = URL(self._base_url, encoded=True)
             self._exchanges = Exchanges(self._session, base_url, self._settings.connect_timeout_seconds)
         return self._session

@@ -31,6 +31,7 @@ from proxy.errors import ClientLeft, ProxyError, UpstreamError, UpstreamTimeout,
 from proxy.settings import UpstreamSettings
 from proxy.shell import upstream as module
 from proxy.shell.upstream import Headers, Upstream, UpstreamAnswer, end_to_end
+from proxy.shell.upstream_exchange import Exchange
 
 SECRET = "sk-canary-5f1e"
 
@@ -337,6 +338,39 @@ async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
     assert requests == 2
 
 
+async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_not_used_again() -> None:
+    async def script(connection: Connection) -> None:
+        await connection.head()
+        await connection.send(OK)
+        await connection.until_closed()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        for _ in range(2):
+            assert await post(upstream, b"z" * 50_000_000) == b"ok"
+        assert scripted.connections == 2
+
+
+@pytest.mark.parametrize("value", [b"Bearer k\r\nx-more: 1", b"Bearer k\n", b"\rk"])
+async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        with pytest.raises(UpstreamUnreachable):
+            await post(upstream, headers=[(b"authorization", value)])
+    assert seen == []
+
+
+@pytest.mark.parametrize("path", ["/v1", "/openai/v1", "/v1/"])
+async def test_a_post_goes_to_what_stands_behind_the_base_url(path: str) -> None:
+    seen: list[Request] = []
+    async with (
+        ScriptedUpstream(answering(OK, seen=seen)) as scripted,
+        opened(f"http://127.0.0.1:{scripted.port}{path}") as upstream,
+    ):
+        await post(upstream)
+    assert seen[0].line == b"POST %b/chat/completions HTTP/1.1" % path.rstrip("/").encode()
+    assert seen[0].values(b"host") == [b"127.0.0.1:%d" % scripted.port]
+
+
 async def test_giving_up_before_the_head_closes_the_connection_at_once() -> None:
     taken, closed = asyncio.Event(), asyncio.Event()
 
@@ -590,17 +624,28 @@ def _errors_of_the_client() -> Iterator[type[BaseException]]:
     yield from (OSError, ConnectionResetError, TimeoutError, ValueError)
 
 
+WAYS = [("POST", b"{}"), ("GET", None)]
+"""The short one, and the one through aiohttp's session."""
+
+
+@pytest.mark.parametrize(("method", "body"), WAYS)
 @pytest.mark.parametrize("kind", sorted(set(_errors_of_the_client()), key=str))
 async def test_every_error_of_the_client_library_becomes_one_of_ours(
-    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    kind: type[BaseException], method: str, body: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    failed = 0
+
     async def failing(*_: object, **__: object) -> None:
+        nonlocal failed
+        failed += 1
         raise _made(kind)
 
-    monkeypatch.setattr(aiohttp.ClientSession, "request", failing)
-    async with opened("http://127.0.0.1:9/v1") as upstream:
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", failing)
+    monkeypatch.setattr(Exchange, "run", failing)
+    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamError) as caught:
-            await post(upstream)
+            await upstream.send(method, b"/x", [], body)
+    assert failed == 1
     assert SECRET not in str(caught.value)
     assert isinstance(caught.value, ProxyError)
 
