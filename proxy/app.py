@@ -10,9 +10,13 @@ from typing import Final
 
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.routing import Route
 
 from proxy import __version__
 from proxy.settings import Settings
+from proxy.shell.artifact_folder import ArtifactFolder
+from proxy.shell.artifact_reader import ArtifactReader
+from proxy.shell.artifact_routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.decision import Recorder
 from proxy.shell.explaining import Explainer
 from proxy.shell.learning import Learning
@@ -21,6 +25,7 @@ from proxy.shell.operator_routes import add_operator_routes
 from proxy.shell.owners import Owners
 from proxy.shell.pipelines import Pipelines
 from proxy.shell.planning import Planner
+from proxy.shell.private_folder import PrivateFolder
 from proxy.shell.relay import Relay
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
 from proxy.shell.store import ArtifactStore
@@ -42,7 +47,7 @@ def create_explainer(settings: Settings) -> Explainer:
     otherwise."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning.limits)
-    store = _store(settings)
+    store = _store(settings, _folder(settings))
     return Explainer(settings, _planner(settings, models, learning, store), store.place_of, learning.ratio)
 
 
@@ -55,9 +60,12 @@ def create_app(settings: Settings) -> Front:
     learning.on_change = models.forget
     upstream = Upstream(settings.upstream)
     recorder = Recorder(metrics)
-    store = _store(settings)
+    folder, kept = _folder(settings), settings.artifacts
+    store = _store(settings, folder)
+    reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
+    owners = Owners.of_folder(settings.data_dir, shared=kept.shared)
     planner = _planner(settings, models, learning, store)
-    relay = Relay(settings, upstream, models, planner, store, Owners.of_folder(settings.data_dir), recorder, learning)
+    relay = Relay(settings, upstream, models, planner, store, owners, recorder, learning)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -72,6 +80,7 @@ def create_app(settings: Settings) -> Front:
         finally:
             following.cancel()
             await store.close()
+            reader.close()
             await models.close()
             await upstream.aclose()
 
@@ -88,16 +97,19 @@ def create_app(settings: Settings) -> Front:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     add_operator_routes(app, settings, recorder.recent, Explainer(settings, planner, store.place_of, learning.ratio))
+    artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback)
+    app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
     app.router.default = unknown_path
     return Front(chat, PassThrough(relay), app)
 
 
-def _store(settings: Settings) -> ArtifactStore:
-    return ArtifactStore(
-        settings.artifacts.folder or settings.data_dir / "tool-output",
-        retention_days=settings.artifacts.retention_days,
-        max_bytes=settings.artifacts.max_bytes,
-    )
+def _folder(settings: Settings) -> ArtifactFolder:
+    return PrivateFolder(settings.artifacts.folder or settings.data_dir / "tool-output")
+
+
+def _store(settings: Settings, folder: ArtifactFolder) -> ArtifactStore:
+    kept = settings.artifacts
+    return ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
 
 
 def _planner(settings: Settings, models: ModelResolver, learning: Learning, store: ArtifactStore) -> Planner:

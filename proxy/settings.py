@@ -206,6 +206,10 @@ class ArtifactSettings(_Section):
     """Most bytes of all artifacts; past it the least recently used go first."""
     folder: Path | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
+    shared: bool = False
+    """`true`: every client may read every artifact; else only the API key that brought it."""
+    open_on_loopback: bool = False
+    """`true`: clients on this machine read all artifacts without a key. Not behind a reverse proxy on this machine."""
 
 
 class LogSettings(_Section):

@@ -7,7 +7,6 @@ names the next one leads, page by page, through every byte once.
 from __future__ import annotations
 
 import re
-from array import array
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -81,7 +80,8 @@ class LineIndex:
     @classmethod
     def of(cls, blocks: Iterable[bytes]) -> LineIndex:
         """The index of a text that comes in pieces of `BLOCK_BYTES`, the last one of any length up to that."""
-        feeds, size, count, last = array("Q"), 0, 0, b"\n"
+        feeds: list[int] = []
+        size, count, last = 0, 0, b"\n"
         for block in blocks:
             count += block.count(b"\n")
             size += len(block)

@@ -24,11 +24,13 @@ _SECRET_BYTES: Final = 32
 class Owners:
     """Names owners."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, *, shared: bool = False) -> None:
         self._secret = secret
+        self._shared = shared
+        """One owner for all."""
 
     @classmethod
-    def of_folder(cls, folder: Path) -> Owners:
+    def of_folder(cls, folder: Path, *, shared: bool = False) -> Owners:
         """With the secret of a data folder, made when there is none. A secret that is broken is not replaced: another
         worker may have begun to use its own, and only somebody who looks can say what happened."""
         path = folder / "owner-secret"
@@ -39,14 +41,18 @@ class Owners:
         except OSError as error:
             found, problem = b"", error.strerror
         if problem is None:
-            return cls(found)
+            return cls(found, shared=shared)
         logger().warning("owner_secret_not_kept", file=str(path), reason=problem)
-        return cls(fresh)
+        return cls(fresh, shared=shared)
 
     def owner_of(self, headers: Headers) -> bytes:
         """Sixteen bytes that are the same for the same keys."""
-        keys = b"\n".join(value for name, value in headers if name in KEY_HEADERS)
+        keys = b"" if self._shared else b"\n".join(value for name, value in headers if name in KEY_HEADERS)
         return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
+
+    def needs_key(self, headers: Headers) -> bool:
+        """Whether a key would have made these another owner's: there is none."""
+        return not self._shared and not any(name in KEY_HEADERS for name, _ in headers)
 
 
 def _agreed(path: Path, fresh: bytes) -> bytes:

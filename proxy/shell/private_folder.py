@@ -16,13 +16,9 @@ from pathlib import Path
 from typing import Final
 
 import obstore
-from obstore.exceptions import BaseError
 from obstore.store import LocalStore
 
-from proxy.shell.sweep import META, Listed
-
-TROUBLE: Final = (BaseError, OSError, ValueError)
-"""What a store raises: obstore's own errors, and built-in ones for what is missing or cannot be a path."""
+from proxy.shell.artifact_folder import META, TROUBLE, Listed
 
 _STAGED: Final = re.compile(r"[0-9a-f]+\.part(#\d+)?")
 """Names of half-written files, ours and those of obstore, which writes `NAME#1` and renames it."""
@@ -36,8 +32,13 @@ class PrivateFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = Path(os.path.abspath(path))
         self._store: LocalStore | None = None
+
+    @property
+    def address(self) -> str:
+        """The absolute path."""
+        return str(self._path)
 
     def place_of(self, key: str) -> str:
         """The absolute path of an object."""
@@ -55,12 +56,13 @@ class PrivateFolder:
             self._store = LocalStore(self._path)
         return self._store
 
-    def size_of(self, key: str) -> int | None:
-        """Bytes of an object, None when it is missing; 2 µs, where asking obstore takes 17."""
+    def is_surely_there(self, key: str, size: int) -> bool:
+        """Whether the file is there and has that length: somebody may have removed it by hand. 2 µs, where asking
+        obstore takes 17."""
         try:
-            return os.stat(self.place_of(key)).st_size
+            return os.stat(self.place_of(key)).st_size == size
         except OSError:
-            return None
+            return False
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it. Raises one of TROUBLE, and leaves nothing behind then.
@@ -79,15 +81,19 @@ class PrivateFolder:
                 obstore.delete(store, staged)
             raise
 
-    def listed(self) -> Iterator[Listed]:
-        """The files of the folder and of its metadata. Raises OSError.
+    def listed(self, beginning: str = "") -> Iterator[Listed]:
+        """The files of the folder and of its metadata whose keys begin so. Raises OSError.
 
         obstore's own listing walks into all folders below, follows links, and fails for ever where a stranger's link
         leads in a circle.
         """
         for prefix in (f"{META}/", ""):
+            if not prefix and beginning.startswith(f"{META}/"):
+                return
             with os.scandir(self.place_of(prefix)) as entries:
                 for entry in entries:
+                    if not (prefix + entry.name).startswith(beginning):
+                        continue
                     with contextlib.suppress(FileNotFoundError):
                         found = entry.stat(follow_symlinks=False)
                         if stat.S_ISREG(found.st_mode):

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import re
 import secrets
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,7 +20,7 @@ from proxy.shell.bodies import BodyStream, read_body
 from proxy.shell.decision import Decision, Recorder
 from proxy.shell.disconnect import UntilClientLeaves
 from proxy.shell.keepalive import KeepAlive
-from proxy.shell.relay import Answer, Relay, header
+from proxy.shell.relay import Relay, header
 from proxy.shell.telemetry import logger
 from proxy.shell.upstream import Headers
 from proxy.wire.openai_chat import error_body
@@ -30,16 +31,32 @@ _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
 
 
+class Passable(Protocol):
+    """A response whose body comes in pieces."""
+
+    @property
+    def status(self) -> int:
+        """Of HTTP."""
+
+    @property
+    def headers(self) -> Headers:
+        """As they are sent."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body."""
+
+
 class AnswerSender:
     """Sends one response, and knows whether it has begun."""
 
     def __init__(self, send: Send, request_id: bytes) -> None:
         self._send = send
         self._request_id = request_id
+        self.request_id = request_id.decode()
         self.begun = False
         self.sent_bytes = 0
 
-    async def pass_on(self, answer: Answer, client: UntilClientLeaves, own: Headers | None) -> None:
+    async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers | None) -> None:
         """The upstream's answer, each piece when it arrives, with the proxy's `own` headers; None: untouched."""
         headers = answer.headers if own is None else [*self._with_request_id(answer.headers), *own]
         self.begun = True
@@ -78,7 +95,7 @@ class ChatCompletions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
-        request_id = _request_id(headers)
+        request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode())
         alive = self._keepalive(headers, send, request_id, decision)
         sender = AnswerSender(alive.send if alive else send, request_id)
@@ -124,7 +141,7 @@ class PassThrough:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
-        request_id = _request_id(headers)
+        request_id = request_id_of(headers)
         sender = AnswerSender(send, request_id)
         upload = BodyStream(receive) if _has_body(headers) else None
         try:
@@ -169,7 +186,8 @@ def _wants_stream(decision: Decision) -> bool:
     return decision.planned is not None and decision.planned.request.stream
 
 
-def _request_id(headers: Headers) -> bytes:
+def request_id_of(headers: Headers) -> bytes:
+    """The client's own name for its request, else a new one."""
     given = header(headers, b"x-request-id")
     return given if _REQUEST_ID.fullmatch(given) else b"req-" + secrets.token_hex(8).encode()
 
@@ -195,4 +213,4 @@ async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
     """404 for what is not served, with the base URL that was probably meant."""
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
     error = UnknownPath(f"nothing is served at this path; the API stands under http://{host}/v1")
-    await AnswerSender(send, _request_id(scope["headers"])).refuse(error)
+    await AnswerSender(send, request_id_of(scope["headers"])).refuse(error)

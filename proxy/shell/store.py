@@ -19,19 +19,23 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 from typing import Final
 
 import msgspec
 import obstore
 
 from proxy.core.edits import Artifact
-from proxy.shell.private_folder import TROUBLE, PrivateFolder
-from proxy.shell.sweep import PROTECTED_SECONDS, TOUCH_SECONDS, metadata_key, sweep
+from proxy.core.lines import LineIndex
+from proxy.shell.artifact_folder import TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
+from proxy.shell.sweep import PROTECTED_SECONDS, sweep
 from proxy.shell.telemetry import logger
 
 KEEP_SECONDS: Final = 10.0
 """Longest wait for the store; a request goes on without it then."""
+REST_SECONDS: Final = 30.0
+"""After such a wait; what comes up until then cannot be kept and waits for nothing."""
+INDEXED_BYTES: Final = 1024 * 1024
+"""Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
 """From one pass to the next."""
 FIRST_SWEEP_SECONDS: Final = (5.0, 60.0)
@@ -44,20 +48,6 @@ MAX_TOOL_CHARACTERS: Final = 200
 """Of a tool's name in metadata and logs; it comes from outside and may have any length."""
 
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
-
-
-class Metadata(msgspec.Struct, frozen=True):
-    """What an artifact is; the object that holds it is as old as the artifact's last use."""
-
-    tool: str
-    """The tool that made it; empty for messages."""
-    created: str
-    """When this owner first brought it: ISO 8601, UTC."""
-    size: int
-    """Bytes of the content."""
-    media_type: str
-    owner: str
-    """Who may have it."""
 
 
 class _Outcome(Enum):
@@ -76,25 +66,26 @@ class ArtifactStore:
     """Keeps artifacts in a folder, each under its own name, and removes what is old or too much."""
 
     def __init__(
-        self, folder: Path, *, retention_days: float, max_bytes: int, clock: Callable[[], float] = time.time
+        self, folder: ArtifactFolder, *, retention_days: float, max_bytes: int, clock: Callable[[], float] = time.time
     ) -> None:
-        self._folder = PrivateFolder(Path(os.path.abspath(folder)))
+        self._folder = folder
         self._retention_seconds = retention_days * 24 * 3600
         self._max_bytes = max_bytes
         self._clock = clock
         """Unix time."""
         self._known: dict[tuple[str, str], float] = {}
         """Name and owner of what was kept: when that was last made sure of; the oldest first."""
-        # Threads of its own: a disk that hangs must not take those that plan requests.
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="artifacts")
+        self._threads = _threads()
+        self._hung = float("-inf")
+        """When the store last gave no answer."""
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
         self._log = logger()
 
     def place_of(self, artifact: Artifact) -> str:
-        """Where an agent on this machine finds it: an absolute path, whether or not it is kept by now."""
-        return self._folder.place_of(artifact.id)
+        """Where its operator finds it: a path or a URL, whether or not it is kept by now."""
+        return f"{self._folder.address}/{artifact.id}"
 
     async def keep(self, artifacts: Sequence[Artifact], owner: str) -> frozenset[str]:
         """Make sure that these lie in the store. Returns the names of those that do not; empty: all are safe."""
@@ -102,12 +93,7 @@ class ArtifactStore:
         new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, owner, artifact)}
         if not new:
             return frozenset()
-        outcomes: Mapping[str, _Outcome | _Failure]
-        try:
-            async with asyncio.timeout(KEEP_SECONDS):
-                outcomes = await asyncio.get_running_loop().run_in_executor(self._threads, self._kept, new, owner)
-        except TimeoutError:
-            outcomes = dict.fromkeys(new, _Failure("no answer in time"))
+        outcomes = await self._tried(new, owner)
         failures = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _Failure)}
         for name, outcome in outcomes.items():
             if name not in failures:
@@ -116,26 +102,39 @@ class ArtifactStore:
             self._warn("keep", len(failures), next(iter(failures.values())))
         return frozenset(failures)
 
+    async def _tried(self, new: Mapping[str, Artifact], owner: str) -> Mapping[str, _Outcome | _Failure]:
+        """What came of keeping these; a store that hangs is left alone for a while, so that it holds up one request and
+        not every one."""
+        if not 0 <= self._clock() - self._hung < REST_SECONDS:
+            try:
+                async with asyncio.timeout(KEEP_SECONDS):
+                    return await asyncio.get_running_loop().run_in_executor(self._threads, self._kept, new, owner)
+            except TimeoutError:
+                self._hung = self._clock()
+        return dict.fromkeys(new, _Failure("no answer in time"))
+
     async def start(self) -> None:
         """Begin to sweep, soon and then every hour."""
         self._closing.clear()
         self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="artifact-sweep")
 
     async def close(self) -> None:
-        """Stop sweeping; what is kept stays."""
+        """Stop sweeping and let go of the threads; what is kept stays."""
         self._closing.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeping
             self._sweeping = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads = _threads()
 
     def _is_known(self, name: str, owner: str, artifact: Artifact) -> bool:
         """Whether it was kept a short time ago and is there still: a look at one file, no more."""
         made_sure = self._known.get((name, owner))
         if made_sure is None or not 0 <= self._clock() - made_sure < TOUCH_SECONDS:
             return False
-        return self._folder.size_of(name) == len(artifact.content)
+        return self._folder.is_surely_there(name, len(artifact.content))
 
     def _note_kept(self, name: str, owner: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
         if outcome is _Outcome.SAVED and (name, owner) not in self._known:
@@ -171,6 +170,9 @@ class ArtifactStore:
             pass
         self._folder.put(note, msgspec.json.encode(self._described(name, artifact, owner)))
         self._folder.put(name, artifact.content)
+        if len(artifact.content) > INDEXED_BYTES:
+            with contextlib.suppress(*TROUBLE):  # whoever reads lines first makes it then
+                self._folder.put(index_key(name), msgspec.json.encode(LineIndex.of_text(artifact.content)))
         return _Outcome.SAVED
 
     def _described(self, name: str, artifact: Artifact, owner: str) -> Metadata:
@@ -219,9 +221,14 @@ class ArtifactStore:
                 "artifact_store_failed",
                 during=during,
                 artifacts=artifacts,
-                folder=self._folder.place_of(""),
+                folder=self._folder.address,
                 reason=reason,
             )
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Of its own: a disk that hangs must not take those that plan requests. None is made before it is needed."""
+    return ThreadPoolExecutor(4, thread_name_prefix="artifacts")
 
 
 def _readable(tool: str) -> str:

@@ -7,20 +7,15 @@ may sweep or write the same store at the same time.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import obstore
 from obstore.store import ObjectStore
 
-from proxy.core.edits import ARTIFACT_NAME
+from proxy.shell.artifact_folder import TOUCH_SECONDS, Listed, artifact_of
 
-META: Final = ".meta"
-"""Folder of the metadata objects: one for each artifact and owner, so that two writers never share one."""
-TOUCH_SECONDS: Final = 3600
-"""An artifact in use is noted as used at most this often: its metadata object is written again."""
 PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600
 """What was noted as used within this time stays: by then a use may be TOUCH_SECONDS older than the note of it."""
 MAX_REMOVED: Final = 10_000
@@ -28,33 +23,6 @@ MAX_REMOVED: Final = 10_000
 
 _BLOCK_BYTES: Final = 4096
 """What a small file takes on most disks; counted so, the quota bounds the number of files, too."""
-_KEY: Final = re.compile(
-    rf"(?:{META}/(?P<described>{ARTIFACT_NAME})\.[A-Za-z0-9_-]{{1,64}}\.json|(?P<content>{ARTIFACT_NAME}))"
-)
-
-
-def metadata_key(name: str, owner: str) -> str:
-    """Where it is written what an artifact is and that this owner brought it; its age says when it was last used.
-
-    Raises ValueError for what is no artifact's name or no owner.
-
-    >>> metadata_key("tool_Read_0123456789abcdef.txt", "5eed")
-    '.meta/tool_Read_0123456789abcdef.txt.5eed.json'
-    """
-    key = f"{META}/{name}.{owner}.json"
-    if not _KEY.fullmatch(key):
-        raise ValueError("not the name of an artifact, or of an owner")
-    return key
-
-
-class Listed(NamedTuple):
-    """An object of a store."""
-
-    key: str
-    used: float
-    """Unix time of its last change."""
-    size: int
-    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +82,14 @@ def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_F
     for key, used, size in listed:
         if stopped():
             return []  # of half a list nobody can say what was last used when
-        match = _KEY.fullmatch(key)
-        if match is None:
+        belongs = artifact_of(key)
+        if belongs is None:
             continue
-        artifact = found.setdefault(match["content"] or match["described"], _Found())
+        name, is_content = belongs
+        artifact = found.setdefault(name, _Found())
         artifact.used = max(artifact.used, used)
         artifact.disk_bytes += -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
-        artifact.keys.insert(0 if match["content"] else len(artifact.keys), key)
+        artifact.keys.insert(0 if is_content else len(artifact.keys), key)
     return list(found.values())
 
 

@@ -23,7 +23,9 @@ from structlog.testing import capture_logs
 
 from proxy.core.edits import Artifact
 from proxy.shell import store as store_module
-from proxy.shell.store import MAX_KNOWN, Metadata
+from proxy.shell.artifact_folder import Metadata
+from proxy.shell.private_folder import PrivateFolder
+from proxy.shell.store import MAX_KNOWN
 
 OWNER = "5eed" * 8
 OTHER = "beef" * 8
@@ -45,7 +47,7 @@ class Clock:
 
 
 def opened(folder: Path, clock: Callable[[], float] = time.time) -> store_module.ArtifactStore:
-    return store_module.ArtifactStore(folder, retention_days=7, max_bytes=2**30, clock=clock)
+    return store_module.ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=2**30, clock=clock)
 
 
 def note_of(folder: Path, artifact: Artifact, owner: str = OWNER) -> Path:
@@ -94,7 +96,7 @@ async def test_what_is_kept_lies_at_its_place_byte_for_byte(folder: Path) -> Non
     store = opened(folder)
     assert not folder.exists()
     assert await store.keep([LOG], OWNER) == frozenset()
-    assert Path(store.place_of(LOG)).read_bytes() == LOG.content
+    assert (folder / LOG.id).read_bytes() == LOG.content
 
 
 async def test_a_place_is_absolute_whatever_the_folder_is_called(
@@ -102,7 +104,7 @@ async def test_a_place_is_absolute_whatever_the_folder_is_called(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store = opened(Path("x/../out"))
-    assert store.place_of(LOG) == str(tmp_path / "out" / LOG.id)
+    assert PrivateFolder(Path("x/../out")).place_of(LOG.id) == str(tmp_path / "out" / LOG.id)
     monkeypatch.chdir("/")
     await store.keep([LOG], OWNER)
     assert (tmp_path / "out" / LOG.id).is_file()
@@ -394,7 +396,7 @@ def test_whatever_a_tool_is_called_its_content_stays_in_the_folder_and_comes_bac
         store = opened(folder)
         with capture_logs() as logs:
             assert asyncio.run(store.keep([artifact], OWNER)) == frozenset()
-        assert Path(store.place_of(artifact)).read_bytes() == content
+        assert (folder / artifact.id).read_bytes() == content
         assert all_files(Path(outer)) == {f"a/b/{artifact.id}", f"a/b/.meta/{artifact.id}.{OWNER}.json"}
         msgspec.json.encode(logs)  # a log line is JSON
         note = msgspec.json.decode(note_of(folder, artifact).read_bytes(), type=Metadata)

@@ -20,9 +20,10 @@ from structlog.testing import capture_logs
 from proxy.core.edits import Artifact
 from proxy.shell import store as store_module
 from proxy.shell import sweep as sweep_module
+from proxy.shell.artifact_folder import Listed, metadata_key
 from proxy.shell.private_folder import PrivateFolder
 from proxy.shell.store import ArtifactStore
-from proxy.shell.sweep import Listed, Swept, metadata_key, sweep
+from proxy.shell.sweep import Swept, sweep
 
 OWNER = "5eed" * 8
 HOUR = 3600.0
@@ -238,7 +239,7 @@ async def swept_once(folder: Path, clock: Callable[[], float], monkeypatch: pyte
             await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio, "sleep", rest)
-    store = ArtifactStore(folder, retention_days=7, max_bytes=PLENTY, clock=clock)
+    store = ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=PLENTY, clock=clock)
     with capture_logs() as logs:
         await store.start()
         async with asyncio.timeout(10):
@@ -303,7 +304,7 @@ async def test_trouble_while_sweeping_is_logged_and_sweeping_goes_on(
 
 
 async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path, retention_days=7, max_bytes=PLENTY)
+    store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     await store.close()
     await store.start()
     await store.close()
@@ -322,7 +323,7 @@ async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path: Path, monkey
     monkeypatch.setattr(store_module, "sweep", slow)
     monkeypatch.setattr(store_module, "FIRST_SWEEP_SECONDS", (0, 0))
     (tmp_path / ".meta").mkdir()
-    store = ArtifactStore(tmp_path, retention_days=7, max_bytes=PLENTY)
+    store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     with capture_logs() as logs:
         await store.start()
         assert await asyncio.to_thread(under_way.wait, 10)

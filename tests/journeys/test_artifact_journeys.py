@@ -1,0 +1,242 @@
+"""The way back over HTTP: what was cut out of a request comes back whole or in parts, to its owner and nobody else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+from journey import KEY, World, long_text, one_call
+
+LONG = long_text(5_000, "café")
+OTHER_KEY = "sk-somebody-else"
+
+
+def cut(world: World, text: str = LONG, key: str = KEY) -> str:
+    """The name of the artifact that a request leaves."""
+    assert world.ask(one_call(text), key=key).status_code == 200
+    found = re.findall(r"tool_bash_[0-9a-f]{16}\.\w+", world.upstream.last.messages[3]["content"])
+    return str(found[0])
+
+
+def get(world: World, name: str, *, key: str | None = KEY, method: str = "GET", **headers: str) -> httpx.Response:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    if key is not None:
+        sent["authorization"] = f"Bearer {key}"
+    return world.client.request(method, world.proxies[0].removesuffix("/v1") + f"/artifacts/{name}", headers=sent)
+
+
+def refusal(answer: httpx.Response) -> Mapping[str, Any]:
+    """The error in OpenAI's shape."""
+    assert answer.headers["content-type"] == "application/json"
+    error: Mapping[str, Any] = answer.json()["error"]
+    assert set(error) >= {"message", "type", "param", "code"}
+    return error
+
+
+def test_the_whole_comes_back_byte_for_byte_and_cannot_harm_a_browser(build: Any) -> None:
+    world = build()
+    name = cut(world)
+    answer = get(world, name)
+    assert (answer.status_code, answer.content) == (200, LONG.encode())
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["content-length"] == str(len(LONG.encode()))
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-disposition"] == f'inline; filename="{name}"'
+
+
+def test_a_head_says_what_a_get_would_and_sends_nothing(build: Any) -> None:
+    world = build()
+    name = cut(world)
+    for query in ("", "?lines=1-5", "?stat"):
+        full, head = get(world, name + query), get(world, name + query, method="HEAD")
+        assert (head.status_code, head.content) == (200, b"")
+        changing = {"date", "x-request-id"}
+        assert {k: v for k, v in head.headers.items() if k not in changing} == {
+            k: v for k, v in full.headers.items() if k not in changing
+        }
+    assert get(world, name, method="HEAD", range="bytes=0-5").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=0-", 0, None),
+        ("bytes=10-19", 10, 20),
+        ("bytes=100-999999999999999999", 100, None),
+        ("bytes=-7", -7, None),
+        ("bytes=-999999999999999999", 0, None),
+        ("bytes= 5-6", 5, 7),
+    ],
+)
+def test_ranges_of_bytes(build: Any, asked: str, start: int, stop: int | None) -> None:
+    world = build()
+    whole = LONG.encode()
+    answer = get(world, cut(world), range=asked)
+    assert (answer.status_code, answer.content) == (206, whole[start:stop])
+    begin = start % len(whole)
+    assert answer.headers["content-range"] == f"bytes {begin}-{begin + len(answer.content) - 1}/{len(whole)}"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["bytes=5-4", "bytes=-0", "bytes=99999999-", "bytes=0-1,5-6", "bytes=", "bytes=a-b", "bytes=1"],
+)
+def test_ranges_that_are_not_there_are_refused(build: Any, asked: str) -> None:
+    world = build()
+    answer = get(world, cut(world), range=asked)
+    assert (answer.status_code, refusal(answer)["code"]) == (416, "range_not_satisfiable")
+    assert answer.headers["content-range"] == f"bytes */{len(LONG.encode())}"
+
+
+def test_a_range_of_another_unit_is_none(build: Any) -> None:
+    world = build()
+    assert get(world, cut(world), range="lines=1-2").content == LONG.encode()
+
+
+def test_ranges_put_together_are_the_whole(build: Any) -> None:
+    world = build()
+    name, whole = cut(world), LONG.encode()
+    pieces = [get(world, name, range=f"bytes={at}-{at + 9_999}").content for at in range(0, len(whole), 10_000)]
+    assert b"".join(pieces) == whole
+
+
+def test_pages_put_together_are_the_whole(build: Any) -> None:
+    world = build()
+    name, seen, following = cut(world), "", "1-"
+    while following:
+        answer = get(world, f"{name}?lines={following}")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        header, _, rest = answer.text.partition("\n")
+        seen += rest
+        found = re.search(r"lines=(\S+)\]$", header)
+        following = found[1] if found else ""
+    assert seen == LONG
+
+
+def test_searches_parts_of_json_and_what_it_is(build: Any) -> None:
+    world = build()
+    name = cut(world)
+    lines = LONG.splitlines()
+    found = get(world, f"{name}?grep=caf%C3%A9+4711%3A&context=1").text.splitlines()
+    assert found[1:] == [f"4711-{lines[4710]}", f"4712:{lines[4711]}", f"4713-{lines[4712]}"]
+    assert "1 matches in lines 1-5000 of 5000" in found[0]
+    stat = get(world, f"{name}?stat").json()
+    assert stat["created"].startswith("20")
+    assert stat | {"created": 0} == {
+        "id": name,
+        "bytes": len(LONG.encode()),
+        "lines": 5000,
+        "type": "text/plain",
+        "tool": "bash",
+        "created": 0,
+    }
+    listing = json.dumps({"files": [{"path": f"src/{number}.py", "text": "a\nb"} for number in range(4_000)]})
+    part = get(world, f"{cut(world, listing)}?json=/files/3999/path")
+    assert part.text.endswith("]\nsrc/3999.py")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "param"),
+    [
+        ("?lines=0", 400, "lines"),
+        ("?lines=9-5", 400, "lines"),
+        ("?lines=9999-", 416, "lines"),
+        ("?lines=" + "9" * 400, 400, "lines"),
+        ("?grep=(", 400, "grep"),
+        ("?grep=" + "a" * 501, 400, "grep"),
+        ("?grep=a&max=0", 400, "max"),
+        ("?context=3", 400, "context"),
+        ("?stat&lines=1-", 400, "stat"),
+        ("?json=/a", 400, "json"),
+        ("?download=1", 400, "download"),
+        ("?lines=1-&lines=2-", 400, None),
+        ("?lines=%FF", 400, None),
+        ("?" + "&".join(f"a{n}=1" for n in range(50)), 400, None),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_what_is_allowed_is_said(
+    build: Any, query: str, status: int, param: str | None
+) -> None:
+    world = build()
+    answer = get(world, cut(world) + query)
+    error = refusal(answer)
+    assert (answer.status_code, error["param"]) == (status, param)
+    assert len(error["message"]) > 20
+
+
+def test_a_query_and_a_range_do_not_go_together(build: Any) -> None:
+    world = build()
+    answer = get(world, cut(world) + "?lines=1-2", range="bytes=0-5")
+    assert (answer.status_code, refusal(answer)["code"]) == (400, "bad_artifact_query")
+
+
+def test_it_is_for_the_key_that_brought_it(build: Any) -> None:
+    world = build()
+    name = cut(world)
+    without, foreign = get(world, name, key=None), get(world, name, key=OTHER_KEY)
+    unknown = get(world, name.replace("bash", "dash"), key=OTHER_KEY)
+    assert (without.status_code, refusal(without)["code"]) == (401, "missing_key")
+    assert without.headers["www-authenticate"] == "Bearer"
+    assert (foreign.status_code, refusal(foreign)["code"]) == (404, "artifact_not_found")
+    assert refusal(foreign) == refusal(unknown)
+    assert cut(world, key=OTHER_KEY) == name
+    assert get(world, name, key=OTHER_KEY).content == get(world, name).content == LONG.encode()
+
+
+def test_what_came_without_a_key_is_had_without_one(build: Any) -> None:
+    world = build()
+    body = json.dumps(one_call(LONG)).encode()
+    world.client.post(f"{world.proxies[0]}/chat/completions", content=body)
+    name = next(iter(world.kept))
+    assert get(world, name, key=None).content == LONG.encode()
+    assert get(world, name).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["..%2F..%2Fowner-secret", "x", "%00", ".meta", "", "a/b", "tool_x_0123456789abcdef.txt"]
+)
+def test_nothing_else_can_be_read(build: Any, name: str) -> None:
+    world = build()
+    cut(world)
+    assert get(world, name).status_code == 404
+
+
+def test_other_methods_are_refused(build: Any) -> None:
+    world = build()
+    answer = get(world, cut(world), method="DELETE")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert len(world.kept) == 1
+
+
+def test_a_shared_store_is_everybody_s(build: Any) -> None:
+    world = build(artifacts={"shared": True})
+    name = cut(world)
+    assert all(get(world, name, key=key).content == LONG.encode() for key in (KEY, OTHER_KEY, None))
+
+
+def test_it_is_open_on_this_machine_when_that_is_set_but_not_through_another_name_or_proxy(build: Any) -> None:
+    world = build(artifacts={"open_on_loopback": True})
+    name = cut(world)
+    assert get(world, name, key=None).content == LONG.encode()
+    assert get(world, name, key=OTHER_KEY).content == LONG.encode()
+    assert get(world, name, key=None, host="rebound.example").status_code == 401
+    assert get(world, name, key=None, x_forwarded_for="10.0.0.9").status_code == 401
+
+
+def test_every_read_is_logged_without_key_or_content(build: Any) -> None:
+    world = build()
+    name = cut(world)
+    get(world, f"{name}?grep=sk-in-pattern")
+    get(world, "sk-in-path", key=None)
+    lines = world.logged("artifact_read", 2)
+    assert [(line["artifact"], line["status"]) for line in lines] == [(name, 200), (None, 401)]
+    assert lines[0]["sent_bytes"] > 0
+    assert "sk-" not in world.log_text
