@@ -97,7 +97,8 @@ def create_app(settings: Settings) -> Front:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     add_operator_routes(app, settings, recorder.recent, Explainer(settings, planner, store.place_of, learning.ratio))
-    artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback)
+    names = settings.server.host_names
+    artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
     app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
     app.router.default = unknown_path
     return Front(chat, PassThrough(relay), app)

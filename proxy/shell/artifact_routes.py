@@ -6,25 +6,35 @@ that a model or a tool wrote is never run by a browser.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from proxy.core.reading import Query
-from proxy.errors import ArtifactNotFound, BadArtifactQuery, MethodNotAllowed, MissingKey, ProxyError, RangeOutside
+from proxy.errors import (
+    ArtifactNotFound,
+    BadArtifactQuery,
+    MethodNotAllowed,
+    MissingKey,
+    NotFromHere,
+    ProxyError,
+    RangeOutside,
+)
 from proxy.shell.artifact_folder import is_artifact
 from proxy.shell.artifact_reader import ArtifactReader, Stored
 from proxy.shell.disconnect import UntilClientLeaves
+from proxy.shell.guard import Guard
 from proxy.shell.owners import Owners
 from proxy.shell.relay import header
 from proxy.shell.routes import AnswerSender, request_id_of
 from proxy.shell.telemetry import logger
 from proxy.shell.upstream import Headers
-from proxy.shell.whereabouts import host_of, is_loopback, is_on_this_machine, names_this_machine
 
 ARTIFACTS_PATH: Final = "/artifacts/"
 _RANGE: Final = re.compile(rb"bytes=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<end>[0-9]{1,18}))[ \t]*")
@@ -62,10 +72,13 @@ class _Body:
 class ArtifactRoute:
     """Serves what the store keeps."""
 
-    def __init__(self, reader: ArtifactReader, owners: Owners, *, open_on_loopback: bool) -> None:
+    def __init__(
+        self, reader: ArtifactReader, owners: Owners, *, open_on_loopback: bool, host_names: frozenset[str]
+    ) -> None:
         self._reader = reader
         self._owners = owners
         self._open_on_loopback = open_on_loopback
+        self._guard = Guard(None, host_names)
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,8 +130,10 @@ class ArtifactRoute:
 
     async def _found(self, scope: Scope) -> Stored:
         name, headers = _name(scope), scope["headers"]
-        if self._open_on_loopback and _is_surely_local(scope):
-            return await self._reader.find(name, None)
+        if self._open_on_loopback:
+            with contextlib.suppress(NotFromHere):
+                self._guard.check(Request(scope))
+                return await self._reader.find(name, None)
         try:
             return await self._reader.find(name, self._owners.owner_of(headers).hex())
         except ArtifactNotFound:
@@ -132,12 +147,6 @@ class ArtifactRoute:
 def _name(scope: Scope) -> str:
     path: str = scope["path"]
     return path.removeprefix(ARTIFACTS_PATH)
-
-
-def _is_surely_local(scope: Scope) -> bool:
-    return (
-        is_on_this_machine(scope) and is_loopback(scope["client"][0]) and names_this_machine(host_of(scope["headers"]))
-    )
 
 
 def _asked(query_string: bytes) -> dict[str, str]:

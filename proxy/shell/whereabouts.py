@@ -59,14 +59,3 @@ def host_of(headers: Headers) -> str | None:
     except ValueError:
         return None
     return found[0].decode()
-
-
-def names_this_machine(host: str | None) -> bool:
-    """Whether a host is one of the names that only this machine has for itself: a page that a browser loaded from
-    elsewhere reaches us by another one.
-
-    >>> names_this_machine("localhost:8787"), names_this_machine("[::1]:80"), names_this_machine("evil.example:8787")
-    (True, True, False)
-    """
-    name = (host or "").rpartition(":")[0] if re.search(r":[0-9]+$", host or "") else host or ""
-    return name.lower() == "localhost" or is_loopback(name.strip("[]"))
