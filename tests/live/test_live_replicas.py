@@ -1,0 +1,190 @@
+"""One conversation, each turn by another process: the upstream gets what one process alone would have sent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from journey import Upstream, call, long_text, result
+
+from proxy.demo.servers import serving
+
+ROOT = Path(__file__).resolve().parents[2]
+WINDOW = 8_000
+TURNS = 24
+SETTINGS = {
+    "MODELS": json.dumps([{"match": "*", "context_window": WINDOW, "tokenizer": "o200k_base"}]),
+    "LEARNING__ENABLED": "false",  # a lesson moves a cut once, and would not come at the same turn in both runs
+}
+PATIENCE_SECONDS = 20.0
+"""No wait of a working test comes near it, also on a busy machine."""
+
+
+def conversation() -> list[bytes]:
+    """An agent's requests, turn by turn: results that are cut at arrival, and in the end five windows of them."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is build 4711 red?"}]
+    bodies = []
+    for turn in range(TURNS):
+        bodies.append(json.dumps({"model": "m", "messages": messages}).encode())
+        lines = 2_500 if turn % 6 == 1 else 60 + turn % 7 * 20
+        messages = [*messages, call(turn, "read_log"), result(turn, long_text(lines, f"build-{turn}"))]
+    return bodies
+
+
+def ask(base_url: str, body: bytes) -> httpx.Response:
+    """On a connection of its own, so that any worker may take it."""
+    headers = {"content-type": "application/json", "authorization": "Bearer sk-one"}
+    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        return client.post(f"{base_url}/chat/completions", content=body, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("replicas")
+
+
+@pytest.fixture(scope="module")
+def upstream(folder: Path) -> Upstream:
+    return Upstream(WINDOW, folder / "nothing")
+
+
+@pytest.fixture(scope="module")
+def upstream_port(upstream: Upstream) -> Iterator[int]:
+    with serving(upstream) as url:
+        yield int(url.removesuffix("/v1").rpartition(":")[2])
+
+
+@pytest.fixture(scope="module")
+def sent(upstream: Upstream) -> Callable[[Sequence[str]], list[bytes]]:
+    """Plays the conversation against these proxies in turns; what reached the upstream."""
+
+    def play(base_urls: Sequence[str]) -> list[bytes]:
+        upstream.received.clear()
+        for turn, body in enumerate(conversation()):
+            answer = ask(base_urls[turn % len(base_urls)], body)
+            assert answer.status_code == 200, f"turn {turn}: {answer.text}"
+            assert answer.headers["x-context-proxy-attempts"] == "1"
+        bodies = [received.body for received in upstream.received]
+        assert sum(before != after for before, after in zip(conversation(), bodies, strict=True)) > TURNS / 2
+        return bodies
+
+    return play
+
+
+@pytest.fixture(scope="module")
+def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
+    """What one replica sends, with nobody beside it."""
+    from tests.live.conftest import running
+
+    with running(folder / "alone", *_kept_in(folder), upstream_port=upstream_port, **SETTINGS) as proxy:
+        found: list[bytes] = sent([proxy.base_url])
+        return found
+
+
+@pytest.fixture(scope="module")
+def replicas(upstream_port: int, folder: Path) -> Iterator[list[Any]]:
+    """Three over one data folder."""
+    from tests.live.conftest import running
+
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                running(folder / f"replica-{number}", *_kept_in(folder), upstream_port=upstream_port, **SETTINGS)
+            )
+            for number in range(3)
+        ]
+
+
+def test_three_replicas_send_what_one_would_send(sent: Any, alone: list[bytes], replicas: list[Any]) -> None:
+    assert sent([replica.base_url for replica in replicas]) == alone
+
+
+def test_three_replicas_behind_nginx_send_what_one_would_send(
+    sent: Any, alone: list[bytes], replicas: list[Any], folder: Path
+) -> None:
+    before = [replica.log().count('"request_done"') for replica in replicas]
+    with nginx_before([replica.port for replica in replicas], folder) as base_url:
+        assert sent([base_url]) == alone
+    after = [replica.log().count('"request_done"') for replica in replicas]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [TURNS / 3] * 3
+
+
+def test_two_workers_send_what_one_process_would_send(
+    alone: list[bytes], upstream: Upstream, upstream_port: int, folder: Path
+) -> None:
+    from tests.live.conftest import running
+
+    flags = ("--workers", "2", *_kept_in(folder))
+    with running(folder / "workers", *flags, upstream_port=upstream_port, **SETTINGS) as proxy:
+        workers = _workers_of(proxy.process.pid)
+        upstream.received.clear()
+        for turn, body in enumerate(conversation()):
+            with _stopped(workers[turn % 2]):  # so that the other one takes it
+                assert ask(proxy.base_url, body).status_code == 200
+    assert [received.body for received in upstream.received] == alone
+
+
+def _kept_in(folder: Path) -> tuple[str, str]:
+    """The flags for a data folder; its path stands in what models read."""
+    return "--data-dir", str(folder / "kept")
+
+
+def _workers_of(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    workers = [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    assert len(workers) == 2
+    return workers
+
+
+@contextlib.contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def nginx_before(ports: Sequence[int], folder: Path) -> Iterator[str]:
+    """Run nginx with the configuration that deploy/ ships, save for addresses and places; its base URL."""
+    from tests.live.conftest import free_port
+
+    nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if nginx is None:
+        pytest.skip("nginx is not installed")
+    port = free_port()
+    text = (ROOT / "deploy" / "nginx.conf").read_text()
+    text = re.sub(r"replica-(\d):8787", lambda found: f"127.0.0.1:{ports[int(found[1]) - 1]}", text)
+    text = text.replace("listen 8780", f"listen 127.0.0.1:{port}").replace(
+        "worker_processes auto", "worker_processes 1"
+    )
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+    text = text.replace("http {", f"http {{ access_log off; {places}")
+    text = f"daemon off; pid {folder}/nginx.pid; error_log stderr;\n{text}"
+    (folder / "nginx.conf").write_text(text)
+    process = subprocess.Popen([nginx, "-p", str(folder), "-e", "stderr", "-c", "nginx.conf"])
+    try:
+        last_try = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < last_try and process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.01)
+        assert process.poll() is None, "nginx did not start"
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_SECONDS)
