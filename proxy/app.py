@@ -19,6 +19,7 @@ from proxy.shell.artifact_reader import ArtifactReader
 from proxy.shell.artifact_routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.decision import Recorder
 from proxy.shell.explaining import Explainer
+from proxy.shell.findings import Findings
 from proxy.shell.learning import Learning
 from proxy.shell.models import ModelResolver
 from proxy.shell.operator_routes import add_operator_routes
@@ -27,6 +28,7 @@ from proxy.shell.pipelines import Pipelines
 from proxy.shell.planning import Planner
 from proxy.shell.private_folder import PrivateFolder
 from proxy.shell.relay import Relay
+from proxy.shell.resolver import Downloads, Resolver
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
 from proxy.shell.store import ArtifactStore
 from proxy.shell.telemetry import Metrics, configure_logging
@@ -64,7 +66,9 @@ def create_app(settings: Settings) -> Front:
     store = _store(settings, folder)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     owners = Owners.of_folder(settings.data_dir, shared=kept.shared)
-    planner = _planner(settings, models, learning, store)
+    downloads = _downloads(settings)
+    resolver = _resolver(settings, folder, reader, store, downloads)
+    planner = _planner(settings, models, learning, store, resolver)
     relay = Relay(settings, upstream, models, planner, store, owners, recorder, learning)
 
     @contextlib.asynccontextmanager
@@ -79,6 +83,7 @@ def create_app(settings: Settings) -> Front:
             yield
         finally:
             following.cancel()
+            await resolver.aclose()
             await store.close()
             reader.close()
             await models.close()
@@ -113,5 +118,42 @@ def _store(settings: Settings, folder: ArtifactFolder) -> ArtifactStore:
     return ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
 
 
-def _planner(settings: Settings, models: ModelResolver, learning: Learning, store: ArtifactStore) -> Planner:
-    return Planner(Pipelines(settings, store.place_of), models.profile, learning.ratio)
+def _downloads(settings: Settings) -> Downloads | None:
+    """What downloads images, when that is wanted; the client library it needs takes 0.3 s to load."""
+    media = settings.media
+    if not media.fetch_remote_images:
+        return None
+    from proxy.shell.fetch import Fetcher  # noqa: PLC0415
+    from proxy.shell.guarded_requests import GuardedRequests  # noqa: PLC0415
+
+    guarded = GuardedRequests(allow_private=media.allow_private_addresses)
+    return Fetcher(guarded, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)
+
+
+def _resolver(
+    settings: Settings,
+    folder: ArtifactFolder,
+    reader: ArtifactReader,
+    store: ArtifactStore,
+    downloads: Downloads | None,
+) -> Resolver:
+    media = settings.media
+    return Resolver(
+        reader,
+        store,
+        Findings(folder),
+        downloads,
+        timeout_seconds=media.fetch_timeout_seconds,
+        max_bytes=media.max_bytes,
+        kept_in=folder.address,
+    )
+
+
+def _planner(
+    settings: Settings,
+    models: ModelResolver,
+    learning: Learning,
+    store: ArtifactStore,
+    resolver: Resolver | None = None,
+) -> Planner:
+    return Planner(Pipelines(settings, store.place_of), models.profile, learning.ratio, resolver)

@@ -197,6 +197,21 @@ class OverflowSettings(_Section):
     one is an event of a 200. Empty: send nothing before the answer."""
 
 
+class MediaSettings(_Section):
+    """Images, audio and files."""
+
+    fetch_remote_images: bool = False
+    """Download images that messages name by an `http` or `https` address and send their bytes in its place; `false`:
+    the address goes to the upstream as it is."""
+    max_bytes: int = Field(default=20 * 1024 * 1024, ge=1024)
+    """Most bytes of one image, sound or file; a larger one is described."""
+    fetch_timeout_seconds: float = Field(default=10, gt=0)
+    """Longest time for the download of one image, from the name of its host to its last byte."""
+    allow_private_addresses: bool = False
+    """`true`: images may also come from private networks and from this machine, by any port. Whoever can send a request
+    can then have such addresses asked for. Addresses of cloud metadata stay closed."""
+
+
 class ArtifactSettings(_Section):
     """Where what is taken out of requests is kept."""
 
@@ -241,6 +256,7 @@ class Settings(_Section):
     budget: BudgetSettings = BudgetSettings()
     overflow: OverflowSettings = OverflowSettings()
     learning: LearningSettings = LearningSettings()
+    media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     log: LogSettings = LogSettings()
 

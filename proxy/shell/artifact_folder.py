@@ -26,6 +26,7 @@ _KEY: Final = re.compile(
     rf"(?:{META}/(?P<described>{ARTIFACT_NAME})\.(?:[A-Za-z0-9_-]{{1,64}}\.json|lines)|(?P<content>{ARTIFACT_NAME}))"
 )
 _ARTIFACT: Final = re.compile(ARTIFACT_NAME)
+_FINDING: Final = re.compile(rf"{META}/(?P<address>url_[0-9a-f]{{32}})\.[A-Za-z0-9_-]{{1,64}}\.json")
 
 
 class Metadata(msgspec.Struct, frozen=True):
@@ -97,13 +98,28 @@ def index_key(name: str) -> str:
     return _checked(f"{META}/{name}.lines")
 
 
+def finding_key(address_sha256: str, owner: str) -> str:
+    """Where it is written what became of an address that this owner named. Raises ValueError.
+
+    >>> finding_key("0123456789abcdef" * 4, "5eed")
+    '.meta/url_0123456789abcdef0123456789abcdef.5eed.json'
+    """
+    key = f"{META}/url_{address_sha256[:32]}.{owner}.json"
+    if not _FINDING.fullmatch(key):
+        raise ValueError("not the hash of an address, or not an owner")
+    return key
+
+
 def is_artifact(name: str) -> bool:
     """Whether this is written as the names of artifacts are."""
     return _ARTIFACT.fullmatch(name) is not None
 
 
 def artifact_of(key: str) -> tuple[str, bool] | None:
-    """The artifact that an object belongs to, and whether it is its content; None for a stranger's object."""
+    """The artifact, or the address, that an object belongs to, and whether it is the content; None for a stranger's
+    object."""
+    if (finding := _FINDING.fullmatch(key)) is not None:
+        return finding["address"], False
     found = _KEY.fullmatch(key)
     return None if found is None else (found["content"] or found["described"], found["content"] is not None)
 

@@ -14,7 +14,6 @@ from typing import Final
 import httpx
 
 from proxy.core.media import Kind, media_type, plain_mime
-from proxy.core.public_addresses import literal_address
 from proxy.core.references import Fetched, Obstacle, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
 from proxy.shell.bodies import can_unpack, unpack
@@ -139,16 +138,6 @@ class Fetcher:
         if media_type(body, declared, name).kind is not Kind.IMAGE:
             raise NotFetched(Obstacle.NOT_AN_IMAGE)
         return Fetched(body, "" if declared in _UNLABELLED else declared, name)
-
-
-def host_of(address: str) -> str:
-    """The host of an address: all of it that may be logged, as the rest can hold secrets; empty where it is none."""
-    try:
-        host = httpx.URL(address).raw_host.decode("ascii")
-        literal_address(host)
-    except (httpx.InvalidURL, ValueError):
-        return ""
-    return host
 
 
 def _parsed(address: str) -> httpx.URL:

@@ -65,14 +65,17 @@ class PictureServer:
         self._running.add(running)
         # The end of a test ends what still runs; asyncio would report a task that is cancelled.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            self.requests.append(head)
-            found = self.answers.get(self.paths[-1], answer(b"", "404 Not Found"))
-            if isinstance(found, bytes):
-                writer.write(found)
-            else:
-                await found(writer)
-            await writer.drain()
+            while not writer.is_closing():
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.requests.append(head)
+                found = self.answers.get(self.paths[-1], answer(b"", "404 Not Found"))
+                if isinstance(found, bytes):
+                    writer.write(found)
+                else:
+                    await found(writer)
+                await writer.drain()
+                if not isinstance(found, bytes) or b"connection: keep-alive" not in found:
+                    break
             writer.close()
             await writer.wait_closed()
         writer.transport.abort()
