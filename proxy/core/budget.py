@@ -75,14 +75,12 @@ class Budget:
 
     def excess(self, size: Size, share: float) -> Size | None:
         """By how much a size is over a share of the room, in each unit; None when it is not over in any."""
-        over = Size(
-            size.tokens - int(self.room_tokens * share),
-            size.chars - int(self.room_chars * share) if self.room_chars is not None else 0,
-            size.bytes - int(self.room_bytes * share) if self.room_bytes is not None else 0,
-        )
-        if over.tokens <= 0 and over.chars <= 0 and over.bytes <= 0:
+        tokens = size.tokens - int(self.room_tokens * share)
+        chars = size.chars - int(self.room_chars * share) if self.room_chars is not None else 0
+        in_bytes = size.bytes - int(self.room_bytes * share) if self.room_bytes is not None else 0
+        if tokens <= 0 and chars <= 0 and in_bytes <= 0:
             return None
-        return Size(max(0, over.tokens), max(0, over.chars), max(0, over.bytes))
+        return Size(max(0, tokens), max(0, chars), max(0, in_bytes))
 
 
 def budget_for(

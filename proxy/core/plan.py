@@ -94,10 +94,11 @@ def plan(
     """A plan for the conversation, and the progress that spares its next turn the work. `base` is the size of all that
     is not messages. `earlier` comes from a plan whose messages are the first of these, with the same base, pipeline and
     budget."""
-    progress = earlier or Progress(Kept(base, pipeline.counter), 0, {}, base)
+    # The earlier one is another turn's; a new one is our own to change.
+    progress = earlier.copy() if earlier else Progress(Kept(base, pipeline.counter), 0, {}, base)
     messages, lasting = conversation.messages, _lasting(conversation.messages)
     if progress.messages < lasting:
-        progress = _walked(progress.copy(), messages[:lasting], pipeline)
+        progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
     kept = last.kept
     if kept.batch_is_open or (not kept.complete and kept.over(pipeline.budget, pipeline.budget.fill)):

@@ -153,6 +153,7 @@ class Recorder:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._answered = metrics.requests.labels("answered")
         self.recent = RecentDecisions()
         self._log = logger()
 
@@ -223,7 +224,7 @@ class Recorder:
         """The request is over."""
         now = time.perf_counter()
         self._metrics.running.dec()
-        self._metrics.requests.labels(decision.outcome).inc()
+        (self._answered if decision.outcome == "answered" else self._metrics.requests.labels(decision.outcome)).inc()
         if decision.received is not None and decision.sent is not None:
             self._metrics.own_seconds.observe(decision.sent - decision.received)
         if decision.sent is not None and decision.answered is not None:

@@ -86,4 +86,7 @@ class HeldAnswer:
 
     def _says(self, name: bytes, wanted: Callable[[bytes], bool]) -> bool:
         """Whether a header of that name has a value of that kind."""
-        return any(found == name and wanted(value.strip().lower()) for found, value in self.headers)
+        for found, value in self.headers:  # noqa: SIM110 - asked of every answer; any() takes three times as long
+            if found == name and wanted(value.strip().lower()):
+                return True
+        return False

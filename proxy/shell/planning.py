@@ -40,6 +40,8 @@ dear. It errs high: of single messages of coding agents one in twenty takes 1.1 
 (docs/decisions/0002-counting-tokens.md), and made text that is worse is still caught when the upstream refuses it."""
 LEAST_TOKENS_A_BYTE: Final = 0.3
 """Of a conversation, by the estimate: less is no ordinary text, or hardly any text at all."""
+MAX_KNOWN_LIMITS: Final = 256
+"""Models, each with the reply limits that are asked of it; both are foreign input."""
 MAX_TOOLS_BYTES: Final = 256 * 1024
 """Longer tool lists are not remembered; sixty-four are."""
 INLINE_BYTES: Final = 32 * 1024
@@ -125,6 +127,7 @@ class Planner:
         self._ratio_of = ratio_of
         self._lookup = lookup
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
+        self._known_limits: dict[tuple[str, int | None, float, bool], tuple[ModelProfile, Counter, Budget]] = {}
 
     async def plan(self, owner: bytes, body: bytes, *, looking_up: bool = False) -> Planned:
         """The plan for a body. `looking_up`: whether what its new messages name may be fetched. Raises
@@ -188,7 +191,7 @@ class Planner:
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
-        request = parse(body, known.request if known else None, shared)
+        request = parse(body, known.request if known else None, shared, will_be_known=len(body) > SMALL_BYTES)
         basis, counter = self._basis(request, goal_tokens, rough=goal_tokens is None)
         earlier = None
         if known is not None and known.basis == basis and known.progress.messages <= shared:
@@ -209,17 +212,29 @@ class Planner:
         profile = self._profile_of(request.model)
         tools = bytes(request.members.get("tools", b""))
         asked = request.reply_limit
-        rules = self._pipelines.rules
-        own: Counter = counter_for(profile.tokenizer, profile.model)
-        ratio, calibrated = self._ratio_of(request.model)
-        exact = own.exact or calibrated
-        budget = budget_for(profile, asked[1] if asked else None, exact=exact, rules=rules, ratio=ratio)
+        own, budget = self._limits(profile, asked[1] if asked else None, *self._ratio_of(request.model))
         if goal_tokens is not None:
             budget = budget.lowered_to(goal_tokens)
         counter = ByteClassCounter() if rough and _may_do_roughly(request.body, budget) else own
         base, reach = (_of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__)(tools, counter)
         is_rough = counter.name != own.name
         return Basis(profile, counter.name, is_rough, budget, base, reach), counter
+
+    def _limits(
+        self, profile: ModelProfile, asked_reply_tokens: int | None, ratio: float, calibrated: bool
+    ) -> tuple[Counter, Budget]:
+        """Who counts for a model, and its budget; remembered while its profile is the same object."""
+        key = (profile.model, asked_reply_tokens, ratio, calibrated)
+        known = self._known_limits.get(key)
+        if known is not None and known[0] is profile:
+            return known[1:]
+        own = counter_for(profile.tokenizer, profile.model)
+        exact = own.exact or calibrated
+        budget = budget_for(profile, asked_reply_tokens, exact=exact, rules=self._pipelines.rules, ratio=ratio)
+        if len(self._known_limits) >= MAX_KNOWN_LIMITS:
+            self._known_limits = {}
+        self._known_limits[key] = profile, own, budget
+        return own, budget
 
 
 def _known(match: Match[Planned] | None) -> Resolved:
@@ -254,7 +269,9 @@ def _fits_roughly(body: bytes, estimated: Size, budget: Budget) -> bool:
 
 
 def _reasons(made: Plan, reply_lowered: bool) -> dict[str, int]:
-    counts = Counts(edit.reason for edit in made.edits) if made.edits else Counts[Reason]()
+    if not made.edits and not reply_lowered:
+        return {}
+    counts = Counts(edit.reason for edit in made.edits)
     if reply_lowered:
         counts[Reason.CLAMP_REPLY] += 1
     return {reason.value: counts[reason] for reason in sorted(counts)}

@@ -86,7 +86,8 @@ class Relay:
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
         """How long a client of a stream may hear nothing before its first event; None: as long as it takes."""
-        return self._settings.overflow.keepalive_seconds if self._mode(headers) == "on" else None
+        seconds = self._settings.overflow.keepalive_seconds
+        return seconds if seconds is not None and self._mode(headers) == "on" else None
 
     async def _climb(self, journey: Journey, decision: Decision) -> Answer:
         """Send what the ladder says until an answer stands."""
@@ -224,8 +225,10 @@ class Relay:
     def _mode(self, headers: Headers) -> str:
         if not self._settings.enabled:
             return "off"
-        asked = header(headers, MODE_HEADER).decode("latin-1").strip().lower()
-        return asked if asked in _MODES else self._settings.mode
+        if asked := header(headers, MODE_HEADER):
+            mode = asked.decode("latin-1").strip().lower()
+            return mode if mode in _MODES else self._settings.mode
+        return self._settings.mode
 
     def _with_key(self, headers: Headers) -> Headers:
         """The client's key goes on; the configured one stands in when the client sends none."""
@@ -237,4 +240,7 @@ class Relay:
 
 def header(headers: Headers, name: bytes) -> bytes:
     """The first header of that lower-case name, or nothing."""
-    return next((value for found, value in headers if found == name), b"")
+    for found, value in headers:
+        if found == name:
+            return value
+    return b""

@@ -5,9 +5,11 @@ Rule: never a key, never the content of a message; a line costs microseconds, as
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Final, TextIO
 
 import msgspec
@@ -36,11 +38,7 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
         )
     else:
         structlog.configure(
-            processors=[
-                *shared,
-                structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(serializer=_json_line),
-            ],
+            processors=[structlog.processors.format_exc_info, _json_line],
             wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
             logger_factory=structlog.BytesLoggerFactory(stream.buffer),
             cache_logger_on_first_use=True,
@@ -82,12 +80,14 @@ class Metrics:
         self.running = Gauge("context_proxy_running_requests", "Chat requests under way.", registry=self.registry)
 
 
-def _json_line(event: dict[str, Any], **_: Any) -> bytes:
-    first = {name: event.pop(name, None) for name in ("timestamp", "level", "event")}
+def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
+    """A processor that does the work of three, as every request writes a line."""
+    timestamp = datetime.datetime.now(datetime.UTC).isoformat()[: -len("+00:00")] + "Z"
+    line = {"timestamp": timestamp, "level": level, "event": event.pop("event"), **event}
     try:
-        return msgspec.json.encode(first | event, enc_hook=str)
+        return msgspec.json.encode(line, enc_hook=str)
     except UnicodeEncodeError:  # a lone surrogate, say in a model's name, has no UTF-8
-        return json.dumps(first | event, default=str).encode()
+        return json.dumps(line, default=str).encode()
 
 
 def _send_library_logs_the_same_way(shared: list[Any], renderer: Any, stream: TextIO) -> None:

@@ -73,8 +73,9 @@ class ChatRequest:
         return found if isinstance(found, kind) else None
 
 
-def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0) -> ChatRequest:
+def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0, *, will_be_known: bool = True) -> ChatRequest:
     """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and not read again.
+    `will_be_known`: whether a later one may be read like that with this one, which has to find where its messages end.
 
     Raises MalformedRequest for what no upstream could judge either: no JSON, no object, no `messages` list.
     """
@@ -90,7 +91,8 @@ def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0) -> Cha
         messages = tuple(Message.read(raw) for raw in jsontext.items(array))
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`messages` must be a list: {error}", param="messages") from None
-    return ChatRequest(body, members, Conversation(messages), _ends(body, members, messages))
+    ends = _ends(body, members, messages) if will_be_known else ()
+    return ChatRequest(body, members, Conversation(messages), ends)
 
 
 def render(request: ChatRequest, messages: Sequence[Raw], members: Mapping[str, Raw]) -> bytes:
