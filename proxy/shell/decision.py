@@ -60,6 +60,13 @@ class Decision:
     _last_sent: LastSent | None = None
     _sent_before: tuple[bytes, ...] | None = None
 
+    @property
+    def own_seconds(self) -> float | None:
+        """From the last byte of the request to its departure, but for the time that was waited for images."""
+        if self.received is None or self.sent is None:
+            return None
+        return self.sent - self.received - (self.planned.lookup_seconds if self.planned is not None else 0.0)
+
     def note_body(self, body_bytes: int) -> None:
         """The request is here."""
         self.body_bytes, self.received = body_bytes, time.perf_counter()
@@ -140,8 +147,10 @@ class Decision:
         if self.prefix_kept is not None:
             line["prefix_kept"] = round(self.prefix_kept, 6)
         line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
-        if self.received is not None and self.sent is not None:
-            line["own_ms"] = _milliseconds(self.received, self.sent)
+        if (own_seconds := self.own_seconds) is not None:
+            line["own_ms"] = _milliseconds(0.0, own_seconds)
+        if self.planned is not None and self.planned.lookup_seconds:
+            line["lookup_ms"] = _milliseconds(0.0, self.planned.lookup_seconds)
         if self.sent is not None and self.answered is not None:
             line["first_byte_ms"] = _milliseconds(self.sent, self.answered)
         line["total_ms"] = _milliseconds(self.started, now)
@@ -225,8 +234,8 @@ class Recorder:
         now = time.perf_counter()
         self._metrics.running.dec()
         (self._answered if decision.outcome == "answered" else self._metrics.requests.labels(decision.outcome)).inc()
-        if decision.received is not None and decision.sent is not None:
-            self._metrics.own_seconds.observe(decision.sent - decision.received)
+        if (own_seconds := decision.own_seconds) is not None:
+            self._metrics.own_seconds.observe(own_seconds)
         if decision.sent is not None and decision.answered is not None:
             self._metrics.upstream_seconds.observe(decision.answered - decision.sent)
         log = self._log.info if decision.outcome == "answered" else self._log.warning

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
 from proxy.core.budget import Budget, budget_for, clamped_reply
@@ -95,6 +96,8 @@ class Planned:
     """What its conversation sent before; the same object for all its turns that are remembered."""
     resolved: Resolved = field(default_factory=dict, repr=False)
     """What the messages name and do not hold, as far as it was found."""
+    lookup_seconds: float = 0.0
+    """That looking it up took for this request: others' time, not the proxy's own."""
 
     @property
     def changed(self) -> bool:
@@ -133,8 +136,14 @@ class Planner:
         """The plan for a body. `looking_up`: whether what its new messages name may be fetched. Raises
         MalformedRequest."""
         match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
-        resolved = await self._resolved(owner, body, match) if looking_up else _known(match)
+        resolved, lookup_seconds = _known(match), 0.0
+        if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
+            started = time.perf_counter()
+            resolved = await self._resolved(self._lookup, owner, body, match)
+            lookup_seconds = time.perf_counter() - started
         planned = await self._run(body, match, resolved, keeping=True)
+        if lookup_seconds:
+            planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
             self._memory.remember(owner, planned.request, planned, instead_of=match, more_bytes=_COPIES * contents)
@@ -159,14 +168,12 @@ class Planner:
             return self._plan(body, match, resolved, keeping)
         return await asyncio.to_thread(self._plan, body, match, resolved, keeping)
 
-    async def _resolved(self, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
+    async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
         known = _known(match)
-        if self._lookup is None or not self._lookup.may_refer(body, match.shared_bytes if match else 0):
-            return known
         references = await asyncio.to_thread(_new_references, body, match)
         wanted = [reference for reference in references if reference.address not in known]
-        found = await self._lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
+        found = await lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
         return {**known, **found} if found else known
 
     def _is_quick(self, body: bytes, match: Match[Planned] | None) -> bool:

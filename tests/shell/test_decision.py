@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,6 +119,14 @@ async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_convers
     warned = [line for line in await recorded(recorder, first) if line["event"] == "system_text_long"]
     assert [(line["tokens"], line["log_level"]) for line in warned] == [(system_tokens(first), "warning")]
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
+
+
+async def test_the_wait_for_images_is_not_the_proxys_own_time() -> None:
+    planned = replace(await planned_for(body("short")), lookup_seconds=2.0)
+    line = Decision("req-1", started=0.0, received=1.0, sent=3.5, planned=planned).described(4.0)
+    assert (line["own_ms"], line["lookup_ms"]) == (500.0, 2000.0)
+    without = Decision("req-1", started=0.0, received=1.0, sent=3.5).described(4.0)
+    assert (without["own_ms"], "lookup_ms" in without) == (2500.0, False)
 
 
 async def test_the_headers_tell_sizes_attempts_and_edits() -> None:
