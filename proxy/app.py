@@ -33,6 +33,7 @@ from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
 from proxy.shell.store import ArtifactStore
 from proxy.shell.telemetry import Metrics, configure_logging
 from proxy.shell.upstream import Upstream
+from proxy.shell.whereabouts import WaysBack
 
 REFRESH_SECONDS: Final = 2
 """Between two looks at what other workers have learned; a look is one stat."""
@@ -49,8 +50,9 @@ def create_explainer(settings: Settings) -> Explainer:
     otherwise."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning.limits)
-    store = _store(settings, _folder(settings))
-    return Explainer(settings, _planner(settings, models, learning, store), store.place_of, learning.ratio)
+    folder = _folder(settings)
+    store, here = _store(settings, folder), WaysBack(settings.artifacts, folder.place_of("")).here
+    return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
 
 
 def create_app(settings: Settings) -> Front:
@@ -65,10 +67,11 @@ def create_app(settings: Settings) -> Front:
     folder, kept = _folder(settings), settings.artifacts
     store = _store(settings, folder)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
+    ways = WaysBack(kept, folder.place_of(""))
     owners = Owners.of_folder(settings.data_dir, shared=kept.shared)
     downloads = _downloads(settings)
     resolver = _resolver(settings, folder, reader, store, downloads)
-    planner = _planner(settings, models, learning, store, resolver)
+    planner = _planner(settings, models, learning, resolver)
     relay = Relay(settings, upstream, models, planner, store, owners, recorder, learning)
 
     @contextlib.asynccontextmanager
@@ -90,7 +93,7 @@ def create_app(settings: Settings) -> Front:
             await upstream.aclose()
 
     app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    chat = ChatCompletions(relay, recorder, settings.server.max_body_bytes)
+    chat = ChatCompletions(relay, recorder, ways, settings.server.max_body_bytes)
     app.router.routes.clear()
 
     @app.get("/healthz")
@@ -101,7 +104,8 @@ def create_app(settings: Settings) -> Front:
     async def expose_metrics() -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    add_operator_routes(app, settings, recorder.recent, Explainer(settings, planner, store.place_of, learning.ratio))
+    explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
+    add_operator_routes(app, settings, recorder.recent, explainer)
     names = settings.server.host_names
     artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
     app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
@@ -153,7 +157,6 @@ def _planner(
     settings: Settings,
     models: ModelResolver,
     learning: Learning,
-    store: ArtifactStore,
     resolver: Resolver | None = None,
 ) -> Planner:
-    return Planner(Pipelines(settings, store.place_of), models.profile, learning.ratio, resolver)
+    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver)

@@ -7,6 +7,7 @@ line that names the key and what is allowed; nothing is guessed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -34,6 +35,10 @@ ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
 """Short names that people have set already; the long `CONTEXT_PROXY_…` name beats them."""
 
 
+_PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
+"""It stands in what models read."""
+
+
 class SettingsError(Exception):
     """The settings are wrong: one line for each mistake."""
 
@@ -50,6 +55,18 @@ def _base_url(url: str) -> str:
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError("must have no query, no fragment, no user and no password; keys go into upstream.api_key")
     return url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + "/v1"
+
+
+def _agent_path(path: str) -> str:
+    if not path.isprintable() or "'" in path or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
+        raise ValueError("must be an absolute path, without quotes and control characters")
+    return path
+
+
+def _public_url(url: str) -> str:
+    if not _PLAIN_URL.fullmatch(url):
+        raise ValueError("must be a URL such as https://proxy.example, without query, user and password")
+    return url.rstrip("/").removesuffix("/v1")
 
 
 class _Section(BaseModel):
@@ -221,6 +238,11 @@ class ArtifactSettings(_Section):
     """Most bytes of all artifacts; past it the least recently used go first."""
     folder: Path | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
+    agent_path: Annotated[str, AfterValidator(_agent_path)] | None = None
+    """That folder as agents see it, when they have it under another path, such as a volume. Empty: its own path, for
+    clients on this machine; others are told the address of the proxy instead."""
+    public_url: Annotated[str, AfterValidator(_public_url)] | None = None
+    """How agents reach this proxy, without `/v1`: `https://proxy.example`. Empty: as each request says in `Host`."""
     shared: bool = False
     """`true`: every client may read every artifact; else only the API key that brought it."""
     open_on_loopback: bool = False

@@ -7,7 +7,7 @@ holds no time and nothing random: the same content gives the same words in every
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -15,6 +15,7 @@ from proxy.core.edits import Artifact
 from proxy.core.excerpt import Excerpt
 from proxy.core.measures import count_lines
 from proxy.core.tools import Reach
+from proxy.core.way_back import WayBack
 
 Language: TypeAlias = Literal["en", "zh"]
 
@@ -36,11 +37,14 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "subagent": " Give that file to a sub-agent and ask it for what you need.",
         "page": " Read or search that file in parts, from line {line} on.",
         "shell": " To go on reading: sed -n '{line},{until}p' '{place}'",
+        "call": " The whole is kept; to go on reading: {call}",
         "names": " Names in what is left out: {names}",
         "digest": "{messages:,} earlier messages ({chars:,} characters) are left out here to fit the model's window.",
         "kept_messages": " They are kept as JSON in {place}.",
+        "call_messages": " They are kept as JSON; to search them: {call}",
         "asked": " The user asked earlier: {asked}",
         "response": "An excerpt; the whole is kept in {place}.",
+        "call_response": "An excerpt; for the whole: {call}",
     },
     "zh": {
         "shown": "此文本共 {lines:,} 行、{bytes:,} 字节，此处显示 {kept_lines:,} 行、{kept_bytes:,} 字节：{parts}。",
@@ -54,11 +58,14 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "subagent": " 可让子代理处理该文件并返回所需信息。",
         "page": " 可从第 {line} 行起分段读取或搜索该文件。",
         "shell": " 继续阅读：sed -n '{line},{until}p' '{place}'",
+        "call": " 完整内容已保存，继续阅读：{call}",
         "names": " 省略部分中的名称：{names}",
         "digest": "为适应模型的上下文窗口，此处省略了之前的 {messages:,} 条消息（{chars:,} 个字符）。",
         "kept_messages": " 它们以 JSON 格式保存在 {place}。",
+        "call_messages": " 它们以 JSON 格式保存，搜索：{call}",
         "asked": " 用户此前的要求：{asked}",
         "response": "此处为节选，完整内容保存在 {place}。",
+        "call_response": "此处为节选，完整内容：{call}",
     },
 }
 
@@ -73,8 +80,8 @@ class Notices:
     """Writes notices for one request."""
 
     language: Language
-    place_of: Callable[[Artifact], str]
-    """The path or address at which the agent finds an artifact."""
+    way: WayBack
+    """How the agent gets at an artifact."""
     reach: Reach = Reach.NOTHING
     """What the tools of the request can do with it."""
     kept: bool = True
@@ -90,7 +97,7 @@ class Notices:
             kept_bytes=shown.kept_bytes,
             bytes=shown.total_bytes,
             parts=self._parts(shown),
-        ) + self._way_back(artifact, max(1, first_missing))
+        ) + self.way_back(artifact, max(1, first_missing))
         return "".join(
             [
                 _closed(shown.head),
@@ -103,7 +110,7 @@ class Notices:
     def digest(self, artifact: Artifact, messages: int, chars: int, names: Sequence[str], asked: Sequence[str]) -> str:
         """What stands in the place of messages that are left out."""
         notice = self._say("digest", messages=messages, chars=chars)
-        notice += self._say("kept_messages", place=self.place_of(artifact)) if self.kept else self._say("unkept")
+        notice += self._kept_at(artifact, "kept_messages", "call_messages", grep="REGEX")
         if asked:
             heads = " / ".join(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked[-_ASKED_REQUESTS:])
             notice += self._say("asked", asked=heads)
@@ -111,16 +118,37 @@ class Notices:
 
     def response_text(self, artifact: Artifact) -> str:
         """The `text` of a tool response whose data was cut."""
-        return MARK + (self._say("response", place=self.place_of(artifact)) if self.kept else self._say("unkept")) + "]"
+        return MARK + self._kept_at(artifact, "response", "call_response", lines=f"1-{_PAGE_LINES}") + "]"
 
-    def _way_back(self, artifact: Artifact, line: int) -> str:
+    def way_back(self, artifact: Artifact, line: int) -> str:
+        """Where the whole of something is, and how to go on reading from a line on."""
+        place, until = self.way.path_of(artifact), line + _PAGE_LINES
+        if not self.kept or place is None or self.reach is Reach.NOTHING:
+            return self._kept_at(artifact, "whole", "call", lines=f"{line}-{until}")
+        return self._say("whole", place=place) + self._say(self.reach.value, place=place, line=line, until=until)
+
+    def place_of(self, artifact: Artifact) -> str:
+        """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
+        return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
+
+    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, **asked: str) -> str:
+        """That it is kept: the call that fetches it, where the agent needs one and can make it, or else its place."""
         if not self.kept:
             return self._say("unkept")
-        place = self.place_of(artifact)
-        way = self._say("whole", place=place)
-        if self.reach is not Reach.NOTHING:
-            way += self._say(self.reach.value, place=place, line=line, until=line + _PAGE_LINES)
-        return way
+        call = self._call(artifact, asked)
+        return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
+
+    def _call(self, artifact: Artifact, asked: Mapping[str, str]) -> str | None:
+        url = self.way.url_of(artifact)
+        if self.reach is not Reach.NOTHING and self.way.folder is not None:
+            return None  # what opens files needs no more than the path
+        if self.reach is Reach.SHELL and url is not None:
+            keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
+            query = "&".join(f"{name}={value}" for name, value in asked.items())
+            return f"curl -s{keys} '{url}?{query}'"
+        if self.way.tool:
+            return f'read_artifact(id="{artifact.id}", ' + ", ".join(f'{k}="{v}"' for k, v in asked.items()) + ")"
+        return None
 
     def _parts(self, shown: Excerpt) -> str:
         parts = (("head", shown.head), ("rescued", shown.rescued), ("tail", shown.tail))

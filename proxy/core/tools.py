@@ -33,15 +33,16 @@ class Reach(StrEnum):
     SHELL = "shell"
 
 
-def reach_of(tools: Raw | None) -> Reach:
-    """The best way to a file that these tools offer: a sub-agent spares the context, a reader pages, a shell can all.
+def reach_of(tools: Raw | None, *, sees_files: bool = True) -> Reach:
+    """The best way to an artifact that these tools offer: a sub-agent spares the context, a reader pages, a shell can
+    all. `sees_files`: whether the agent has the folder before it; a shell alone gets at it without.
 
     >>> reach_of(b'[{"type":"function","function":{"name":"run_command"}}]')
     <Reach.SHELL: 'shell'>
     """
     names = _tool_names(tools) if tools is not None else []
     for pattern, reach in ((_SUBAGENT, Reach.SUBAGENT), (_READER, Reach.PAGE), (_SHELL, Reach.SHELL)):
-        if any(pattern.search(name) for name in names):
+        if (sees_files or reach is Reach.SHELL) and any(pattern.search(name) for name in names):
             return reach
     return Reach.NOTHING
 

@@ -15,6 +15,7 @@ from proxy.core.blocks import Block
 from proxy.core.edits import Artifact
 from proxy.core.profile import ModelProfile
 from proxy.core.refusal import does_not_fit
+from proxy.core.way_back import WayBack
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
 from proxy.shell.planning import Planned, Planner
@@ -98,16 +99,18 @@ class Explainer:
         settings: Settings,
         planner: Planner,
         place_of: Callable[[Artifact], str],
+        way: WayBack,
         ratio_of: Callable[[str], tuple[float, bool]],
     ) -> None:
         self._settings = settings
         self._planner = planner
         self._place_of = place_of
+        self._way = way
         self._ratio_of = ratio_of
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
-        planned = await self._planner.dry_run(body if model is None else _for_model(body, model))
+        planned = await self._planner.dry_run(body if model is None else _for_model(body, model), self._way)
         profile, plan = planned.basis.profile, planned.plan
         problem = None
         if not plan.fits:

@@ -7,11 +7,9 @@ the prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Final
 
 from proxy.core.budget import Budget, BudgetRules
-from proxy.core.edits import Artifact
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.notices import Notices
@@ -23,6 +21,7 @@ from proxy.core.steps.sanitise import SanitiseText
 from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.core.tools import Reach
+from proxy.core.way_back import NOWHERE, WayBack
 from proxy.settings import ModelSettings, Settings, ToolLimits
 from proxy.shell.models import entry_of
 
@@ -33,9 +32,8 @@ _BYTES_PER_TOKEN: Final = 3
 class Pipelines:
     """Builds pipelines from one set of settings."""
 
-    def __init__(self, settings: Settings, place_of: Callable[[Artifact], str]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._place_of = place_of
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
         self._pipeline = functools.lru_cache(256)(self._build)
         budget, defaults = settings.budget, settings.defaults
@@ -48,12 +46,16 @@ class Pipelines:
             max_request_bytes=defaults.max_request_bytes,
         )
 
-    def pipeline(self, model: str, budget: Budget, counter: Counter, reach: Reach, *, keeping: bool) -> Pipeline:
+    def pipeline(
+        self, model: str, budget: Budget, counter: Counter, reach: Reach, way: WayBack = NOWHERE, *, keeping: bool
+    ) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
-        return self._pipeline(model, budget, counter, reach, keeping)
+        return self._pipeline(model, budget, counter, reach, way, keeping)
 
-    def _build(self, model: str, budget: Budget, counter: Counter, reach: Reach, keeping: bool) -> Pipeline:
-        notices = Notices(self._settings.language, self._place_of, reach, keeping)
+    def _build(
+        self, model: str, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool
+    ) -> Pipeline:
+        notices = Notices(self._settings.language, way, reach, keeping)
         return Pipeline(
             local=self._local_steps(model, budget.result_tokens, keeping),
             reliefs=(

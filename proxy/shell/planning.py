@@ -21,6 +21,7 @@ from proxy.core.profile import ModelProfile
 from proxy.core.references import Fetched, Reference, Resolved, references_in
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, reach_of
+from proxy.core.way_back import NOWHERE, WayBack
 from proxy.shell.memory import ConversationMemory, Match
 from proxy.shell.pipelines import Pipelines
 from proxy.shell.prefix import LastSent
@@ -76,6 +77,7 @@ class Basis:
     base: Size
     """Of what is no message: tools, mostly."""
     reach: Reach
+    way: WayBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,16 @@ class Planner:
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
         self._known_limits: dict[tuple[str, int | None, float, bool], tuple[ModelProfile, Counter, Budget]] = {}
 
-    async def plan(self, owner: bytes, body: bytes, *, looking_up: bool = False) -> Planned:
-        """The plan for a body. `looking_up`: whether what its new messages name may be fetched. Raises
-        MalformedRequest."""
+    async def plan(self, owner: bytes, body: bytes, way: WayBack = NOWHERE, *, looking_up: bool = False) -> Planned:
+        """The plan for a body; `way` is how its client gets at artifacts. `looking_up`: whether what its new messages
+        name may be fetched. Raises MalformedRequest."""
         match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
         if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
             started = time.perf_counter()
             resolved = await self._resolved(self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
-        planned = await self._run(body, match, resolved, keeping=True)
+        planned = await self._run(body, match, resolved, way, keeping=True)
         if lookup_seconds:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -151,22 +153,24 @@ class Planner:
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
         """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
-        return await self._run(planned.request.body, None, planned.resolved, keeping=False)
+        return await self._run(planned.request.body, None, planned.resolved, planned.basis.way, keeping=False)
 
-    async def dry_run(self, body: bytes) -> Planned:
+    async def dry_run(self, body: bytes, way: WayBack = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
-        return await asyncio.to_thread(self._plan, body, None, _NOTHING, True)
+        return await asyncio.to_thread(self._plan, body, None, _NOTHING, way, True)
 
     async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
         """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
-        body, resolved = refused.request.body, refused.resolved
-        return await asyncio.to_thread(self._plan, body, None, resolved, keeping, goal_tokens)
+        body, resolved, way = refused.request.body, refused.resolved, refused.basis.way
+        return await asyncio.to_thread(self._plan, body, None, resolved, way, keeping, goal_tokens)
 
-    async def _run(self, body: bytes, match: Match[Planned] | None, resolved: Resolved, *, keeping: bool) -> Planned:
+    async def _run(
+        self, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack, *, keeping: bool
+    ) -> Planned:
         if resolved is _known(match) and self._is_quick(body, match):
-            return self._plan(body, match, resolved, keeping)
-        return await asyncio.to_thread(self._plan, body, match, resolved, keeping)
+            return self._plan(body, match, resolved, way, keeping)
+        return await asyncio.to_thread(self._plan, body, match, resolved, way, keeping)
 
     async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
@@ -193,29 +197,32 @@ class Planner:
         body: bytes,
         match: Match[Planned] | None,
         resolved: Resolved,
+        way: WayBack,
         keeping: bool,
         goal_tokens: int | None = None,
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         request = parse(body, known.request if known else None, shared, will_be_known=len(body) > SMALL_BYTES)
-        basis, counter = self._basis(request, goal_tokens, rough=goal_tokens is None)
+        basis, counter = self._basis(request, way, goal_tokens, rough=goal_tokens is None)
         earlier = None
         if known is not None and known.basis == basis and known.progress.messages <= shared:
             earlier = known.progress
-        pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
+        pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, way, keeping=keeping)
         made, progress = plan(request.conversation, basis.base, pipeline, earlier)
         if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget):
             # Nothing is given up, and nothing near the room is sent, before the model's own counter has been asked.
-            basis, counter = self._basis(request, goal_tokens, rough=False)
-            pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, keeping=keeping)
+            basis, counter = self._basis(request, way, goal_tokens, rough=False)
+            pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, way, keeping=keeping)
             made, progress = plan(request.conversation, basis.base, pipeline)
         lowered = _lowered(request, basis.budget, made)
         last_sent = known.last_sent if match and known and match.is_continued else LastSent()
         reasons = _reasons(made, lowered is not None)
         return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
 
-    def _basis(self, request: ChatRequest, goal_tokens: int | None, *, rough: bool) -> tuple[Basis, Counter]:
+    def _basis(
+        self, request: ChatRequest, way: WayBack, goal_tokens: int | None, *, rough: bool
+    ) -> tuple[Basis, Counter]:
         profile = self._profile_of(request.model)
         tools = bytes(request.members.get("tools", b""))
         asked = request.reply_limit
@@ -223,9 +230,10 @@ class Planner:
         if goal_tokens is not None:
             budget = budget.lowered_to(goal_tokens)
         counter = ByteClassCounter() if rough and _may_do_roughly(request.body, budget) else own
-        base, reach = (_of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__)(tools, counter)
+        measured = _of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__
+        base, reach = measured(tools, counter, way.folder is not None)
         is_rough = counter.name != own.name
-        return Basis(profile, counter.name, is_rough, budget, base, reach), counter
+        return Basis(profile, counter.name, is_rough, budget, base, reach, way), counter
 
     def _limits(
         self, profile: ModelProfile, asked_reply_tokens: int | None, ratio: float, calibrated: bool
@@ -256,11 +264,11 @@ def _new_references(body: bytes, match: Match[Planned] | None) -> list[Reference
 
 
 @functools.lru_cache(64)
-def _of_tools(tools: bytes, counter: Counter) -> tuple[Size, Reach]:
+def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach]:
     """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
     and they are often longer than what it says."""
     raw = tools or None
-    return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw)
+    return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw, sees_files=sees_files)
 
 
 def _may_do_roughly(body: bytes, budget: Budget) -> bool:

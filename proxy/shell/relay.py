@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, get_args
 from proxy.core.attempts import Attempt, Attempts, Outcome, attempts
 from proxy.core.overflow import Kind, Verdict, judge
 from proxy.core.refusal import does_not_fit, refused_twice
+from proxy.core.way_back import NOWHERE, WayBack
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.settings import Mode, Settings
 from proxy.shell.bodies import can_unpack, unpack
@@ -67,10 +68,12 @@ class Relay:
         self._learning = learning
         self._log = logger()
 
-    async def serve(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> Answer:
+    async def serve(
+        self, target: bytes, headers: Headers, body: bytes, decision: Decision, way: WayBack = NOWHERE
+    ) -> Answer:
         """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
         mode = self._mode(headers)
-        planned = None if mode == "off" else await self._planned(headers, body, decision)
+        planned = None if mode == "off" else await self._planned(headers, body, decision, way)
         sent = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
         self._models.offer_key(header(headers, b"authorization"))
         if planned is None or mode == "observe":
@@ -189,7 +192,7 @@ class Relay:
         """The upstream's answer to anything else. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers), body)
 
-    async def _planned(self, headers: Headers, body: bytes, decision: Decision) -> Planned | None:
+    async def _planned(self, headers: Headers, body: bytes, decision: Decision, way: WayBack) -> Planned | None:
         """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
         encoding = header(headers, b"content-encoding").lower()
         if encoding and encoding != b"identity":
@@ -200,7 +203,7 @@ class Relay:
         try:
             # Who only observes asks no third party for anything.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(self._owners.owner_of(headers), body, looking_up=looking_up)
+            planned = await self._planner.plan(self._owners.owner_of(headers), body, way, looking_up=looking_up)
         except ProxyError:
             raise
         except Exception:

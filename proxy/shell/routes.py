@@ -23,6 +23,7 @@ from proxy.shell.keepalive import KeepAlive
 from proxy.shell.relay import Relay, header
 from proxy.shell.telemetry import logger
 from proxy.shell.upstream import Headers
+from proxy.shell.whereabouts import WaysBack
 from proxy.wire.openai_chat import error_body
 
 API_PREFIX: Final = b"/v1"
@@ -87,8 +88,9 @@ class AnswerSender:
 class ChatCompletions:
     """`POST /v1/chat/completions`."""
 
-    def __init__(self, relay: Relay, recorder: Recorder, max_body_bytes: int) -> None:
+    def __init__(self, relay: Relay, recorder: Recorder, ways: WaysBack, max_body_bytes: int) -> None:
         self._relay = relay
+        self._ways = ways
         self._recorder = recorder
         self._max_body_bytes = max_body_bytes
         self._log = logger()
@@ -104,7 +106,7 @@ class ChatCompletions:
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
                 async with alive or contextlib.nullcontext():
-                    answer = await self._relay.serve(_target(scope), headers, body, decision)
+                    answer = await self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope))
                 try:
                     await sender.pass_on(answer, client, decision.headers())
                     self._relay.learn_from(answer, decision)

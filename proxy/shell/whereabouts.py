@@ -1,4 +1,4 @@
-"""Where a client is and how it reached us, as far as its connection and its headers prove it.
+"""Where a client is, how it reached us, and so how it gets at artifacts; as far as connection and headers prove it.
 
 Rule: what a client writes is believed only where it harms nobody but itself, and only in a strict form: it ends up in
 what models read.
@@ -6,12 +6,16 @@ what models read.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from typing import Final
 
 from starlette.types import Scope
 
+from proxy.core.way_back import WayBack
+from proxy.settings import ArtifactSettings
+from proxy.shell.owners import KEY_HEADERS
 from proxy.shell.upstream import Headers
 
 _HOST: Final = re.compile(
@@ -19,6 +23,42 @@ _HOST: Final = re.compile(
 )
 _FORWARDED: Final = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"))
 """Headers of reverse proxies: the client is then the one behind it, and may be anywhere."""
+
+
+_KEYS: Final = {b"authorization": "Authorization: Bearer", b"api-key": "api-key:", b"x-api-key": "x-api-key:"}
+"""How a header is written that carries a key again."""
+
+
+class WaysBack:
+    """Says what the ways back are for a client."""
+
+    def __init__(self, settings: ArtifactSettings, folder: str | None) -> None:
+        """`folder`: where the artifacts lie on this machine; None: in a bucket."""
+        self._settings = settings
+        self._folder = folder
+        self._way = functools.lru_cache(1024)(self._build)
+
+    def of(self, scope: Scope) -> WayBack:
+        """The ways for the client of a request."""
+        headers: Headers = scope["headers"]
+        keys = tuple(dict.fromkeys(name for name, _ in headers if name in KEY_HEADERS))
+        return self._way(is_on_this_machine(scope), host_of(headers), scope.get("scheme", "http"), keys)
+
+    @property
+    def here(self) -> WayBack:
+        """The ways for an agent on this machine."""
+        return self._way(True, None, "http", ())
+
+    def _build(self, is_here: bool, host: str | None, scheme: str, keys: tuple[bytes, ...]) -> WayBack:
+        stated = self._settings
+        folder = stated.agent_path or (self._folder if is_here else None)
+        base = stated.public_url or (f"{scheme}://{host}" if host is not None else None)
+        is_open = stated.shared or (stated.open_on_loopback and is_here)
+        return WayBack(
+            folder,
+            None if base is None else base + "/artifacts",
+            () if is_open else tuple(_KEYS[name] for name in keys),
+        )
 
 
 def is_on_this_machine(scope: Scope) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
 from proxy.core.budget import Budget
 from proxy.core.conversation import Conversation, Message
-from proxy.core.edits import Artifact
 from proxy.core.entry import Entry
 from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.excerpt import Limits
@@ -23,6 +22,7 @@ from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.core.tools import Reach
+from proxy.core.way_back import WayBack
 
 UNITS = st.sampled_from(
     [
@@ -167,12 +167,11 @@ def spelled(message: Any, *, ascii_only: bool = False) -> bytes:
     return json.dumps(message).encode()
 
 
-def place_of(artifact: Artifact) -> str:
-    return f"/data/tool-output/{artifact.id}"
+WAY: Final = WayBack("/data/tool-output")
 
 
 def notices(language: Language = "en", reach: Reach = Reach.SHELL, *, kept: bool = True) -> Notices:
-    return Notices(language, place_of, reach, kept)
+    return Notices(language, WAY, reach, kept)
 
 
 class CountingCounter:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from proxy.core.edits import Artifact
 from proxy.core.excerpt import Direction, Limits, excerpt
 from proxy.core.measures import count_lines, utf8_length
-from proxy.core.notices import MARK, is_ours
+from proxy.core.notices import MARK, Notices, is_ours
 from proxy.core.tools import Reach
+from proxy.core.way_back import WayBack
 
 LANGUAGES = st.sampled_from(["en", "zh"])
 SHOWN = {
@@ -83,6 +84,71 @@ def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, word
     assert (shown.head, shown.kept_lines) == ("a\n" * 3, 3)
     shown = excerpt("a\n" * 10, Limits(2, 10, None, Direction.HEAD))
     assert words in notices(reach=reach).truncated(shown, Artifact(b"a\n" * 10), ())
+
+
+URL = "http://proxy:8787/artifacts"
+ELSEWHERE = WayBack(None, URL, ("Authorization: Bearer",))
+CUT = Artifact(b"a\n" * 10, "bash")
+
+
+@pytest.mark.parametrize(
+    ("way", "reach", "words", "zh_words"),
+    [
+        (
+            WayBack("/d", URL, ("Authorization: Bearer",), True),
+            Reach.SHELL,
+            f" The whole is kept in /d/{CUT.id}. To go on reading: sed -n '3,83p' '/d/{CUT.id}'",
+            f" 完整内容保存在 /d/{CUT.id}。 继续阅读：sed -n '3,83p' '/d/{CUT.id}'",
+        ),
+        (
+            ELSEWHERE,
+            Reach.SHELL,
+            ' The whole is kept; to go on reading: curl -s -H "Authorization: Bearer $OPENAI_API_KEY" '
+            f"'{URL}/{CUT.id}?lines=3-83'",
+            ' 完整内容已保存，继续阅读：curl -s -H "Authorization: Bearer $OPENAI_API_KEY" '
+            f"'{URL}/{CUT.id}?lines=3-83'",
+        ),
+        (
+            WayBack(None, URL),
+            Reach.SHELL,
+            f" The whole is kept; to go on reading: curl -s '{URL}/{CUT.id}?lines=3-83'",
+            f" 完整内容已保存，继续阅读：curl -s '{URL}/{CUT.id}?lines=3-83'",
+        ),
+        (
+            WayBack(None, URL, (), True),
+            Reach.NOTHING,
+            f' The whole is kept; to go on reading: read_artifact(id="{CUT.id}", lines="3-83")',
+            f' 完整内容已保存，继续阅读：read_artifact(id="{CUT.id}", lines="3-83")',
+        ),
+        (ELSEWHERE, Reach.NOTHING, f" The whole is kept in {URL}/{CUT.id}.", f" 完整内容保存在 {URL}/{CUT.id}。"),
+        (WayBack("/d", URL), Reach.NOTHING, f" The whole is kept in /d/{CUT.id}.", f" 完整内容保存在 /d/{CUT.id}。"),
+        (WayBack(), Reach.SHELL, f" The whole is kept in {CUT.id}.", f" 完整内容保存在 {CUT.id}。"),
+    ],
+)
+def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_words):
+    assert Notices("en", way, reach).way_back(CUT, 3) == words
+    assert Notices("zh", way, reach).way_back(CUT, 3) == zh_words
+    told = [
+        ours
+        for language in ("en", "zh")
+        for notes in [Notices(language, way, reach)]
+        for ours in (notes.truncated(excerpt("a\n" * 10, Limits(2, 10)), CUT, ()), notes.response_text(CUT))
+    ] + [Notices("en", way, reach).digest(CUT, 3, 400, (), ())]
+    assert all(is_ours(text) for text in told)
+
+
+def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
+    assert f"to search them: curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" '{URL}/{CUT.id}?grep=REGEX'" in (
+        Notices("en", ELSEWHERE, Reach.SHELL).digest(CUT, 3, 400, (), ())
+    )
+    assert f'搜索：read_artifact(id="{CUT.id}", grep="REGEX")' in (
+        Notices("zh", WayBack(None, URL, (), True)).digest(CUT, 3, 400, (), ())
+    )
+
+
+def test_code_of_an_agent_finds_the_path_where_there_is_one():
+    assert Notices("en", WayBack("/d", URL)).place_of(CUT) == f"/d/{CUT.id}"
+    assert Notices("en", ELSEWHERE).place_of(CUT) == f"{URL}/{CUT.id}"
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "could not be kept"), ("zh", "未能保存")])

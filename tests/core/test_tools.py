@@ -57,3 +57,8 @@ def test_only_the_first_thousand_tools_are_looked_at():
 @given(VALUES)
 def test_no_tool_list_raises(raw):
     assert reach_of(raw) in Reach
+
+
+def test_without_the_folder_in_sight_only_a_shell_leads_to_an_artifact():
+    assert reach_of(tools("Task", "Read", "Bash"), sees_files=False) is Reach.SHELL
+    assert reach_of(tools("Task", "Read"), sees_files=False) is Reach.NOTHING

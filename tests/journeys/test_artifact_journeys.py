@@ -240,3 +240,33 @@ def test_every_read_is_logged_without_key_or_content(build: Any) -> None:
     assert [(line["artifact"], line["status"]) for line in lines] == [(name, 200), (None, 401)]
     assert lines[0]["sent_bytes"] > 0
     assert "sk-" not in world.log_text
+
+
+def test_the_command_of_a_notice_fetches_the_lines_that_are_missing(build: Any) -> None:
+    """An agent with a shell on another machine: it runs what it was told, with its key in its environment."""
+    world = build(artifacts={"public_url": "http://elsewhere.example"})
+    request = one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}])
+    assert world.ask(request, x_forwarded_for="10.1.2.3").status_code == 200
+    sent = world.upstream.last.messages[3]["content"]
+    told = re.search(r"curl -s -H \"Authorization: Bearer \$OPENAI_API_KEY\" '(\S+)'", sent)
+    assert told is not None
+    assert "kept/tool-output" not in sent
+    address = told[1].replace("http://elsewhere.example", world.proxies[0].removesuffix("/v1"))
+    page = world.client.get(address, headers={"authorization": f"Bearer {KEY}"}).text
+    first = int(re.search(r"lines=(\d+)", address)[1])  # type: ignore[index]
+    assert page.splitlines()[1:] == LONG.splitlines()[first - 1 : first + 80]
+    assert sent.startswith("\n".join(LONG.splitlines()[: first - 1]))
+
+
+def test_the_way_back_is_the_same_in_every_turn_and_a_strange_host_changes_no_other_conversation(build: Any) -> None:
+    world = build()
+    request = one_call(LONG)
+    world.ask(request, x_real_ip="10.1.2.3")
+    first = world.upstream.last.messages
+    request["messages"] += [{"role": "assistant", "content": "Go on?"}, {"role": "user", "content": "Yes."}]
+    world.ask(request, host="evil.example' -o /etc/passwd '", x_real_ip="10.1.2.3")
+    assert "evil" not in world.upstream.last.body.decode()
+    world.ask(request, host="other.example:1", x_real_ip="10.1.2.3")
+    assert "http://other.example:1/artifacts/tool_bash_" in world.upstream.last.messages[3]["content"]
+    world.ask(request, x_real_ip="10.1.2.3")
+    assert world.upstream.last.messages[: len(first)] == first

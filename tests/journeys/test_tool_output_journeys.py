@@ -16,7 +16,7 @@ LONG = long_text(5_000, CANARY)
 
 def test_the_whole_stands_on_disk_before_the_upstream_gets_the_request(build: Any) -> None:
     world = build()
-    answer = world.ask(one_call(LONG))
+    answer = world.ask(one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}]))
     assert answer.status_code == 200
     received = world.upstream.last
     assert list(received.files.values()) == [LONG.encode()]

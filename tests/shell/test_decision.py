@@ -33,7 +33,7 @@ def recorder(metrics: Metrics) -> Recorder:
 
 
 def planner(window_tokens: int = 128_000) -> Planner:
-    pipelines = Pipelines(Settings(), lambda artifact: f"/kept/{artifact.id}")
+    pipelines = Pipelines(Settings())
     return Planner(pipelines, lambda model: ModelProfile(model, window_tokens), lambda _: (1.0, False))
 
 

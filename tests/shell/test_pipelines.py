@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from core.strategies import place_of
 
 from proxy.core.budget import Budget
 from proxy.core.estimate import ByteClassCounter
@@ -14,7 +13,7 @@ from proxy.shell.pipelines import Pipelines
 
 
 def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
-    pipelines = Pipelines(Settings(**settings), place_of)
+    pipelines = Pipelines(Settings(**settings))
     budget = Budget(10**6, result_tokens=result_tokens)
     return pipelines.pipeline(model, budget, ByteClassCounter(), Reach.SHELL, keeping=keeping)
 
@@ -79,7 +78,7 @@ def test_the_rules_of_the_budget_are_those_of_the_settings():
         budget={"fill": 0.9, "low_mark": 0.5, "margin": 77, "clamp_reply": False},
         defaults={"max_request_chars": 5_000, "max_request_bytes": 6_000},
     )
-    rules = Pipelines(settings, place_of).rules
+    rules = Pipelines(settings).rules
     assert (rules.fill, rules.low_mark, rules.margin_tokens, rules.clamp_reply) == (0.9, 0.5, 77, False)
     assert (rules.max_request_chars, rules.max_request_bytes) == (5_000, 6_000)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from core.strategies import exchange, pairing_faults, place_of, system, user
+from core.strategies import exchange, pairing_faults, system, user
 
 from proxy.core.edits import Reason
 from proxy.core.profile import ModelProfile
@@ -18,7 +18,7 @@ TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {}
 
 def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:
     return Planner(
-        Pipelines(Settings(**settings), place_of),
+        Pipelines(Settings(**settings)),
         lambda model: ModelProfile(model, window, tokenizer=tokenizer),
         lambda model: ratio,
     )
@@ -84,7 +84,7 @@ async def test_only_edits_of_new_messages_are_new():
 async def test_other_limits_of_the_same_conversation_start_anew():
     windows = {"m": 8_000, "large": 200_000}
     remembering = Planner(
-        Pipelines(Settings(), place_of),
+        Pipelines(Settings()),
         lambda model: ModelProfile(model, windows[model], tokenizer="bytes"),
         lambda model: (1.0, False),
     )
