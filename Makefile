@@ -8,10 +8,10 @@ PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--default-index https://pypi.org/simple --no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo test coverage check bench serve lock clean
+.PHONY: help demo test coverage check bench e2e serve lock clean
 
 help: ## what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 # What the lock names is all there is: the package itself is added without looking for anything more.
 .venv/made: requirements-dev.lock pyproject.toml build_vocabulary.py
@@ -45,6 +45,9 @@ check: .venv/made ## lint, format, types, imports
 bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
 	@$(BIN)/python -m bench --write docs/benchmarks.md
 
+e2e: .venv/made ## real clients and coding agents, directly and through the proxy; installs them into .e2e
+	@$(BIN)/python -m e2e
+
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
@@ -56,4 +59,4 @@ lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
 
 clean: ## remove what was made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist

@@ -54,7 +54,7 @@ def test_the_version_stands_in_one_place():
 
 
 def targets():
-    return set(re.findall(r"^([a-z][a-z.]*):", MAKEFILE, re.MULTILINE))
+    return set(re.findall(r"^([a-z][a-z0-9.]*):", MAKEFILE, re.MULTILINE))
 
 
 def written_commands(command):
@@ -71,7 +71,7 @@ def test_every_make_target_in_the_documents_exists():
         (name, word)
         for name, words in written_commands("make")
         for word in words[:1]
-        if re.fullmatch(r"[a-z.]+", word) and word not in targets()
+        if re.fullmatch(r"[a-z0-9.]+", word) and word not in targets()
     ]
     assert unknown == []
 

@@ -1,0 +1,139 @@
+"""`python -m e2e [CLIENT…]`: installs the clients, lets each work twice, and prints how it went.
+
+Rule: both runs differ in the base URL alone. A run ends well when the client shows the model's last words; the exit
+status is 0 when every client fails directly and ends well through the proxy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client
+from proxy.demo.model_server import create_model_server
+from proxy.demo.servers import proxy_in_front_of, serving
+
+WINDOW_TOKENS: Final = 40_000
+"""A third of what the logs take; the agents' own system prompts and tools take up to 8 000."""
+LINES: Final = 1_500
+MOST_SECONDS: Final = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one run ended."""
+
+    well: bool
+    seconds: float
+    last_words: str
+
+
+def work(client: Client, base_url: str) -> Run:
+    """One run in a folder and a home of its own."""
+    with tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as place:
+        folder, home = Path(place, "work"), Path(place, "home")
+        folder.mkdir()
+        home.mkdir()
+        shutil.copy(HERE / "opencode.json", folder)
+        for number in range(LOGS):
+            lines = (f"build {number} line {line}: {line * 7919 % 10007} took {line} ms\n" for line in range(LINES))
+            (folder / f"log-{number}.txt").write_text("".join(lines))
+        begun = time.monotonic()
+        try:
+            output = subprocess.run(
+                client.command(client.script),
+                cwd=folder,
+                env=environment(home, base_url),
+                input=client.script if client.stdin else "",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=MOST_SECONDS,
+                check=False,
+            ).stdout
+        except subprocess.TimeoutExpired:
+            output = f"no end after {MOST_SECONDS} s"
+        return Run(client.ending in output, time.monotonic() - begun, complaint(output))
+
+
+def environment(home: Path, base_url: str) -> dict[str, str]:
+    """A base URL, a key, a model, and nothing of whoever runs this."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_BASE": base_url,  # LiteLLM's name for it, so aider's
+        "OPENAI_API_KEY": "sk-e2e",
+        "OPENAI_MODEL": MODEL,  # qwen-code
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    }
+
+
+def complaint(output: str) -> str:
+    """What a client says about the model's refusal, in short; else its last line."""
+    if telling := re.search(r"maximum context length is \d+ tokens|has hit a token limit", output):
+        return telling[0]
+    return output.strip().rpartition("\n")[2][:100]
+
+
+def in_short(run: Run) -> str:
+    """A cell of the table."""
+    return f"[green]ended well[/], {run.seconds:.0f} s" if run.well else f"[red]died[/]: {run.last_words}"
+
+
+def request_log(log: Path) -> list[dict[str, object]]:
+    """What the proxy says about its requests so far."""
+    lines = [json.loads(line) for line in log.read_text().splitlines() if '"request_done"' in line]
+    return [line for line in lines if line["status"] == 200]
+
+
+def main(names: list[str]) -> int:
+    """0 when it went as it should."""
+    chosen = [client for client in CLIENTS if client.name in names or not names]
+    console = Console(width=max(120, Console().width))
+    table = Table("client", "directly", "through the proxy", "requests", "largest, tokens", "sent for it")
+    table.caption = f"The model's window: {WINDOW_TOKENS} tokens. Sizes are the proxy's own estimates."
+    failed = 0
+    with (
+        tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as kept,
+        serving(create_model_server(WINDOW_TOKENS)) as model,
+    ):
+        for client in chosen:
+            console.print(f"{client.name} …", style="dim")
+            client.install()
+            folder = Path(kept, client.name)
+            folder.mkdir()
+            direct = work(client, model)
+            with proxy_in_front_of(model, WINDOW_TOKENS, folder) as base_url:
+                proxied = work(client, base_url)
+            requests = request_log(folder / "proxy.log")
+            largest = max(requests, key=lambda line: int(str(line["tokens_before"])), default={})
+            table.add_row(
+                client.name,
+                in_short(direct),
+                in_short(proxied),
+                str(len(requests)),
+                str(largest.get("tokens_before", "")),
+                str(largest.get("tokens_after", "")),
+            )
+            failed += direct.well or not proxied.well
+    console.print(table)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""The clients: how each is installed, and how it is told to work with nobody at the keyboard.
+
+Rule: every version is pinned; a client gets a base URL, a key and a model by the means that its own documents name, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+INSTALLED: Final = HERE.parent / ".e2e"
+LOGS: Final = 8
+MODEL: Final = "embedded-model"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client at work."""
+
+    name: str
+    install: Callable[[], None]
+    command: Callable[[str], list[str]]
+    """The script that the model is to follow → what is run. In its folder lie `log-0.txt` and so on."""
+    call: str = 'read_log {"path": "log-%d.txt"}'
+    """A call of one of the client's own tools that shows a log; empty where the client sends files by itself."""
+    stdin: bool = False
+    """Whether the script comes on standard input."""
+
+    @property
+    def script(self) -> str:
+        calls = [f"call {self.call % number}" for number in range(LOGS)] if self.call else []
+        return "\n".join(["Tell me what the logs hold.", *calls])
+
+    @property
+    def ending(self) -> str:
+        """What the model says when it has got to the end of the script."""
+        return f"Done after {LOGS if self.call else 0} steps."
+
+
+def _pip(environment: str) -> None:
+    """From e2e/requirements-ENVIRONMENT.txt, into an environment of its own."""
+    requirements = HERE / f"requirements-{environment}.txt"
+    folder, done = INSTALLED / environment, INSTALLED / environment / requirements.name
+    if done.is_file() and done.read_text() == requirements.read_text():
+        return
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([_python(environment), "-m", "pip", "install", "--quiet", "-r", requirements], check=True)
+    shutil.copy(requirements, done)
+
+
+def _npm() -> None:
+    """From e2e/package.json."""
+    wanted, done = HERE / "package.json", INSTALLED / "package.json"
+    if done.is_file() and done.read_text() == wanted.read_text() and (INSTALLED / "node_modules").is_dir():
+        return
+    INSTALLED.mkdir(exist_ok=True)
+    (INSTALLED / "package-lock.json").unlink(missing_ok=True)
+    shutil.copy(wanted, done)
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=INSTALLED, check=True)
+
+
+def _python(environment: str) -> str:
+    return str(INSTALLED / environment / "bin" / "python")
+
+
+def _node(script: str) -> list[str]:
+    module = shutil.copy(HERE / "agents" / "openai_node.mjs", INSTALLED)  # node looks for packages beside the file
+    return ["node", str(module), script]
+
+
+def _qwen_code(script: str) -> list[str]:
+    program = str(INSTALLED / "node_modules" / ".bin" / "qwen")
+    return [program, "--bare", "--yolo", "--auth-type", "openai", "--model", MODEL, "--prompt", script]
+
+
+def _opencode(_: str) -> list[str]:
+    return [str(INSTALLED / "node_modules" / ".bin" / "opencode"), "run"]
+
+
+def _aider(script: str) -> list[str]:
+    files = [word for number in range(LOGS) for word in ("--read", f"log-{number}.txt")]
+    quiet = ["--no-git", "--yes-always", "--no-check-update", "--analytics-disable", "--no-show-model-warnings"]
+    return [_python("aider"), "-m", "aider", "--model", f"openai/{MODEL}", *quiet, *files, "--message", script]
+
+
+CLIENTS: Final = (
+    Client(
+        "openai-python",
+        lambda: _pip("langchain"),
+        lambda script: [_python("langchain"), str(HERE / "agents" / "openai_python.py"), script],
+    ),
+    Client("openai-node", _npm, _node),
+    Client(
+        "LangChain",
+        lambda: _pip("langchain"),
+        lambda script: [_python("langchain"), str(HERE / "agents" / "langchain_agent.py"), script],
+    ),
+    Client(
+        "qwen-code",
+        _npm,
+        _qwen_code,
+        call='run_shell_command {"command": "cat log-%d.txt", "description": "a log", "is_background": false}',
+    ),
+    Client(
+        "opencode",
+        _npm,
+        _opencode,
+        call='bash {"command": "cat log-%d.txt", "description": "a log"}',
+        stdin=True,
+    ),
+    Client("aider", lambda: _pip("aider"), _aider, call=""),
+)
