@@ -54,6 +54,9 @@ serve: .venv/made ## run the proxy; UPSTREAM=URL
 config.example.yaml: proxy/settings.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference > $@
 
+docs/metrics.md: proxy/shell/metrics.py proxy/reference.py .venv/made
+	@$(BIN)/python -m proxy.reference metrics > $@
+
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra demo --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from fastapi import FastAPI, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.routing import Route
 
 from proxy import __version__
@@ -21,6 +21,7 @@ from proxy.shell.decision import Recorder
 from proxy.shell.explaining import Explainer
 from proxy.shell.findings import Findings
 from proxy.shell.learning import Learning
+from proxy.shell.metrics import Metrics
 from proxy.shell.models import ModelResolver
 from proxy.shell.operator_routes import add_operator_routes
 from proxy.shell.owners import Owners
@@ -31,7 +32,7 @@ from proxy.shell.relay import Relay
 from proxy.shell.resolver import Downloads, Resolver
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
 from proxy.shell.store import ArtifactStore
-from proxy.shell.telemetry import Metrics, configure_logging
+from proxy.shell.telemetry import configure_logging
 from proxy.shell.upstream import Upstream
 from proxy.shell.whereabouts import WaysBack
 
@@ -58,14 +59,15 @@ def create_explainer(settings: Settings) -> Explainer:
 def create_app(settings: Settings) -> Front:
     """The proxy as an ASGI application; connections open when it starts and close when it stops."""
     configure_logging(settings.log)
-    metrics = Metrics()
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
+    metrics = Metrics(learning)
     models = ModelResolver(settings, learned=learning.limits)
     learning.on_change = models.forget
     upstream = Upstream(settings.upstream)
     recorder = Recorder(metrics)
     folder, kept = _folder(settings), settings.artifacts
     store = _store(settings, folder)
+    store.on_saved, store.on_swept = metrics.saved, metrics.stored
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = WaysBack(kept, folder.place_of(""))
     owners = Owners.of_folder(settings.data_dir, shared=kept.shared)
@@ -102,7 +104,7 @@ def create_app(settings: Settings) -> Front:
 
     @app.get("/metrics")
     async def expose_metrics() -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     add_operator_routes(app, settings, recorder.recent, explainer)

@@ -1,6 +1,7 @@
-"""`config.example.yaml`, written from the settings: every key with its default and its docstring.
+"""`config.example.yaml`, written from the settings, and `docs/metrics.md`, written from the counters.
 
-Rule: nothing about a setting is said here, all of it stands in `settings.py`. `python -m proxy.reference` prints it.
+Rule: nothing about a setting or a metric is said here, all of it stands where they are declared. `python -m
+proxy.reference` prints the one, `python -m proxy.reference metrics` the other.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from prometheus_client.core import Metric
+from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from proxy import settings
+from proxy.shell import metrics
 from proxy.sources import section_in
 
 LINE_CHARS: Final = 110
@@ -86,5 +90,44 @@ def _written(default: Any) -> str:
     return yaml.safe_dump(default, default_flow_style=True, width=LINE_CHARS).removesuffix("...\n").strip()
 
 
+METRICS_HEAD: Final = """\
+# Metrics
+
+What `/metrics` says, in Prometheus' text format; written by `make docs/metrics.md` from `proxy/shell/metrics.py`.
+With several workers the figures are those of all of them together, whichever is asked. Counters begin at 0 when the
+proxy starts; sizes in tokens are estimates. [deploy/grafana](../deploy/grafana/context-proxy.json) shows them.
+
+| metric | type | labels | what it says |
+|---|---|---|---|
+"""
+
+
+def render_metrics() -> str:
+    """The page about the metrics."""
+    rows: list[str] = []
+    used: set[str] = set()
+    for family, labels in metric_families():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        used.update(labels)
+        rows.append(f"| `{name}` | {family.type} | {_named(labels) or '–'} | {family.documentation} |")
+    values = [f"* `{label}`: {_named(metrics.LABEL_VALUES[label])}" for label in metrics.LABEL_VALUES if label in used]
+    return METRICS_HEAD + "\n".join([*rows, "", "Labels:", "", *values]) + "\n"
+
+
+def metric_families() -> list[tuple[Metric, Sequence[str]]]:
+    """Every metric without its values, with the names of its labels."""
+    found: list[tuple[Metric, Sequence[str]]] = []
+    for metric in vars(metrics.Metrics()).values():
+        if isinstance(metric, metrics.LearnedCollector | MetricWrapperBase) and not getattr(metric, "_labelvalues", ()):
+            (family,) = metric.describe()
+            labels = getattr(family, "_labelnames", ()) or getattr(metric, "_labelnames", ())
+            found.append((family, labels))
+    return found
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(render())
+    sys.stdout.write(render_metrics() if sys.argv[1:] == ["metrics"] else render())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -10,6 +14,7 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy.app import create_app
 from proxy.settings import Settings
+from proxy.shell.metrics import SHARED_FOLDER
 from proxy.shell.telemetry import configure_logging, logger
 
 KEEP_ALIVE_SECONDS: Final = 75
@@ -42,7 +47,22 @@ def serve(settings: Settings) -> int:
     host, port = listener.getsockname()[:2]
     logger().info("listening", host=host, port=port, upstream=settings.upstream.base_url, workers=config.workers)
     if settings.server.workers > 1:
-        Multiprocess(config, sockets=[listener]).run()
+        with _shared_counts():
+            Multiprocess(config, sockets=[listener]).run()
     else:
         uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+@contextlib.contextmanager
+def _shared_counts() -> Iterator[None]:
+    """A folder in which the workers, which inherit the environment, count together; without one each tells its own."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="context-proxy-metrics-", ignore_cleanup_errors=True)
+    except OSError as error:
+        logger().warning("metrics_not_shared", reason=error.strerror)
+        yield
+        return
+    with folder as path:
+        os.environ[SHARED_FOLDER] = path
+        yield

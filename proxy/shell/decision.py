@@ -14,10 +14,11 @@ from proxy.core.conversation import SYSTEM_ROLES
 from proxy.core.edits import Reason
 from proxy.core.overflow import Verdict
 from proxy.errors import ProxyError
+from proxy.shell.metrics import Metrics
 from proxy.shell.planning import Planned
 from proxy.shell.prefix import LastSent, share_kept
 from proxy.shell.recent import RecentDecisions, Recorded
-from proxy.shell.telemetry import Metrics, logger
+from proxy.shell.telemetry import logger
 
 MAX_MODEL_CHARACTERS: Final = 256
 """Of a model's name in the log: it is foreign input."""
@@ -45,6 +46,8 @@ class Decision:
     """Whether the plan is only for the record."""
     refused_as_too_long: bool = False
     """Whether the upstream said so of any send."""
+    counted_as_stream: bool = False
+    """Whether it is among the streams that run."""
     attempts: int = 1
     rung: str = Rung.FIRST.value
     """The kind of the last send."""
@@ -162,7 +165,6 @@ class Recorder:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._answered = metrics.requests.labels("answered")
         self.recent = RecentDecisions()
         self._log = logger()
 
@@ -171,6 +173,7 @@ class Recorder:
         planned = decision.planned
         if planned is None:
             return
+        self._metrics.planned(decision)
         if planned.changed:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
         for edit in planned.new_edits:
@@ -212,7 +215,7 @@ class Recorder:
 
     def retried(self, decision: Decision, attempt: Attempt) -> None:
         """A second request goes up that the client does not see."""
-        self._metrics.retries.labels(attempt.rung.value).inc()
+        self._metrics.attempts.labels(attempt.rung.value).inc()
         event = "original_retried" if attempt.rung is Rung.ORIGINAL else "overflow_retried"
         self._log.info(
             event,
@@ -232,12 +235,7 @@ class Recorder:
     def finish(self, decision: Decision) -> None:
         """The request is over."""
         now = time.perf_counter()
-        self._metrics.running.dec()
-        (self._answered if decision.outcome == "answered" else self._metrics.requests.labels(decision.outcome)).inc()
-        if (own_seconds := decision.own_seconds) is not None:
-            self._metrics.own_seconds.observe(own_seconds)
-        if decision.sent is not None and decision.answered is not None:
-            self._metrics.upstream_seconds.observe(decision.answered - decision.sent)
+        self._metrics.finished(decision)
         log = self._log.info if decision.outcome == "answered" else self._log.warning
         line = decision.described(now)
         log("request_done", **line)

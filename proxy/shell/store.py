@@ -82,6 +82,10 @@ class ArtifactStore:
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
         self._log = logger()
+        self.on_saved: Callable[[int], None] = lambda _: None
+        """Called when an artifact of so many bytes is new."""
+        self.on_swept: Callable[[int, int], None] = lambda *_: None
+        """Called after a pass, from another thread: how many artifacts are left, and their bytes."""
 
     def place_of(self, artifact: Artifact) -> str:
         """Where its operator finds it: a path or a URL, whether or not it is kept by now."""
@@ -139,6 +143,7 @@ class ArtifactStore:
     def _note_kept(self, name: str, owner: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
         if outcome is _Outcome.SAVED and (name, owner) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
+            self.on_saved(len(artifact.content))
         self._known.pop((name, owner), None)
         self._known[name, owner] = self._clock()
         if len(self._known) > MAX_KNOWN:
@@ -212,6 +217,7 @@ class ArtifactStore:
             kept=swept.kept,
             kept_bytes=swept.kept_bytes,
         )
+        self.on_swept(swept.kept, swept.kept_bytes)
 
     def _warn(self, during: str, artifacts: int, reason: str) -> None:
         now = self._clock()

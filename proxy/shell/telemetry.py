@@ -1,4 +1,4 @@
-"""What the proxy says about itself: log lines and metrics.
+"""What the proxy says about itself: log lines.
 
 Rule: never a key, never the content of a message; a line costs microseconds, as every request writes one.
 """
@@ -14,7 +14,6 @@ from typing import Any, Final, TextIO
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from structlog.typing import FilteringBoundLogger
 
 from proxy.settings import LogSettings
@@ -51,33 +50,6 @@ def logger() -> FilteringBoundLogger:
     """The logger of the project."""
     found: FilteringBoundLogger = structlog.get_logger()
     return found
-
-
-class Metrics:
-    """Counters of one process, named by the convention of Prometheus; a set for each app, so that tests do not meet."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "context_proxy_requests", "Chat requests by outcome.", ["outcome"], registry=self.registry
-        )
-        self.overflows = Counter(
-            "context_proxy_overflows", "Refusals for length, by kind.", ["kind"], registry=self.registry
-        )
-        self.retries = Counter("context_proxy_retries", "Second sends, by kind.", ["rung"], registry=self.registry)
-        self.own_seconds = Histogram(
-            "context_proxy_own_seconds",
-            "Time from the last byte of a request to its departure upstream.",
-            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
-            registry=self.registry,
-        )
-        self.upstream_seconds = Histogram(
-            "context_proxy_upstream_first_byte_seconds",
-            "Time from a request's departure to the head of its answer.",
-            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
-            registry=self.registry,
-        )
-        self.running = Gauge("context_proxy_running_requests", "Chat requests under way.", registry=self.registry)
 
 
 def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:

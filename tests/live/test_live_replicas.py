@@ -133,6 +133,11 @@ def test_two_workers_send_what_one_process_would_send(
         for turn, body in enumerate(conversation()):
             with _stopped(workers[turn % 2]):  # so that the other one takes it
                 assert ask(proxy.base_url, body).status_code == 200
+        for silent in workers:
+            with _stopped(silent):
+                told = httpx.get(proxy.base_url.replace("/v1", "/metrics"), trust_env=False).text
+            assert f'context_proxy_requests_total{{outcome="answered"}} {TURNS}.0' in told, "of both workers"
+            assert "context_proxy_running_requests 0.0" in told
     assert [received.body for received in upstream.received] == alone
 
 

@@ -15,9 +15,9 @@ from proxy.core.profile import ModelProfile
 from proxy.errors import UpstreamTimeout
 from proxy.settings import Settings
 from proxy.shell.decision import MAX_MODEL_CHARACTERS, Decision, Recorder, system_tokens
+from proxy.shell.metrics import Metrics
 from proxy.shell.pipelines import Pipelines
 from proxy.shell.planning import Planned, Planner
-from proxy.shell.telemetry import Metrics
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))
 

@@ -1,0 +1,86 @@
+"""What is said about metrics elsewhere agrees with the code that counts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from proxy import reference
+
+ROOT = Path(__file__).parent.parent
+GRAFANA = json.loads((ROOT / "deploy" / "grafana" / "context-proxy.json").read_text())
+BASE_UNITS = ("seconds", "bytes", "tokens", "ratio")
+COUNTED = ("requests", "streams", "artifacts", "attempts", "overflows", "cured", "edits")
+
+
+def series() -> dict[str, tuple[str, ...]]:
+    """Every name that can stand in a query, with its labels."""
+    found: dict[str, tuple[str, ...]] = {}
+    for family, labels in reference.metric_families():
+        suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(family.type, ("",))
+        for suffix in suffixes:
+            found[family.name + suffix] = (*labels, "le") if suffix == "_bucket" else tuple(labels)
+    return found
+
+
+def queries() -> Iterator[str]:
+    for panel in GRAFANA["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+    for variable in GRAFANA["templating"]["list"][1:]:
+        yield variable["query"]["query"]
+
+
+def test_the_page_is_what_the_code_says():
+    assert (ROOT / "docs" / "metrics.md").read_text() == reference.render_metrics(), "make docs/metrics.md"
+
+
+def test_names_and_units_follow_the_convention():
+    families = reference.metric_families()
+    assert len({family.name for family, _ in families}) == len(families) > 15
+    for family, labels in families:
+        assert re.fullmatch(r"context_proxy_[a-z]+(_[a-z]+)*", family.name)
+        assert not family.name.endswith(("_total", "_count", "_sum", "_ms", "_kb"))
+        assert family.name.endswith((*BASE_UNITS, *COUNTED))
+        assert family.documentation.endswith(".")
+        assert set(labels) <= {"outcome", "reason", "rung", "kind", "scope", "model"}
+
+
+def test_every_metric_of_the_grafana_dashboard_exists_with_its_labels():
+    known = series()
+    used: set[str] = set()
+    for query in queries():
+        for name, labels in re.findall(r"(context_proxy_\w+)(\{[^}]*\})?", query):
+            used.add(name)
+            assert name in known, query
+            assert set(re.findall(r"(\w+)=~?\"", labels)) | set(re.findall(r"(\w+)!=\"", labels)) <= {
+                *known[name],
+                "job",
+                "instance",
+            }
+        for label in re.findall(r"by \(([^)]*)\)", query):
+            assert set(label.split(", ")) <= {one for labels in known.values() for one in labels}
+    families = {family.name for family, _ in reference.metric_families()}
+    shown = {name for name in families if any(one.startswith(name) for one in used)}
+    assert families == shown, "what is counted is shown"
+
+
+def test_the_panels_do_not_lie_on_one_another_and_have_names():
+    taken: set[tuple[int, int]] = set()
+    ids: list[Any] = []
+    for panel in GRAFANA["panels"]:
+        ids.append(panel["id"])
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["title"]
+    assert len(set(ids)) == len(ids)

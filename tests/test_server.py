@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy import server
+from proxy.shell.metrics import SHARED_FOLDER
+
+
+def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHARED_FOLDER, "")  # so that what is set here is taken back
+    with server._shared_counts():
+        folder = os.environ[SHARED_FOLDER]
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+    assert not os.path.exists(folder)
+
+
+def test_without_a_place_for_it_each_tells_its_own_and_the_log_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.delenv(SHARED_FOLDER, raising=False)
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
+    with capture_logs() as log, server._shared_counts():
+        assert SHARED_FOLDER not in os.environ
+    assert [(line["event"], line["reason"]) for line in log] == [("metrics_not_shared", "No space left on device")]
