@@ -8,8 +8,7 @@ import gc
 from collections.abc import AsyncIterator
 from typing import Final
 
-from fastapi import FastAPI, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from fastapi import FastAPI
 from starlette.routing import Route
 
 from proxy import __version__
@@ -28,9 +27,11 @@ from proxy.shell.owners import Owners
 from proxy.shell.pipelines import Pipelines
 from proxy.shell.planning import Planner
 from proxy.shell.private_folder import PrivateFolder
+from proxy.shell.readiness import Readiness, upstream_check
 from proxy.shell.relay import Relay
 from proxy.shell.resolver import Downloads, Resolver
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
+from proxy.shell.status_routes import add_status_routes
 from proxy.shell.store import ArtifactStore
 from proxy.shell.telemetry import configure_logging
 from proxy.shell.upstream import Upstream
@@ -76,6 +77,8 @@ def create_app(settings: Settings) -> Front:
     planner = _planner(settings, models, learning, resolver)
     relay = Relay(settings, upstream, models, planner, store, owners, recorder, learning)
 
+    readiness = Readiness({"upstream": upstream_check(relay), "store": store.trouble})
+
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         gc.collect()
@@ -88,6 +91,7 @@ def create_app(settings: Settings) -> Front:
             yield
         finally:
             following.cancel()
+            await readiness.close()
             await resolver.aclose()
             await store.close()
             reader.close()
@@ -98,15 +102,8 @@ def create_app(settings: Settings) -> Front:
     chat = ChatCompletions(relay, recorder, ways, settings.server.max_body_bytes)
     app.router.routes.clear()
 
-    @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/metrics")
-    async def expose_metrics() -> Response:
-        return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
-
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
+    add_status_routes(app, metrics, readiness)
     add_operator_routes(app, settings, recorder.recent, explainer)
     names = settings.server.host_names
     artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)

@@ -26,7 +26,7 @@ import obstore
 
 from proxy.core.edits import Artifact
 from proxy.core.lines import LineIndex
-from proxy.shell.artifact_folder import TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
+from proxy.shell.artifact_folder import META, TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
 from proxy.shell.sweep import PROTECTED_SECONDS, sweep
 from proxy.shell.telemetry import logger
 
@@ -47,6 +47,8 @@ MAX_KNOWN: Final = 10_000
 MAX_TOOL_CHARACTERS: Final = 200
 """Of a tool's name in metadata and logs; it comes from outside and may have any length."""
 
+_TRIAL_KEY: Final = f"{META}/trial"
+"""Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 
@@ -116,6 +118,14 @@ class ArtifactStore:
             except TimeoutError:
                 self._hung = self._clock()
         return dict.fromkeys(new, _Failure("no answer in time"))
+
+    async def trouble(self) -> str | None:
+        """Why nothing can be written; None when it can. It is tried out, with one small object that stays."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, _TRIAL_KEY, b"ok\n")
+        except TROUBLE as error:
+            return f"the artifact store cannot be written: {_reason(error)}"
+        return None
 
     async def start(self) -> None:
         """Begin to sweep, soon and then every hour."""

@@ -1,0 +1,77 @@
+"""Whether requests would be served well: `/readyz` asks what the proxy depends on.
+
+Rule: however many probes come, there is one look at a time, and its result counts for a while; a probe waits no longer
+than a look may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+from proxy.errors import ProxyError
+from proxy.shell.relay import Relay
+
+Check: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Why something is not ready; None when it is."""
+
+LOOK_SECONDS: Final = 3.0
+"""Longest wait for one check; probes of Kubernetes come every ten seconds."""
+READY_SECONDS: Final = 10.0
+"""How long a good result counts: a probe costs the upstream a request only this often."""
+NOT_READY_SECONDS: Final = 2.0
+"""How long a bad one does: what is there again is to be used soon."""
+
+
+class Readiness:
+    """Remembers the last look, and looks again when it is old and somebody asks."""
+
+    def __init__(self, checks: Mapping[str, Check], clock: Callable[[], float] = time.monotonic) -> None:
+        self._checks = checks
+        self._clock = clock
+        self._problems: dict[str, str] = {}
+        self._good_until = float("-inf")
+        self._look: asyncio.Task[None] | None = None
+
+    async def problems(self) -> Mapping[str, str]:
+        """By the name of a check why it failed; empty: ready."""
+        if self._clock() >= self._good_until:
+            if self._look is None or self._look.done():
+                self._look = asyncio.create_task(self._look_at_all(), name="readiness")
+            await asyncio.shield(self._look)  # another probe may wait for it, too
+        return self._problems
+
+    async def close(self) -> None:
+        """Give up the look that is under way."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.gather(self._look, return_exceptions=True)
+
+    async def _look_at_all(self) -> None:
+        found = await asyncio.gather(*(_checked(check) for check in self._checks.values()))
+        self._problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
+        self._good_until = self._clock() + (NOT_READY_SECONDS if self._problems else READY_SECONDS)
+
+
+async def _checked(check: Check) -> str | None:
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            return await check()
+    except TimeoutError:
+        return f"no answer within {LOOK_SECONDS:g} s"
+
+
+def upstream_check(relay: Relay) -> Check:
+    """Whether the upstream answers at all: a refusal is an answer, as the key to use is the client's."""
+
+    async def check() -> str | None:
+        try:
+            answer = await relay.pass_through("GET", b"/models", [], None)
+        except ProxyError as error:
+            return error.message
+        await answer.aclose()
+        return None
+
+    return check
