@@ -35,7 +35,7 @@ LABEL org.opencontainers.image.title="context-proxy" \
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 ca-certificates \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
-    && install -d -o 10001 -g 10001 -m 0700 /data
+    && install -d -o 10001 -g 10001 -m 0700 /data /data/tool-output
 COPY --from=build /opt/context-proxy /opt/context-proxy
 ENV PATH=/opt/context-proxy/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \

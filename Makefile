@@ -8,7 +8,7 @@ PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--default-index https://pypi.org/simple --no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo test coverage check bench e2e serve lock clean
+.PHONY: help demo test coverage check bench e2e validate serve lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -48,6 +48,26 @@ bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
 e2e: .venv/made ## real clients and coding agents, directly and through the proxy; installs them into .e2e
 	@$(BIN)/python -m e2e
 
+.deploy-tools/made: deploy/requirements.txt
+	@$(PYTHON) -m venv .deploy-tools
+	@.deploy-tools/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
+
+validate: .deploy-tools/made ## the Dockerfile and deploy/, by the tools and schemas of each format
+	.deploy-tools/bin/hadolint Dockerfile
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	.deploy-tools/bin/kubernetes-validate --strict --quiet $(MANIFESTS)
+	@for unit in $$(command -v systemd-analyze >/dev/null && ls deploy/systemd/*.service); do \
+		copy=.deploy-tools/$${unit##*/} && sed 's,^ExecStart=.*,ExecStart=/bin/true,' $$unit > $$copy && \
+		systemd-analyze verify $$copy && systemd-analyze security --offline=true --threshold=15 $$copy | tail -1 || exit 1; \
+	done
+	@for folder in $$(command -v kubectl >/dev/null && ls -d deploy/kubernetes/*/); do \
+		kubectl kustomize $$folder > .deploy-tools/rendered.yaml && \
+		.deploy-tools/bin/kubernetes-validate --strict --quiet .deploy-tools/rendered.yaml || exit 1; \
+	done
+
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
@@ -62,4 +82,4 @@ lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
 
 clean: ## remove what was made
-	rm -rf .venv .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .e2e .deploy-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist

@@ -26,6 +26,8 @@ WINDOW = 8_000
 TURNS = 24
 SETTINGS = {
     "MODELS": json.dumps([{"match": "*", "context_window": WINDOW, "tokenizer": "o200k_base"}]),
+    "ARTIFACTS__AGENT_PATH": "/artifacts",  # stands in what models read, as does the next
+    "ARTIFACTS__PUBLIC_URL": "http://proxy.example",
     "LEARNING__ENABLED": "false",  # a lesson moves a cut once, and would not come at the same turn in both runs
 }
 PATIENCE_SECONDS = 20.0
@@ -88,21 +90,19 @@ def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
     """What one replica sends, with nobody beside it."""
     from tests.live.conftest import running
 
-    with running(folder / "alone", *_kept_in(folder), upstream_port=upstream_port, **SETTINGS) as proxy:
+    with running(folder / "alone", upstream_port=upstream_port, **SETTINGS) as proxy:
         found: list[bytes] = sent([proxy.base_url])
         return found
 
 
 @pytest.fixture(scope="module")
 def replicas(upstream_port: int, folder: Path) -> Iterator[list[Any]]:
-    """Three over one data folder."""
+    """Three that share nothing but their settings."""
     from tests.live.conftest import running
 
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(
-                running(folder / f"replica-{number}", *_kept_in(folder), upstream_port=upstream_port, **SETTINGS)
-            )
+            stack.enter_context(running(folder / f"replica-{number}", upstream_port=upstream_port, **SETTINGS))
             for number in range(3)
         ]
 
@@ -126,8 +126,7 @@ def test_two_workers_send_what_one_process_would_send(
 ) -> None:
     from tests.live.conftest import running
 
-    flags = ("--workers", "2", *_kept_in(folder))
-    with running(folder / "workers", *flags, upstream_port=upstream_port, **SETTINGS) as proxy:
+    with running(folder / "workers", "--workers", "2", upstream_port=upstream_port, **SETTINGS) as proxy:
         workers = _workers_of(proxy.process.pid)
         upstream.received.clear()
         for turn, body in enumerate(conversation()):
@@ -139,11 +138,6 @@ def test_two_workers_send_what_one_process_would_send(
             assert f'context_proxy_requests_total{{outcome="answered"}} {TURNS}.0' in told, "of both workers"
             assert "context_proxy_running_requests 0.0" in told
     assert [received.body for received in upstream.received] == alone
-
-
-def _kept_in(folder: Path) -> tuple[str, str]:
-    """The flags for a data folder; its path stands in what models read."""
-    return "--data-dir", str(folder / "kept")
 
 
 def _workers_of(pid: int) -> list[int]:

@@ -1,0 +1,165 @@
+"""What deploy/, the Dockerfile and the documents say about the proxy is true of it."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.settings import ENV_ALIASES, ENV_PREFIX, Settings, load
+from proxy.sources import read_environment
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = ROOT / "Dockerfile"
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+KUBERNETES = sorted(DEPLOY.glob("kubernetes/*/*.yaml"))
+USER = 10001
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.upper().startswith(ENV_PREFIX) or name in ENV_ALIASES:
+            monkeypatch.delenv(name)
+
+
+def texts() -> dict[str, str]:
+    said = [path for path in DOCUMENTS if path.parent.name != "decisions"]  # those tell of mistakes, too
+    files = [DOCKERFILE, *said, *(path for path in DEPLOY.rglob("*") if path.is_file())]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in files}
+
+
+def test_every_variable_that_is_named_anywhere_is_a_setting() -> None:
+    wrong: list[str] = []
+    seen = 0
+    for name, text in texts().items():
+        for variable in sorted(set(re.findall(rf"{ENV_PREFIX}[A-Za-z0-9_]*[A-Za-z0-9]", text))):
+            seen += 1
+            mistakes: list[str] = []
+            read_environment({variable: "x"}, ENV_PREFIX, Settings, mistakes)
+            wrong += [f"{name}: {mistake}" for mistake in mistakes]
+    assert wrong == []
+    assert seen > 10
+
+
+def yaml_in_documents() -> list[Any]:
+    return [
+        pytest.param(block, id=f"{path.stem}-{number}")
+        for path in DOCUMENTS
+        for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL))
+    ]
+
+
+@pytest.mark.parametrize("text", yaml_in_documents())
+def test_every_yaml_in_the_documents_is_a_configuration(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    assert load(file) != Settings()
+
+
+@pytest.mark.parametrize("file", sorted(DEPLOY.rglob("config.yaml")), ids=lambda path: path.parent.name)
+def test_every_configuration_in_deploy_is_one(file: Path) -> None:
+    assert load(file) != Settings()
+
+
+def manifests() -> dict[tuple[str, str], Any]:
+    """By folder and kind."""
+    return {
+        (path.parent.name, found["kind"]): found
+        for path in KUBERNETES
+        for found in yaml.safe_load_all(path.read_text())
+        if "kind" in found
+    }
+
+
+def containers(deployment: Any) -> list[Any]:
+    pod = deployment["spec"]["template"]["spec"]
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+@pytest.mark.parametrize("folder", ["standalone", "sidecar"])
+def test_pods_are_locked_as_the_image_is(folder: str) -> None:
+    deployment = manifests()[folder, "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert f"USER {USER}:{USER}" in DOCKERFILE.read_text()
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (USER, USER)
+    for container in containers(deployment):
+        locked = container["securityContext"]
+        assert locked["readOnlyRootFilesystem"] is True
+        assert locked["allowPrivilegeEscalation"] is False
+        assert locked["capabilities"] == {"drop": ["ALL"]}
+    proxy = next(container for container in containers(deployment) if container["name"] == "context-proxy")
+    assert "/data" in [mount["mountPath"] for mount in proxy["volumeMounts"]]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    mounted = {mount["name"] for container in containers(deployment) for mount in container["volumeMounts"]}
+    assert volumes == mounted
+
+
+def test_all_that_belongs_to_the_service_selects_its_pods() -> None:
+    found = manifests()
+    labels = found["standalone", "Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert found["standalone", "Deployment"]["spec"]["selector"]["matchLabels"] == labels
+    assert found["standalone", "Service"]["spec"]["selector"] == labels
+    assert found["standalone", "PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert found["standalone", "NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
+    target = found["standalone", "HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", found["standalone", "Deployment"]["metadata"]["name"])
+    listed = yaml.safe_load((DEPLOY / "kubernetes" / "standalone" / "kustomization.yaml").read_text())
+    files = {path.name for path in (DEPLOY / "kubernetes" / "standalone").iterdir()} - {"kustomization.yaml"}
+    assert set(listed["resources"]) | {name for made in listed["configMapGenerator"] for name in made["files"]} == files
+
+
+def test_nobody_is_stopped_before_running_answers_may_end() -> None:
+    grace = Settings().server.shutdown_grace_seconds
+    pod = manifests()["standalone", "Deployment"]["spec"]["template"]["spec"]
+    pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] > grace + pause
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    assert int(compose["services"]["context-proxy"]["stop_grace_period"].removesuffix("s")) > grace
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(DEPLOY / "systemd" / "context-proxy.service")
+    assert int(unit["Service"]["TimeoutStopSec"]) > grace
+
+
+def test_agents_find_artifacts_where_notices_say() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    said = compose["context-proxy"]["environment"]["CONTEXT_PROXY_ARTIFACTS__AGENT_PATH"]
+    assert f"artifacts:{said}:ro" in compose["agent"]["volumes"]
+    assert "artifacts:/data/tool-output" in compose["context-proxy"]["volumes"]
+    assert re.search(
+        r"install -d .* /data/tool-output$", DOCKERFILE.read_text(), re.MULTILINE
+    )  # a volume takes its owner
+    assert compose["agent"]["user"] == f"{USER}:{USER}"
+    proxy, agent = containers(manifests()["sidecar", "Deployment"])
+    variables = {variable["name"]: variable.get("value") for variable in proxy["env"]}
+    seen = next(mount["mountPath"] for mount in agent["volumeMounts"] if mount["name"] == "artifacts")
+    kept = next(mount["mountPath"] for mount in proxy["volumeMounts"] if mount["name"] == "artifacts")
+    assert variables["CONTEXT_PROXY_ARTIFACTS__AGENT_PATH"] == seen
+    assert variables["CONTEXT_PROXY_ARTIFACTS__FOLDER"] == kept
+
+
+def test_every_port_is_the_one_that_the_image_opens() -> None:
+    port = Settings().server.port
+    assert f"EXPOSE {port}" in DOCKERFILE.read_text()
+    for name, text in texts().items():
+        if name.startswith("deploy") and not name.endswith((".json", ".py")):
+            assert set(re.findall(r"(?:port: |:)(8\d{3})\b", text)) <= {str(port)}, name
+
+
+def test_the_image_is_built_from_what_docker_is_given() -> None:
+    given = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {
+        word
+        for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
+        for word in line.split()
+    }
+    assert copied == given
+    assert all((ROOT / name).exists() for name in given)
