@@ -81,7 +81,7 @@ def measure(window_tokens: int, seed: int) -> dict[str, float]:
     """The figures over all conversations, in per cent; only requests over the room count for recall."""
     pipelines = Pipelines(Settings(), lambda artifact: f"/kept/{artifact.id}")
     budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
-    pipeline = pipelines.pipeline("made-up", budget, ByteClassCounter(), Reach.PAGE, keeping=True)
+    pipeline = pipelines.pipeline(ModelProfile("made-up"), budget, ByteClassCounter(), Reach.PAGE, keeping=True)
     requests = fitting = over = needed = held = sent = same = 0
     for number in range(CONVERSATIONS):
         progress: Progress | None = None

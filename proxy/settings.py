@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from proxy.core.budget import LOW_MARK
 from proxy.core.excerpt import Direction
-from proxy.core.profile import Modality
+from proxy.core.profile import Modality, ToolImages
+from proxy.core.routes import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.steps.sanitise import Sanitise
 from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
 
@@ -146,6 +147,10 @@ class ModelSettings(_Section):
     """Most tokens of one reply."""
     input: Modalities | None = None
     """What the model reads: text, vision, audio, video, file."""
+    tool_images: ToolImages | None = None
+    """Where images of tool results go: `keep`, `user_after_batch` (one user message behind all results of the batch),
+    `user_after_assistant` (with a word of the assistant before it), `text` (a description). Empty: `user_after_batch`,
+    and `user_after_assistant` for Mistral."""
     max_tool_result_chars: MaxChars | None = None
     """Most characters of one tool result for it: 0 or less means 4000, 1 to 999 means 1000."""
     sanitise: frozenset[Sanitise] = frozenset()
@@ -220,8 +225,12 @@ class MediaSettings(_Section):
     fetch_remote_images: bool = False
     """Download images that messages name by an `http` or `https` address and send their bytes in its place; `false`:
     the address goes to the upstream as it is."""
-    max_bytes: int = Field(default=20 * 1024 * 1024, ge=1024)
+    max_bytes: int = Field(default=MAX_BYTES, ge=1024)
     """Most bytes of one image, sound or file; a larger one is described."""
+    max_image_pixels: int = Field(default=MAX_IMAGE_PIXELS, ge=1024)
+    """Most pixels of an image; with more, most servers take it for a decompression bomb, and it is described."""
+    unknown_capability: Literal["pass", "text"] = "pass"
+    """When nobody states what a model reads: `pass` on what came as media and learn from a refusal, or send `text`."""
     fetch_timeout_seconds: float = Field(default=10, gt=0)
     """Longest time for the download of one image, from the name of its host to its last byte."""
     allow_private_addresses: bool = False

@@ -84,6 +84,20 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutedMedia:
+    """Where one content went: for the log, so neither content nor name."""
+
+    kind: str
+    mime: str
+    route: str
+    """The type of the part that holds it now, `text`, or `description`."""
+    byte_count: int | None = None
+    """None: its content was never here."""
+    reason: str = ""
+    """Why it is a description."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """Put `replacement` in the place of what stands at `path` in a message, or take that out."""
 
@@ -101,6 +115,8 @@ class Edit:
     after_chars: int = 0
     moved: Moved | None = None
     """What it takes out that is sent all the same, behind the batch."""
+    media: RoutedMedia | None = None
+    """The content for which it was made."""
 
 
 def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:

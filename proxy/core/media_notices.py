@@ -122,3 +122,12 @@ def friendly_size(count: int, language: Language = "en") -> str:
     while round(size, 1) >= 1_000 and unit < len(_UNITS) - 1:
         size, unit = size / 1_000, unit + 1
     return f"{size:,.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
+
+
+def friendly_kind(kind: Kind, language: Language) -> str:
+    """What people call a kind.
+
+    >>> friendly_kind(Kind.IMAGE, "en"), friendly_kind(Kind.OTHER, "en")
+    ('image', 'binary file')
+    """
+    return _BY_KIND[kind][0 if language == "en" else 1]

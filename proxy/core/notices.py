@@ -37,6 +37,7 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "subagent": " Give that file to a sub-agent and ask it for what you need.",
         "page": " Read or search that file in parts, from line {line} on.",
         "shell": " To go on reading: sed -n '{line},{until}p' '{place}'",
+        "call_whole": " To get the whole: {call}",
         "call": " The whole is kept; to go on reading: {call}",
         "names": " Names in what is left out: {names}",
         "digest": "{messages:,} earlier messages ({chars:,} characters) are left out here to fit the model's window.",
@@ -58,6 +59,7 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "subagent": " 可让子代理处理该文件并返回所需信息。",
         "page": " 可从第 {line} 行起分段读取或搜索该文件。",
         "shell": " 继续阅读：sed -n '{line},{until}p' '{place}'",
+        "call_whole": " 获取完整内容：{call}",
         "call": " 完整内容已保存，继续阅读：{call}",
         "names": " 省略部分中的名称：{names}",
         "digest": "为适应模型的上下文窗口，此处省略了之前的 {messages:,} 条消息（{chars:,} 个字符）。",
@@ -120,6 +122,10 @@ class Notices:
         """The `text` of a tool response whose data was cut."""
         return MARK + self._kept_at(artifact, "response", "call_response", lines=f"1-{_PAGE_LINES}") + "]"
 
+    def whole(self, artifact: Artifact) -> str:
+        """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
+        return self._kept_at(artifact, "whole", "call_whole")
+
     def way_back(self, artifact: Artifact, line: int) -> str:
         """Where the whole of something is, and how to go on reading from a line on."""
         place, until = self.way.path_of(artifact), line + _PAGE_LINES
@@ -144,10 +150,10 @@ class Notices:
             return None  # what opens files needs no more than the path
         if self.reach is Reach.SHELL and url is not None:
             keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
-            query = "&".join(f"{name}={value}" for name, value in asked.items())
-            return f"curl -s{keys} '{url}?{query}'"
+            query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
+            return f"curl -s{keys} '{url}{query}'"
         if self.way.tool:
-            return f'read_artifact(id="{artifact.id}", ' + ", ".join(f'{k}="{v}"' for k, v in asked.items()) + ")"
+            return f'read_artifact(id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in asked.items()) + ")"
         return None
 
     def _parts(self, shown: Excerpt) -> str:

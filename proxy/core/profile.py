@@ -14,6 +14,19 @@ DEFAULT_WINDOW_TOKENS: Final = 128_000
 """The window of a model that nobody knows: what most hosted models of the last two years have at least."""
 
 
+class ToolImages(StrEnum):
+    """Where the media of a tool's result go, for a model that reads them."""
+
+    KEEP = "keep"
+    """They stay in the result."""
+    USER_AFTER_BATCH = "user_after_batch"
+    """One user message behind all results of the batch: most upstreams take text alone in a result."""
+    USER_AFTER_ASSISTANT = "user_after_assistant"
+    """The same with a word of the assistant before it: Mistral takes no user message right behind a result."""
+    TEXT = "text"
+    """A description stands in the result."""
+
+
 class Modality(StrEnum):
     """One kind of input."""
 
@@ -38,6 +51,8 @@ class ModelProfile:
     """The reply alone."""
     modalities: frozenset[Modality] | None = None
     """What it reads."""
+    refused: frozenset[Modality] = frozenset()
+    """What its upstream has refused, whatever is stated."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -45,4 +60,6 @@ class ModelProfile:
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model takes this kind of input; None when nobody states it."""
+        if modality in self.refused:
+            return False
         return None if self.modalities is None else modality in self.modalities

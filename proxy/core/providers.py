@@ -11,6 +11,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import urlsplit
 
+from proxy.core.model_names import last_part
+from proxy.core.profile import ToolImages
+
 _HOSTS: Final[Mapping[str, str]] = {
     "api.openai.com": "openai",
     "api.anthropic.com": "anthropic",
@@ -106,6 +109,19 @@ def vendor_of(part: str) -> str:
     ('openai', '', '')
     """
     return next((vendor for starts, vendor in _VENDORS if part.startswith(starts)), "")
+
+
+def usual_tool_images(model: str, base_url: str) -> ToolImages:
+    """Where the media of a tool's result go when nobody says it.
+
+    Mistral refuses a user message right behind a tool's, and so do the chat templates of its models:
+    "Unexpected role 'user' after role 'tool'". https://github.com/LibreChat-AI/agents/issues/344
+
+    >>> usual_tool_images("mistral-small", "http://vllm/v1").value, usual_tool_images("gpt-5", "http://x/v1").value
+    ('user_after_assistant', 'user_after_batch')
+    """
+    is_mistral = "mistral" in (*served_at(base_url, {}), vendor_of(last_part(model)))
+    return ToolImages.USER_AFTER_ASSISTANT if is_mistral else ToolImages.USER_AFTER_BATCH
 
 
 def named_in(model: str, part: str, providers: Mapping[str, str]) -> tuple[tuple[str, ...], str]:

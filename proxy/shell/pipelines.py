@@ -7,16 +7,20 @@ the prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.core.budget import Budget, BudgetRules
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.notices import Notices
 from proxy.core.plan import LocalStep, Pipeline, cut_goal
+from proxy.core.profile import Modality, ModelProfile, ToolImages
+from proxy.core.providers import usual_tool_images
+from proxy.core.routes import Routes
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.excerpt_results import ExcerptNewestResults
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
+from proxy.core.steps.route_media import RouteMedia
 from proxy.core.steps.sanitise import SanitiseText
 from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
@@ -27,6 +31,14 @@ from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""
+
+
+class Reading(NamedTuple):
+    """A model, and what it is known to read."""
+
+    model: str
+    modalities: frozenset[Modality] | None
+    refused: frozenset[Modality]
 
 
 class Pipelines:
@@ -47,17 +59,25 @@ class Pipelines:
         )
 
     def pipeline(
-        self, model: str, budget: Budget, counter: Counter, reach: Reach, way: WayBack = NOWHERE, *, keeping: bool
+        self,
+        profile: ModelProfile,
+        budget: Budget,
+        counter: Counter,
+        reach: Reach,
+        way: WayBack = NOWHERE,
+        *,
+        keeping: bool,
     ) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
-        return self._pipeline(model, budget, counter, reach, way, keeping)
+        reading = Reading(profile.model, profile.modalities, profile.refused)
+        return self._pipeline(reading, budget, counter, reach, way, keeping)
 
     def _build(
-        self, model: str, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool
+        self, reading: Reading, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool
     ) -> Pipeline:
         notices = Notices(self._settings.language, way, reach, keeping)
         return Pipeline(
-            local=self._local_steps(model, budget.result_tokens, keeping),
+            local=self._local_steps(reading, budget.result_tokens, keeping),
             reliefs=(
                 DropOldReasoning(),
                 ShortenOldTexts(notices),
@@ -69,11 +89,26 @@ class Pipelines:
             budget=budget,
         )
 
-    def _build_local_steps(self, model: str, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:
-        entry = entry_of(self._settings.models, model)
+    def _build_local_steps(self, reading: Reading, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:
+        entry = entry_of(self._settings.models, reading.model)
         sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
         truncate = self._truncate(entry, result_tokens) if keeping else None
-        return tuple(step for step in (truncate, sanitise) if step is not None)
+        route = self._route(entry, reading)
+        return tuple(step for step in (route, truncate, sanitise) if step is not None)
+
+    def _route(self, entry: ModelSettings | None, reading: Reading) -> RouteMedia:
+        media = self._settings.media
+        routes = Routes(
+            modalities=reading.modalities,
+            refused=reading.refused,
+            is_strict=media.unknown_capability == "text",
+            max_bytes=media.max_bytes,
+            max_image_pixels=media.max_image_pixels,
+        )
+        stated = entry.tool_images if entry is not None else None
+        if stated is None and routes.reads(Modality.VISION) is None:
+            return RouteMedia(routes, ToolImages.KEEP)  # nobody states anything: what came as media stays where it is
+        return RouteMedia(routes, stated or usual_tool_images(reading.model, self._settings.upstream.base_url))
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output

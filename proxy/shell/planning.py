@@ -208,12 +208,12 @@ class Planner:
         earlier = None
         if known is not None and known.basis == basis and known.progress.messages <= shared:
             earlier = known.progress
-        pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, way, keeping=keeping)
+        pipeline = self._pipelines.pipeline(basis.profile, basis.budget, counter, basis.reach, way, keeping=keeping)
         made, progress = plan(request.conversation, basis.base, pipeline, earlier)
         if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget):
             # Nothing is given up, and nothing near the room is sent, before the model's own counter has been asked.
             basis, counter = self._basis(request, way, goal_tokens, rough=False)
-            pipeline = self._pipelines.pipeline(request.model, basis.budget, counter, basis.reach, way, keeping=keeping)
+            pipeline = self._pipelines.pipeline(basis.profile, basis.budget, counter, basis.reach, way, keeping=keeping)
             made, progress = plan(request.conversation, basis.base, pipeline)
         lowered = _lowered(request, basis.budget, made)
         last_sent = known.last_sent if match and known and match.is_continued else LastSent()

@@ -5,6 +5,9 @@ import pytest
 from proxy.core.budget import Budget
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.excerpt import Direction, Limits
+from proxy.core.profile import Modality, ModelProfile, ToolImages
+from proxy.core.routes import Routes
+from proxy.core.steps.route_media import RouteMedia
 from proxy.core.steps.sanitise import Sanitise, SanitiseText
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.core.tools import Reach
@@ -15,7 +18,7 @@ from proxy.shell.pipelines import Pipelines
 def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
     pipelines = Pipelines(Settings(**settings))
     budget = Budget(10**6, result_tokens=result_tokens)
-    return pipelines.pipeline(model, budget, ByteClassCounter(), Reach.SHELL, keeping=keeping)
+    return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), Reach.SHELL, keeping=keeping)
 
 
 def truncate(*args, **settings) -> TruncateToolOutput:
@@ -53,15 +56,54 @@ def test_no_result_takes_more_than_its_share_of_the_window_when_it_arrives():
 
 
 def test_while_nothing_can_be_kept_nothing_is_cut_that_fits():
-    assert pipeline(keeping=False).local == ()
+    assert [type(step) for step in pipeline(keeping=False).local] == [RouteMedia]
     assert not pipeline(keeping=False).notices.kept
 
 
 def test_characters_are_replaced_for_the_models_that_are_named():
     models = [{"match": "GPT-x*", "sanitise": ["non_bmp"]}]
     assert pipeline(models=models).local[-1] == SanitiseText(frozenset({Sanitise.NON_BMP}))
-    assert len(pipeline("other", models=models).local) == 1
-    assert pipeline(models=models, keeping=False).local == (SanitiseText(frozenset({Sanitise.NON_BMP})),)
+    assert [type(step) for step in pipeline("other", models=models).local] == [RouteMedia, TruncateToolOutput]
+    assert pipeline(models=models, keeping=False).local[1:] == (SanitiseText(frozenset({Sanitise.NON_BMP})),)
+
+
+def route(profile, **settings):
+    pipelines = Pipelines(Settings(**settings))
+    made = pipelines.pipeline(profile, Budget(10**6), ByteClassCounter(), Reach.SHELL, keeping=True)
+    return made.local[0]
+
+
+def test_media_are_routed_by_what_the_profile_and_the_settings_say():
+    seeing = ModelProfile(
+        "m", modalities=frozenset({Modality.TEXT, Modality.VISION}), refused=frozenset({Modality.FILE})
+    )
+    media = {"max_bytes": 2_000, "max_image_pixels": 3_000, "unknown_capability": "text"}
+    assert route(seeing, media=media) == RouteMedia(
+        Routes(seeing.modalities, seeing.refused, is_strict=True, max_bytes=2_000, max_image_pixels=3_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "stated", "target"),
+    [
+        ("gpt-5", "https://api.openai.com/v1", None, ToolImages.USER_AFTER_BATCH),
+        ("mistral-small-2506", "http://vllm:8000/v1", None, ToolImages.USER_AFTER_ASSISTANT),
+        ("anything", "https://api.mistral.ai/v1", None, ToolImages.USER_AFTER_ASSISTANT),
+        ("mistral-small-2506", "http://vllm:8000/v1", "text", ToolImages.TEXT),
+    ],
+)
+def test_images_of_results_go_where_settings_or_the_maker_of_the_model_say(model, base_url, stated, target):
+    models = [{"match": "*", "tool_images": stated}] if stated else []
+    seeing = ModelProfile(model, modalities=frozenset({Modality.VISION}))
+    assert route(seeing, models=models, upstream={"base_url": base_url}).tool_images is target
+
+
+def test_images_of_results_stay_when_nobody_states_anything_of_the_model():
+    unknown = ModelProfile("m")
+    assert route(unknown).tool_images is ToolImages.KEEP
+    models = [{"match": "m", "tool_images": "user_after_batch"}]
+    assert route(unknown, models=models).tool_images is ToolImages.USER_AFTER_BATCH
+    assert route(unknown, media={"unknown_capability": "text"}).tool_images is ToolImages.USER_AFTER_BATCH
 
 
 def test_the_notices_speak_the_language_of_the_settings_and_know_the_tools():

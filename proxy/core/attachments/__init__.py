@@ -1,0 +1,21 @@
+"""Binary content in messages: where it stands, and how it is written there.
+
+Rule: nothing here raises and nothing is changed. Only whole values are found, and in a text only what a signature, a
+data URI or a declared type proves to be a file: real code and prose are never taken for one.
+"""
+
+from proxy.core.attachments.encoded import decoded, is_address
+from proxy.core.attachments.found import Attachment, Shape
+from proxy.core.attachments.parts import attachment_of
+from proxy.core.attachments.signs import may_hold_media
+from proxy.core.attachments.texts import with_replaced
+
+__all__ = [
+    "Attachment",
+    "Shape",
+    "attachment_of",
+    "decoded",
+    "is_address",
+    "may_hold_media",
+    "with_replaced",
+]

@@ -1,0 +1,43 @@
+"""A look at the bytes of a message that tells whether it is worth opening.
+
+Rule: it may find a sign where no media are; it overlooks none that the other modules would find.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import Final
+
+MIN_CHARACTERS: Final = 64
+"""Of base64 in a text. Shorter files are tracking pixels and the like, and shorter than the words for them."""
+
+_BASE64: Final = (string.ascii_letters + string.digits + "+/_-").encode()
+_AS_RUNS: Final = bytes(ord("a") if byte in _BASE64 else ord(" ") for byte in range(256))
+_RUN: Final = b"a" * MIN_CHARACTERS
+_OTHER_PART: Final = re.compile(rb'"type"\s*:\s*"(?!text"|function")')
+_ROUTED: Final = b'routing\\"'
+"""In a structured result, whose image may be an address."""
+
+
+def may_hold_media(raw: bytes) -> bool:
+    """Whether a message may hold media, by the bytes of its JSON.
+
+    >>> may_hold_media(b'{"role":"user","content":"look at a.png"}'), may_hold_media(b'{"type":"image_url"}')
+    (False, True)
+    """
+    return (
+        _RUN in raw.translate(_AS_RUNS)
+        or _OTHER_PART.search(raw) is not None
+        or _ROUTED in raw
+        or _may_be_decoded_by_force(raw)
+    )
+
+
+def _may_be_decoded_by_force(raw: bytes) -> bool:
+    """U+FFFD or a control character, written as it is or as an escape; or a document that is all ASCII."""
+    if b"\xef" in raw and b"\xef\xbf\xbd" in raw:  # one byte is found much faster than three
+        return True
+    if b"\\" in raw and (b"\\u00" in raw or b"\\ufffd" in raw or b"\\uFFFD" in raw):
+        return True
+    return b"%" in raw and b"%PDF-" in raw

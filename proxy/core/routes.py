@@ -1,0 +1,326 @@
+"""Where one content may go: into a part that the model reads, into a text, or into a description.
+
+Rule: the route table. A function of content, capability and place; nothing here raises, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from proxy.core.attachments import Attachment, Shape
+from proxy.core.edits import Artifact, RoutedMedia
+from proxy.core.imagesize import image_size
+from proxy.core.media import Kind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
+from proxy.core.media.table import known
+from proxy.core.media_descriptions import Described, Why, default_name, description, named
+from proxy.core.notices import Notices
+from proxy.core.profile import Modality
+
+MAX_IMAGE_PIXELS: Final = 89_478_485
+"""Pillow, with which vLLM, SGLang and most servers open images, takes more for a decompression bomb.
+https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open"""
+MAX_BYTES: Final = 20 * 1024 * 1024
+MAX_SHOWN: Final = 32
+"""Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
+MAX_TEXT_BYTES: Final = 51_200
+"""Of a text file that is put into a message as text."""
+_HEAD_BYTES: Final = 65_536
+"""JPEG keeps its size behind its EXIF block, which has at most so much."""
+_NOT_SHOWN: Final = frozenset({"image/svg+xml", "image/vnd.adobe.photoshop"})
+"""Images that no model reads: drawings, and layers."""
+_WIDELY_READ: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What OpenAI, Anthropic and Gemini read alike; of others the client who sends them as media has to know.
+https://platform.openai.com/docs/guides/images-vision, https://docs.anthropic.com/en/docs/build-with-claude/vision"""
+
+
+class Route(StrEnum):
+    """Where a content goes. The values stand in logs."""
+
+    UNKNOWN = "unknown"
+    """It stays: nobody states whether the model reads it."""
+    IMAGE = "image_url"
+    AUDIO = "input_audio"
+    AUDIO_URL = "audio_url"
+    VIDEO = "video_url"
+    FILE = "file"
+    TEXT = "text"
+    DESCRIPTION = "description"
+
+
+_SHAPES: Final = {
+    Shape.IMAGE: (Modality.VISION, Route.IMAGE),
+    Shape.AUDIO: (Modality.AUDIO, Route.AUDIO),
+    Shape.AUDIO_URL: (Modality.AUDIO, Route.AUDIO_URL),
+    Shape.VIDEO: (Modality.VIDEO, Route.VIDEO),
+    Shape.FILE: (Modality.FILE, Route.FILE),
+}
+"""What a model must read to take a part as it is written."""
+_KINDS: Final = {
+    Kind.IMAGE: Route.IMAGE,
+    Kind.AUDIO: Route.AUDIO,
+    Kind.VIDEO: Route.FILE,
+    Kind.DOCUMENT: Route.FILE,
+    Kind.OTHER: Route.FILE,
+}
+"""The part for a content that came in no part of its own."""
+_CLAIMED_KINDS: Final = {
+    Modality.VISION: Kind.IMAGE,
+    Modality.AUDIO: Kind.AUDIO,
+    Modality.VIDEO: Kind.VIDEO,
+    Modality.FILE: Kind.DOCUMENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a content goes, and what stands there."""
+
+    route: Route
+    found: MediaType
+    part: dict[str, Any] | None = None
+    """The new part; None when the old one stays, or words stand in its place."""
+    words: str = ""
+    artifact: Artifact | None = None
+    byte_count: int | None = None
+    reason: str = ""
+
+    @property
+    def stays(self) -> bool:
+        """Whether what came is right as it is."""
+        return self.part is None and not self.words
+
+    @property
+    def noted(self) -> RoutedMedia:
+        """For the log."""
+        return RoutedMedia(self.found.kind.value, self.found.mime, self.route.value, self.byte_count, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """What one model reads, and what is shown to it at the most."""
+
+    modalities: frozenset[Modality] | None = None
+    """None: nobody states it."""
+    refused: frozenset[Modality] = field(default=frozenset())
+    """What its upstream has refused before, whatever is stated."""
+    is_strict: bool = False
+    """Whether a model reads text alone when nobody states what it reads."""
+    max_bytes: int = MAX_BYTES
+    """Of one content."""
+    max_image_pixels: int = MAX_IMAGE_PIXELS
+
+    def reads(self, modality: Modality) -> bool | None:
+        """Whether the model reads it; None when nobody states it."""
+        if modality in self.refused:
+            return False
+        if self.modalities is None:
+            return (modality is Modality.TEXT) if self.is_strict else None
+        return modality in self.modalities
+
+    def place(
+        self,
+        attachment: Attachment,
+        part: dict[str, Any] | None,
+        tool: str,
+        notices: Notices,
+        *,
+        can_hold: bool,
+        shown: int,
+    ) -> Placed:
+        """Where a content goes. `part`: what it came in. `can_hold`: whether its message may hold media, or they may be
+        moved out of it. `shown`: contents of this message that are shown already."""
+        if attachment.is_elsewhere:
+            return self._elsewhere(attachment, notices, can_hold=can_hold)
+        return _Placing(self, attachment, part, tool, notices, can_hold, shown).placed()
+
+    def _elsewhere(self, attachment: Attachment, notices: Notices, *, can_hold: bool) -> Placed:
+        """A content that is not here is shown where it is, or its address stands for it."""
+        modality = _modality_claimed(attachment)
+        kind = _CLAIMED_KINDS[modality]
+        found = MediaType("", kind, "")
+        reads = self.reads(modality)
+        if not attachment.is_part:
+            if not (attachment.is_asked_for and reads and can_hold and attachment.address.startswith("http")):
+                return Placed(Route.UNKNOWN, found)
+            return Placed(Route.IMAGE, found, {"type": "image_url", "image_url": {"url": attachment.address}})
+        if reads is None:
+            return Placed(Route.UNKNOWN, found)
+        if reads and can_hold:
+            return Placed(_SHAPES.get(attachment.shape, (modality, Route.UNKNOWN))[1], found)
+        why = Why.MODEL if reads is False else Why.PLACE
+        described = Described(found, why, attachment.name, address=attachment.address)
+        words = description(described, None, notices)
+        return Placed(Route.DESCRIPTION, found, words=words, reason=why.value)
+
+
+def _modality_claimed(attachment: Attachment) -> Modality:
+    """What a model must read to take a part, by what the part says of itself."""
+    if attachment.shape in _SHAPES:
+        return _SHAPES[attachment.shape][0]
+    kind = attachment.declared.partition("/")[0].strip().lower()
+    return _BY_PREFIX.get(kind, Modality.FILE)
+
+
+_BY_PREFIX: Final = {"image": Modality.VISION, "audio": Modality.AUDIO, "video": Modality.VIDEO}
+
+
+@dataclass(slots=True)
+class _Placing:
+    """One content that is here, on the way to its place."""
+
+    routes: Routes
+    attachment: Attachment
+    part: dict[str, Any] | None
+    tool: str
+    notices: Notices
+    can_hold: bool
+    shown: int
+    content: bytes = b""
+    found: MediaType = field(default=MediaType("", Kind.OTHER, ""))
+    pixels: tuple[int, int] | None = None
+
+    def placed(self) -> Placed:
+        attachment = self.attachment
+        claimed = _modality_claimed(attachment)
+        if attachment.is_part and self._nothing_is_known and not self._is_over_a_limit():
+            return Placed(Route.UNKNOWN, self.found)
+        content = attachment.content()
+        if content is None:
+            return self._unless_unknown(claimed, Why.BROKEN)
+        self.content = content
+        self.found = media_type(content, attachment.declared, attachment.name)
+        if attachment.shape is Shape.FORCED:
+            return self._described(Why.FORCED)
+        if not content:
+            return self._unless_unknown(claimed, Why.EMPTY)
+        if self.found.kind is Kind.TEXT:
+            return self._text(claimed)
+        if self.found.kind is Kind.IMAGE:
+            self.pixels = image_size(content[:_HEAD_BYTES])
+        return self._media(claimed)
+
+    @property
+    def _nothing_is_known(self) -> bool:
+        routes = self.routes
+        return routes.modalities is None and not routes.refused and not routes.is_strict
+
+    def _is_over_a_limit(self) -> bool:
+        """Told without opening the whole."""
+        if self.attachment.byte_count > self.routes.max_bytes:
+            return True
+        self.pixels = image_size(self.attachment.head(_HEAD_BYTES)) if self.attachment.shape is Shape.IMAGE else None
+        return self._has_too_many_pixels
+
+    @property
+    def _has_too_many_pixels(self) -> bool:
+        return self.pixels is not None and self.pixels[0] * self.pixels[1] > self.routes.max_image_pixels
+
+    def _media(self, claimed: Modality) -> Placed:
+        routes, is_part = self.routes, self.attachment.is_part
+        reads: bool | None = False
+        route = Route.DESCRIPTION
+        for modality, candidate in self._candidates(claimed):
+            answer = routes.reads(modality)
+            if answer:
+                reads, route = True, candidate
+                break
+            reads = None if answer is None else reads
+        if len(self.content) > routes.max_bytes:
+            return self._described(Why.TOO_LARGE, routes.max_bytes)
+        if self._has_too_many_pixels:
+            return self._described(Why.TOO_MANY_PIXELS, routes.max_image_pixels)
+        if reads is None:
+            return Placed(Route.UNKNOWN, self.found) if is_part else self._described(Why.IN_TEXT)
+        if not reads:
+            return self._described(Why.MODEL)
+        if not self.can_hold:
+            return self._described(Why.PLACE)
+        if self.found.mime in _NOT_SHOWN or (route is Route.IMAGE and not self._may_be_shown):
+            return self._described(Why.FORMAT)
+        if not is_part and self.shown >= MAX_SHOWN:
+            return self._described(Why.TOO_MANY)
+        return self._shown(route)
+
+    @property
+    def _may_be_shown(self) -> bool:
+        return self.attachment.shape in _SHAPES or self.found.mime in _WIDELY_READ
+
+    def _candidates(self, claimed: Modality) -> list[tuple[Modality, Route]]:
+        """What the model may read it as, the best first."""
+        kind, shape = self.found.kind, self.attachment.shape
+        own = (modality_of(kind), _KINDS.get(kind, Route.FILE))
+        if shape not in _SHAPES:
+            return [own]
+        as_written = _SHAPES[shape]
+        if kind is Kind.OTHER or own[0] is claimed:
+            return [as_written]  # raw samples, rare formats: whoever wrote the part has to know
+        if shape is Shape.FILE:
+            return [own, as_written] if kind is Kind.IMAGE else [as_written, own]
+        return [own]
+
+    def _text(self, claimed: Modality) -> Placed:
+        """A text that came as a file is text, unless the model reads files."""
+        attachment = self.attachment
+        if not attachment.is_part and attachment.is_data_url:
+            return Placed(Route.UNKNOWN, self.found)
+        reads = self.routes.reads(claimed) if attachment.is_part else False
+        if len(self.content) <= self.routes.max_bytes:
+            if reads is None:
+                return Placed(Route.UNKNOWN, self.found)
+            if reads and attachment.shape is Shape.FILE and self.can_hold:
+                return self._shown(Route.FILE)
+        text = text_of(self.content)
+        if text is None or len(self.content) > MAX_TEXT_BYTES:
+            return self._described(Why.LONG_TEXT)
+        words = named(self.attachment.name, text)
+        return Placed(Route.TEXT, self.found, words=words, byte_count=len(self.content))
+
+    def _unless_unknown(self, claimed: Modality, why: Why) -> Placed:
+        """A fault of a content, told in its place; a part that nobody says is not read stays for the upstream."""
+        if self.attachment.is_part and self.routes.reads(claimed) is None:
+            return Placed(Route.UNKNOWN, self.found)
+        if why is Why.BROKEN:
+            self.content = self.attachment.payload.encode("utf-8", "surrogatepass")
+            self.found = known(plain_mime(self.attachment.declared)) or MediaType("", _CLAIMED_KINDS[claimed], "")
+        return self._described(why)
+
+    def _described(self, why: Why, limit: int = 0) -> Placed:
+        suffix = "txt" if why is Why.BROKEN else self.found.suffix
+        artifact = Artifact(self.content, self.tool, suffix) if self.content else None
+        described = Described(self.found, why, self.attachment.name, len(self.content), self.pixels, limit=limit)
+        words = description(described, artifact, self.notices)
+        return Placed(Route.DESCRIPTION, self.found, None, words, artifact, len(self.content), why.value)
+
+    def _shown(self, route: Route) -> Placed:
+        """The part that the model reads; the old one where it is right."""
+        found = self.found
+        if self._is_as_written(route):
+            return Placed(route, found, byte_count=len(self.content))
+        part = _part(route, self.content, found, self.attachment.name, self.part or {})
+        return Placed(route, found, part, byte_count=len(self.content))
+
+    def _is_as_written(self, route: Route) -> bool:
+        attachment = self.attachment
+        if attachment.shape not in _SHAPES or _SHAPES[attachment.shape][1] is not route:
+            return False
+        is_right = self.found.kind is Kind.OTHER or plain_mime(attachment.declared) == self.found.mime
+        return is_right and (attachment.is_data_url or route is Route.AUDIO)
+
+
+def _part(route: Route, content: bytes, found: MediaType, name: str, old: dict[str, Any]) -> dict[str, Any]:
+    """A part in OpenAI's shape; what else the old one says of its content (`detail`) goes with it."""
+    encoded = base64.b64encode(content).decode()
+    url = f"data:{found.mime};base64,{encoded}"
+    inside = old.get(route.value)
+    kept = inside if isinstance(inside, dict) else {}
+    match route:
+        case Route.AUDIO:
+            inner = kept | {"data": encoded, "format": audio_format(found)}
+        case Route.FILE:
+            inner = {"filename": name or default_name(found)} | kept | {"file_data": url}
+        case _:
+            inner = kept | {"url": url}
+    return {"type": route.value, route.value: inner}

@@ -1,0 +1,158 @@
+"""Images, audio and files go where the model can read them; where it cannot, a description stands in their place.
+
+Rule: a local step. The same content, role and capability give the same route, and nothing here raises. What came as
+media stays byte for byte when nobody states whether the model reads it; binary inside a text never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.core import jsontext
+from proxy.core.attachments import Attachment, attachment_of, may_hold_media, with_replaced
+from proxy.core.conversation import TOOL_ROLES, Message
+from proxy.core.edits import Artifact, Edit, Moved, Reason, RoutedMedia
+from proxy.core.jsontext import Raw
+from proxy.core.media_descriptions import label, shown, spoken
+from proxy.core.notices import Notices
+from proxy.core.profile import ToolImages
+from proxy.core.routes import Placed, Route, Routes
+
+_ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
+"""System and developer texts are never changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteMedia:
+    """How media are routed for one model."""
+
+    routes: Routes
+    tool_images: ToolImages = ToolImages.USER_AFTER_BATCH
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """One edit for each content that is routed; they all put the same in the place of the message's content."""
+        if message.role not in _ROLES or not may_hold_media(message.raw):
+            return
+        target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
+        work = _Work(self.routes, message, tool, notices, target)
+        replacement = work.content()
+        if replacement is None:
+            return
+        moved = work.moved()
+        for number, (media, artifact) in enumerate(work.done):
+            yield Edit(
+                index,
+                ("content",),
+                replacement,
+                Reason.ROUTE_MEDIA,
+                artifact,
+                tool,
+                moved=moved if number == 0 else None,
+                media=media,
+            )
+
+
+@dataclass(slots=True)
+class _Work:
+    """One message being routed."""
+
+    routes: Routes
+    message: Message
+    tool: str
+    notices: Notices
+    target: ToolImages
+    done: list[tuple[RoutedMedia, Artifact | None]] = field(default_factory=list)
+    """What was routed, with what has to be kept of it."""
+    shown: int = 0
+    behind: list[bytes] = field(default_factory=list)
+    """Parts that go behind the batch."""
+
+    def content(self) -> bytes | None:
+        """The new content of the message; None when it stays as it is."""
+        raw = self.message.members().get("content", b"null")
+        opened = self.message.content()
+        if isinstance(opened, str):
+            parts = self._text_parts(opened)
+            if not self.done:
+                return None
+            return jsontext.dump(parts[0]["text"]) if len(parts) == 1 else jsontext.dump(parts)
+        if not isinstance(opened, list):
+            return None
+        items: list[Raw] = []
+        for item, part in zip(jsontext.items(raw), opened, strict=True):
+            items += self._routed_part(item, part)
+        return jsontext.join_array(items) if self.done else None
+
+    def moved(self) -> Moved | None:
+        """What goes behind the batch."""
+        if not self.behind:
+            return None
+        if self.target is not ToolImages.USER_AFTER_ASSISTANT:
+            return Moved(tuple(self.behind))
+        words = {"role": "assistant", "content": spoken(self.notices.language)}
+        return Moved(tuple(self.behind), jsontext.dump(words))
+
+    def _routed_part(self, raw: Raw, part: Any) -> list[Raw]:
+        before = len(self.done)
+        if isinstance(part, str):
+            parts = self._text_parts(part)
+        elif not isinstance(part, dict):
+            return [raw]
+        elif isinstance(text := part.get("text"), str):
+            parts = self._text_parts(text)
+            parts[0] = {**part, "text": parts[0]["text"]}
+        else:
+            attachment = attachment_of(part)
+            return [raw] if attachment is None else self._routed_media(raw, part, attachment)
+        return [raw] if len(self.done) == before else [jsontext.dump(one) for one in parts]
+
+    def _text_parts(self, text: str) -> list[dict[str, Any]]:
+        """A text part with words in the place of what the text held, and behind it what is shown of that here."""
+        here: list[dict[str, Any]] = []
+
+        def replace(attachment: Attachment) -> str | None:
+            placed = self._placed(attachment, None)
+            if placed.stays:
+                return None
+            self._note(placed)
+            if placed.part is None:
+                return placed.words
+            self.shown += 1
+            if self._goes_behind:
+                self._put_behind(placed.part)
+            else:
+                here.append(placed.part)
+            return shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
+
+        return [{"type": "text", "text": with_replaced(text, replace)}, *here]
+
+    def _routed_media(self, raw: Raw, part: dict[str, Any], attachment: Attachment) -> list[Raw]:
+        placed = self._placed(attachment, part)
+        if placed.stays and (placed.route is Route.UNKNOWN or not self._goes_behind):
+            return [raw]
+        self._note(placed)
+        if placed.words:
+            return [jsontext.dump({"type": "text", "text": placed.words})]
+        if not self._goes_behind:
+            return [jsontext.dump(placed.part)]
+        self.shown += 1
+        self._put_behind(part if placed.part is None else placed.part)
+        text = shown(placed.found, self.shown, behind=True, language=self.notices.language)
+        return [jsontext.dump({"type": "text", "text": text})]
+
+    @property
+    def _goes_behind(self) -> bool:
+        return self.target in (ToolImages.USER_AFTER_BATCH, ToolImages.USER_AFTER_ASSISTANT)
+
+    def _put_behind(self, part: dict[str, Any]) -> None:
+        words = label(self.tool, self.message.tool_call_id, self.shown, self.notices.language)
+        self.behind += [jsontext.dump({"type": "text", "text": words}), jsontext.dump(part)]
+
+    def _placed(self, attachment: Attachment, part: dict[str, Any] | None) -> Placed:
+        can_hold = self.message.role != "assistant" and self.target is not ToolImages.TEXT
+        return self.routes.place(attachment, part, self.tool, self.notices, can_hold=can_hold, shown=self.shown)
+
+    def _note(self, placed: Placed) -> None:
+        self.done.append((placed.noted, placed.artifact))

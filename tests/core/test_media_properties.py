@@ -1,0 +1,238 @@
+"""The rules about media, for any bytes, any declared type, any capability, any nesting."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from core.media_samples import (
+    CSV,
+    DOCX,
+    JPEG,
+    MP4,
+    PDF,
+    PNG,
+    SVG,
+    WAV,
+    ZIP,
+    anthropic_block,
+    audio_part,
+    base64_of,
+    data_url,
+    file_part,
+    image_part,
+    mcp_block,
+    png,
+    resource_block,
+    routing_result,
+)
+from core.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxy.core.budget import Budget
+from proxy.core.conversation import Message, texts_of
+from proxy.core.estimate import ByteClassCounter
+from proxy.core.media import Kind, media_type
+from proxy.core.profile import Modality, ToolImages
+from proxy.core.routes import Routes
+from proxy.core.sizes import Size, size_of
+from proxy.core.steps.route_media import RouteMedia
+
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FILES = [PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, png(40, 30), PDF * 20]
+CONTENTS = st.one_of(
+    st.sampled_from([*FILES, SVG, CSV, b"", PNG[:30], PDF[:-9]]),
+    st.binary(max_size=300),
+    st.builds(lambda file, rest: file + rest, st.sampled_from(FILES), st.binary(max_size=200)),
+)
+DECLARED = st.one_of(
+    st.sampled_from(["image/png", "image/jpeg", "application/pdf", "audio/wav", "text/plain", "png", "", "x/y"]),
+    st.text(max_size=12),
+)
+MODELS = st.one_of(st.none(), st.frozensets(st.sampled_from(list(Modality))))
+TARGETS = st.sampled_from(list(ToolImages))
+
+
+@st.composite
+def media_parts(draw):
+    content, declared = draw(CONTENTS), draw(DECLARED)
+    return draw(
+        st.sampled_from(
+            [
+                image_part(content, declared),
+                {"type": "image_url", "image_url": {"url": base64_of(content)}},
+                {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+                {"type": "video_url", "video_url": {"url": data_url(content, declared)}},
+                {"type": "image_url", "image_url": {"url": data_url(content, declared)[:-3] + "…"}},
+                file_part(content, declared, "a.bin"),
+                {"type": "file", "file": {"file_id": "file-1"}},
+                audio_part(content, declared),
+                mcp_block(content, declared),
+                anthropic_block(content, declared),
+                resource_block(content, declared, "file:///a/b.bin"),
+            ]
+        )
+    )
+
+
+@st.composite
+def binary_texts(draw):
+    """Texts that hold contents, one inside the other."""
+    content, declared = draw(CONTENTS), draw(DECLARED)
+    text = draw(
+        st.sampled_from(
+            [
+                f"before {data_url(content, 'image/png')} after",
+                base64_of(content),
+                json.dumps({"content": [mcp_block(content, declared), part("words")]}),
+                json.dumps({"status": "success", "data": {"blob": base64_of(content), "mimeType": declared}}),
+                json.dumps([anthropic_block(content, declared)]),
+                routing_result(content, declared),
+                content.decode("utf-8", "replace"),
+                draw(st.text(max_size=40)),
+            ]
+        )
+    )
+    for _ in range(draw(st.integers(0, 3))):
+        text = draw(st.sampled_from([json.dumps({"deeper": text}), json.dumps([text, "x"]), f"{text}\n{text}"]))
+    return text
+
+
+TEXTS = binary_texts()
+CONTENT = st.one_of(TEXTS, st.lists(st.one_of(media_parts(), TEXTS.map(part)), max_size=4))
+
+
+@st.composite
+def histories(draw):
+    found = [{"role": "system", "content": "You help."}]
+    for turn in range(draw(st.integers(1, 2))):
+        found.append({"role": "user", "content": draw(CONTENT)})
+        for _ in range(draw(st.integers(0, 2))):
+            results = draw(st.lists(CONTENT, min_size=1, max_size=3))
+            found += exchange(results, first_call=len(found) * 100)
+        if turn == 0:
+            found.append({"role": "assistant", "content": draw(CONTENT)})
+    if found[-1]["role"] == "assistant":
+        found.append({"role": "user", "content": "go on"})
+    return found
+
+
+def made_with(reads, target, budget=None, **routes):
+    """The pipeline as the shell puts it together."""
+    every = pipeline(budget or Budget(1_000_000))
+    return replace(every, local=(RouteMedia(Routes(reads, **routes), target), *every.local))
+
+
+def sent(plan):
+    return [Message.read(raw) for raw in plan.messages]
+
+
+def model_texts(message):
+    return list(texts_of(message.content()))
+
+
+@given(histories(), MODELS, TARGETS)
+@thorough
+def test_nothing_raises_pairs_stay_whole_and_the_size_is_measured(history, reads, target):
+    found = conversation(history)
+    made = planned(found, made_with(reads, target))
+    assert pairing_faults([message.raw for message in found]) == []
+    assert pairing_faults(list(made.messages)) == []
+    assert made.after == sum((size_of(message, ByteClassCounter()) for message in sent(made)), Size())
+
+
+@given(histories(), MODELS, TARGETS)
+@thorough
+def test_no_base64_of_a_file_stands_in_any_text_of_what_is_sent(history, reads, target):
+    made = planned(history, made_with(reads, target))
+    needles = [base64_of(file)[:60] for file in FILES]
+    for message in sent(made):
+        for text in model_texts(message):
+            assert not [needle for needle in needles if needle in text]
+
+
+@given(histories(), MODELS, TARGETS)
+@thorough
+def test_planning_twice_changes_nothing(history, reads, target):
+    made = planned(history, made_with(reads, target))
+    again = planned([json.loads(raw) for raw in made.messages], made_with(reads, target))
+    assert again.edits == ()
+
+
+@given(histories(), MODELS, TARGETS)
+@thorough
+def test_what_is_sent_does_not_depend_on_what_follows(history, reads, target):
+    found = conversation(history)
+    every = made_with(reads, target)
+    whole = list(planned(found, every).messages)
+    for count, shorter in enumerate(turn_by_turn(found, every)):
+        if count and found[count - 1].role in ("system", "user"):
+            assert whole[: len(shorter.messages)] == list(shorter.messages)
+
+
+@given(histories(), MODELS, TARGETS)
+@thorough
+def test_what_is_not_routed_keeps_its_bytes_and_the_order_stays(history, reads, target):
+    found = conversation(history)
+    made = planned(found, made_with(reads, target))
+    edited = {edit.message for edit in made.edits}
+    kept = [message.raw for index, message in enumerate(found) if index not in edited]
+    remaining = iter(made.messages)
+    assert all(raw in remaining for raw in kept)
+
+
+@given(histories(), TARGETS)
+@thorough
+def test_when_nobody_states_anything_every_part_stays(history, target):
+    def without_text(content):
+        return [one for one in content if "text" not in one] if isinstance(content, list) else []
+
+    for message, after in zip(
+        conversation(history), sent(planned(history, made_with(None, ToolImages.KEEP))), strict=True
+    ):
+        assert without_text(message.content()) == without_text(after.content())
+
+
+@given(CONTENTS, DECLARED, MODELS, TARGETS, st.sampled_from(["user", "assistant"]))
+@thorough
+def test_the_same_content_and_capability_give_the_same_route(content, declared, reads, target, role):
+    step = RouteMedia(Routes(reads), target)
+    notices = pipeline(Budget(1_000)).notices
+    message = conversation([{"role": role, "content": [image_part(content, declared)]}])[0]
+    first, second = (list(step(index, message, "", notices)) for index in (0, 7))
+    assert [replace(edit, message=0) for edit in first] == [replace(edit, message=0) for edit in second]
+    for edit in first:
+        assert edit.media is not None
+        stays = edit.media.route in ("image_url", "file", "input_audio")
+        assert not stays or reads is not None
+
+
+@given(histories(), MODELS, TARGETS, st.sampled_from([60, 400, 3_000]))
+@thorough
+def test_a_budget_that_cuts_brings_no_base64_back(history, reads, target, room):
+    made = planned(history, made_with(reads, target, Budget(room)))
+    needles = [base64_of(file)[:60] for file in FILES]
+    for message in sent(made):
+        for text in model_texts(message):
+            assert not [needle for needle in needles if needle in text]
+    assert pairing_faults(list(made.messages)) == []
+
+
+@given(histories(), MODELS, TARGETS)
+@thorough
+def test_what_is_taken_out_is_kept(history, reads, target):
+    made = planned(history, made_with(reads, target))
+    kept = {artifact.content for artifact in made.artifacts}
+    for edit in made.edits:
+        described = edit.media is not None and edit.media.route == "description"
+        if described and edit.media.byte_count:
+            assert edit.artifact is not None
+            assert edit.artifact.content in kept
+
+
+def test_the_samples_are_what_they_seem():
+    kinds = [media_type(file).kind for file in (PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, SVG, CSV)]
+    assert kinds == [
+        Kind.IMAGE, Kind.IMAGE, Kind.DOCUMENT, Kind.AUDIO, Kind.VIDEO, Kind.OTHER, Kind.DOCUMENT, Kind.IMAGE, Kind.TEXT,
+    ]  # fmt: skip
