@@ -218,3 +218,26 @@ def test_no_other_text_is_ours(text):
 def test_the_same_content_has_the_same_notice_for_ever():
     shown, artifact = excerpt("line\n" * 999, Limits(9, 99)), Artifact(b"line\n" * 999)
     assert notices().truncated(shown, artifact, ["a_name"]) == notices().truncated(shown, artifact, ["a_name"])
+
+
+@pytest.mark.parametrize(
+    ("way", "reach", "en", "zh"),
+    [
+        (WayBack("/d"), Reach.SHELL, f" The whole is kept in /d/{CUT.id}.", f" 完整内容保存在 /d/{CUT.id}。"),
+        (
+            WayBack(None, URL),
+            Reach.SHELL,
+            f" To get the whole: curl -s '{URL}/{CUT.id}'",
+            f" 获取完整内容：curl -s '{URL}/{CUT.id}'",
+        ),
+        (
+            WayBack(None, URL, (), True),
+            Reach.NOTHING,
+            f' To get the whole: read_artifact(id="{CUT.id}")',
+            f' 获取完整内容：read_artifact(id="{CUT.id}")',
+        ),
+    ],
+)
+def test_what_is_not_shown_at_all_is_named_whole(way, reach, en, zh):
+    assert Notices("en", way, reach).whole(CUT) == en
+    assert Notices("zh", way, reach).whole(CUT) == zh
