@@ -69,6 +69,7 @@ def is_on_this_machine(scope: Scope) -> bool:
     return is_loopback(client[0]) or (server is not None and client[0] == server[0])
 
 
+@functools.lru_cache(1024)
 def is_loopback(address: str) -> bool:
     """Whether this is an address of the machine for itself.
 
