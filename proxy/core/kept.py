@@ -63,6 +63,9 @@ class Kept:
         """Names that the assistant used in what is left out."""
         self._edited = False
         """Whether any message that was kept has been edited."""
+        self._raws: list[bytes] = []
+        """The JSON of each message as it came: what is sent while nothing is edited or left out. Asking a thousand
+        entries for theirs takes a millisecond once a request of megabytes has gone through the caches."""
 
     def copy(self) -> Kept:
         """A second one that changes by itself."""
@@ -72,7 +75,7 @@ class Kept:
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.digest = self.digest
         twin._open_calls, twin._used, twin._moved = self._open_calls, self._used, self._moved
-        twin._edited = self._edited
+        twin._edited, twin._raws = self._edited, list(self._raws)
         return twin
 
     @property
@@ -93,6 +96,7 @@ class Kept:
             self.end_batch()
         self.entries.append(entry)
         self._blocks.append(Block.of(entry))
+        self._raws.append(entry.original.raw)
         self._total += entry.sent_size
         if entry.edits:
             self._edited = True
@@ -243,6 +247,8 @@ class Kept:
     def rendered(self) -> list[bytes]:
         """The JSON of each message that would be sent."""
         note = self.digest.edit
+        if not self._edited and not self._left_out and note is None:
+            return list(self._raws)
         carrier = note.message if note is not None else None
         found = []
         for entry in self.entries:

@@ -273,14 +273,16 @@ def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, R
 
 def _may_do_roughly(body: bytes, budget: Budget) -> bool:
     """Whether the estimate is worth asking first. Of a longer body it says that the model's own counter is needed."""
-    return len(body) * LEAST_TOKENS_A_BYTE <= budget.room_tokens * ROUGH_SHARE and b'"image_url"' not in body
+    return len(body) * LEAST_TOKENS_A_BYTE <= budget.room_tokens * ROUGH_SHARE
 
 
 def _fits_roughly(body: bytes, estimated: Size, budget: Budget) -> bool:
-    """Whether a request fits without an exact count: no token is shorter than a byte, and no conversation of agents or
-    people has a third more tokens than the estimate says."""
+    """Whether a request fits without an exact count: no conversation of agents or people has a third more tokens than
+    the estimate says, and no token is shorter than a byte, images aside."""
     room = budget.room_tokens
-    return (len(body) <= room or estimated.tokens <= room * ROUGH_SHARE) and estimated.tokens <= room
+    if estimated.tokens <= room * ROUGH_SHARE:
+        return True
+    return len(body) <= room and estimated.tokens <= room and b'"image_url"' not in body
 
 
 def _reasons(made: Plan, reply_lowered: bool) -> dict[str, int]:
