@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
@@ -16,6 +17,7 @@ from proxy.settings import Settings
 from proxy.shell.artifact_folder import ArtifactFolder
 from proxy.shell.artifact_reader import ArtifactReader
 from proxy.shell.artifact_routes import ARTIFACTS_PATH, ArtifactRoute
+from proxy.shell.bucket import Bucket
 from proxy.shell.decision import Recorder
 from proxy.shell.explaining import Explainer
 from proxy.shell.findings import Findings
@@ -71,7 +73,7 @@ def create_app(settings: Settings) -> Front:
     store.on_saved, store.on_swept = metrics.saved, metrics.stored
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = WaysBack(kept, folder.place_of(""))
-    owners = Owners.of_folder(settings.data_dir, shared=kept.shared)
+    owners = _owners(settings, folder)
     downloads = _downloads(settings)
     resolver = _resolver(settings, folder, reader, store, downloads)
     planner = _planner(settings, models, learning, resolver)
@@ -112,8 +114,17 @@ def create_app(settings: Settings) -> Front:
     return Front(chat, PassThrough(relay), app)
 
 
-def _folder(settings: Settings) -> ArtifactFolder:
-    return PrivateFolder(settings.artifacts.folder or settings.data_dir / "tool-output")
+def _folder(settings: Settings) -> PrivateFolder | Bucket:
+    scheme, _, path = (settings.artifacts.url or "").partition("://")
+    if scheme and scheme != "file":
+        return Bucket(settings.artifacts.url or "")
+    return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
+
+
+def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Owners:
+    if isinstance(folder, Bucket):
+        return Owners.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
+    return Owners.of_folder(settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _store(settings: Settings, folder: ArtifactFolder) -> ArtifactStore:

@@ -36,6 +36,9 @@ ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
 """Short names that people have set already; the long `CONTEXT_PROXY_…` name beats them."""
 
 
+STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
+_STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
+"""No user, no password, no query: those come from the environment."""
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
 """It stands in what models read."""
 
@@ -56,6 +59,15 @@ def _base_url(url: str) -> str:
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError("must have no query, no fragment, no user and no password; keys go into upstream.api_key")
     return url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + "/v1"
+
+
+def _store_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme not in STORE_SCHEMES or not _STORE_REST.fullmatch(rest) or (scheme == "file") != rest.startswith("/"):
+        raise ValueError("must be s3://bucket/prefix, gs://bucket, az://account/container, file:///folder or memory://")
+    if not rest and scheme != "memory":
+        raise ValueError("must name a bucket or a folder")
+    return url
 
 
 def _agent_path(path: str) -> str:
@@ -245,6 +257,10 @@ class ArtifactSettings(_Section):
     """Days after its last use that an artifact is deleted. Also `TOOL_OUTPUT_RETENTION_DAYS`."""
     max_bytes: int = Field(default=2 * 1024**3, ge=1024 * 1024)
     """Most bytes of all artifacts; past it the least recently used go first."""
+    url: Annotated[str, AfterValidator(_store_url)] | None = None
+    """A bucket in place of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://account/container`; also
+    `file:///folder`, and `memory://` for one worker. Credentials as their own tools take them: `AWS_ACCESS_KEY_ID`,
+    `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`, the roles of machines."""
     folder: Path | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
     agent_path: Annotated[str, AfterValidator(_agent_path)] | None = None

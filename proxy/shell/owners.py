@@ -13,11 +13,15 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from proxy.shell.artifact_folder import META, TROUBLE
+from proxy.shell.bucket import Bucket
 from proxy.shell.telemetry import logger
 from proxy.shell.upstream import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Where clients put keys: OpenAI and most others, Azure, Anthropic-like relays."""
+SECRET_KEY: Final = f"{META}/owner-secret"
+"""In a bucket. Who can read it can read the artifacts, too."""
 _SECRET_BYTES: Final = 32
 
 
@@ -44,6 +48,20 @@ class Owners:
             return cls(found, shared=shared)
         logger().warning("owner_secret_not_kept", file=str(path), reason=problem)
         return cls(fresh, shared=shared)
+
+    @classmethod
+    def of_bucket(cls, bucket: Bucket, folder: Path, *, shared: bool = False) -> Owners:
+        """With the secret that all replicas on a bucket share; where that cannot be read, with the folder's own."""
+        own = cls.of_folder(folder, shared=shared)
+        try:
+            found = bucket.agreed(SECRET_KEY, own._secret)
+            problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
+        except TROUBLE as error:
+            found, problem = b"", type(error).__name__
+        if problem is None:
+            return cls(found, shared=shared)
+        logger().warning("owner_secret_not_kept", file=f"{bucket.address}/{SECRET_KEY}", reason=problem)
+        return own
 
     def owner_of(self, headers: Headers) -> bytes:
         """Sixteen bytes that are the same for the same keys."""

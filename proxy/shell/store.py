@@ -49,6 +49,7 @@ MAX_TOOL_CHARACTERS: Final = 200
 
 _TRIAL_KEY: Final = f"{META}/trial"
 """Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
+_HTTP_STATUS: Final = re.compile(r"status code: ([1-5][0-9]{2} [A-Za-z ]{1,40})")
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 
@@ -253,8 +254,12 @@ def _readable(tool: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in the words of the operating system where there are any; the whole text may hold anything."""
+    """What went wrong, in the words of the operating system or of HTTP where there are any; the whole text may hold
+    anything."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (found := _OS_ERROR.search(str(error))):
         number = int(found[1])
-    return type(error).__name__ if number is None else os.strerror(number)
+    if number is not None:
+        return os.strerror(number)
+    status = _HTTP_STATUS.search(str(error))
+    return type(error).__name__ + (f" ({status[1]})" if status else "")
