@@ -1,4 +1,4 @@
-"""Command line: `serve`, `demo`, `explain`, `models`. `python -m proxy` is the same as `context-proxy`."""
+"""Command line: `serve`, `demo`, `explain`, `models`, `artifacts`. `python -m proxy` is the same as `context-proxy`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,30 @@ def _models(options: argparse.Namespace) -> int:
     return 0
 
 
+def _artifacts(options: argparse.Namespace) -> int:
+    from proxy.app import create_folder  # noqa: PLC0415 - as above
+    from proxy.core.reading import Query  # noqa: PLC0415 - as above
+    from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - as above
+    from proxy.shell import artifacts_command as command  # noqa: PLC0415 - as above
+
+    settings = _settings(options)
+    folder = create_folder(settings)
+    if options.do == "ls":
+        return command.list_artifacts(folder, options.max, as_json=options.json)
+    if options.do == "rm":
+        return command.remove_artifacts(folder, options.names)
+    asked = {
+        name: given for name in ("lines", "grep", "context", "json") if (given := getattr(options, name)) is not None
+    }
+    try:
+        query = Query.parse({"stat": ""} if options.stat else asked or {"lines": "1-"})
+    except BadArtifactQuery as error:
+        print(error.message, file=sys.stderr)
+        return 2
+    days = settings.artifacts.retention_days
+    return command.show_artifact(folder, days, options.name, None if options.whole else query)
+
+
 def _settings(options: argparse.Namespace) -> Settings:
     flags: dict[str, Any] = {}
     for section, key, given in (
@@ -99,7 +123,33 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--forget", action="store_true", help="first forget what was learned of this upstream's models")
     models.add_argument("--json", action="store_true", help="as JSON")
     models.set_defaults(run=_models)
+
+    _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
     return parser
+
+
+def _add_artifacts(command: argparse.ArgumentParser) -> None:
+    what = command.add_subparsers(required=True, metavar="ls|show|rm", dest="do")
+
+    listing = what.add_parser("ls", help="what is kept, the last used first")
+    listing.add_argument("--max", metavar="N", type=int, default=50, help="show at most so many (default 50)")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+
+    show = what.add_parser("show", help="a page of one")
+    show.add_argument("name", metavar="NAME")
+    show.add_argument("--lines", metavar="RANGE", help="400-480, 400-, -80 (the last 80)")
+    show.add_argument("--grep", metavar="REGEX", help="lines that match")
+    show.add_argument("--context", metavar="N", help="lines around each match (default 2)")
+    show.add_argument("--json", metavar="POINTER", help="a part of JSON: /messages/3/content")
+    show.add_argument("--stat", action="store_true", help="what it is")
+    show.add_argument("--whole", action="store_true", help="the very bytes, as much as there is")
+
+    remove = what.add_parser("rm", help="remove, for all who may read it")
+    remove.add_argument("names", metavar="NAME", nargs="+")
+
+    for one in (listing, show, remove):
+        _add_settings_flags(one)
+        one.set_defaults(run=_artifacts)
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:

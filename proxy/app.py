@@ -54,7 +54,7 @@ def create_explainer(settings: Settings) -> Explainer:
     otherwise."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning.limits)
-    folder = _folder(settings)
+    folder = create_folder(settings)
     store, here = _store(settings, folder), WaysBack(settings.artifacts, folder.place_of("")).here
     return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
 
@@ -68,7 +68,7 @@ def create_app(settings: Settings) -> Front:
     learning.on_change = models.forget
     upstream = Upstream(settings.upstream)
     recorder = Recorder(metrics)
-    folder, kept = _folder(settings), settings.artifacts
+    folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder)
     store.on_saved, store.on_swept = metrics.saved, metrics.stored
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
@@ -114,7 +114,8 @@ def create_app(settings: Settings) -> Front:
     return Front(chat, PassThrough(relay), app)
 
 
-def _folder(settings: Settings) -> PrivateFolder | Bucket:
+def create_folder(settings: Settings) -> PrivateFolder | Bucket:
+    """Where the artifacts lie; nothing is made or asked yet."""
     scheme, _, path = (settings.artifacts.url or "").partition("://")
     if scheme and scheme != "file":
         return Bucket(settings.artifacts.url or "")
