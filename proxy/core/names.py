@@ -35,10 +35,9 @@ def most_telling(spread: Mapping[str, int], known: Collection[str], used: Collec
     >>> most_telling({"because": 2, "src/main.py": 1, "parse_args": 1}, {"parse_args"}, (), 15)
     ['src/main.py']
     """
-    ranked = sorted(
-        (name for name in spread if name not in known),
-        key=lambda name: (name not in used, _TELLING.search(name) is None, -spread[name]),
-    )
+    ranked = [name for name in spread if name not in known]
+    ranked.sort(key=spread.__getitem__, reverse=True)
+    ranked.sort(key=lambda name: 2 * (name not in used) + (_TELLING.search(name) is None))
     chosen, left = [], max_bytes
     for name in ranked:
         left -= utf8_length(name) + 1
