@@ -78,7 +78,7 @@ docs/metrics.md: proxy/shell/metrics.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference metrics > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
-	@$(LOCK) --upgrade --extra demo --group dev -o requirements-dev.lock
+	@$(LOCK) --upgrade --extra demo --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
 
 clean: ## remove what was made

@@ -7,7 +7,7 @@ import contextlib
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from starlette.routing import Route
@@ -39,6 +39,9 @@ from proxy.shell.telemetry import configure_logging
 from proxy.shell.upstream import Upstream
 from proxy.shell.whereabouts import WaysBack
 
+if TYPE_CHECKING:
+    from proxy.shell.tracing import Tracer
+
 REFRESH_SECONDS: Final = 2
 """Between two looks at what other workers have learned; a look is one stat."""
 
@@ -67,7 +70,8 @@ def create_app(settings: Settings) -> Front:
     models = ModelResolver(settings, learned=learning.limits)
     learning.on_change = models.forget
     upstream = Upstream(settings.upstream)
-    recorder = Recorder(metrics)
+    tracer = _tracer(settings)
+    recorder = Recorder(metrics, tracer)
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder)
     store.on_saved, store.on_swept = metrics.saved, metrics.stored
@@ -99,6 +103,8 @@ def create_app(settings: Settings) -> Front:
             reader.close()
             await models.close()
             await upstream.aclose()
+            if tracer is not None:
+                await asyncio.to_thread(tracer.close)
 
     app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     chat = ChatCompletions(relay, recorder, ways, settings.server.max_body_bytes)
@@ -126,6 +132,15 @@ def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Owners:
     if isinstance(folder, Bucket):
         return Owners.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
     return Owners.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+
+
+def _tracer(settings: Settings) -> Tracer | None:
+    """What traces requests, when that is wanted; OpenTelemetry takes 0.4 s to load."""
+    if not settings.tracing.enabled:
+        return None
+    from proxy.shell.tracing import Tracer  # noqa: PLC0415
+
+    return Tracer(settings.upstream.base_url)
 
 
 def _store(settings: Settings, folder: ArtifactFolder) -> ArtifactStore:

@@ -9,11 +9,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+)
 
 from proxy.core.budget import LOW_MARK
 from proxy.core.excerpt import Direction
@@ -283,6 +292,25 @@ class LogSettings(_Section):
     """The least severe event that is logged."""
 
 
+def _can_be_traced(enabled: bool) -> bool:
+    """An extra that is missing is to be noticed at the start."""
+    try:
+        missing = enabled and find_spec("opentelemetry.exporter.otlp.proto.http") is None
+    except ModuleNotFoundError:
+        missing = True
+    if missing:
+        raise ValueError("needs what is not installed: pip install 'context-proxy[otel]'")
+    return enabled
+
+
+class TracingSettings(_Section):
+    """Traces by OpenTelemetry: one span for each chat request."""
+
+    enabled: Annotated[bool, AfterValidator(_can_be_traced)] = False
+    """Send spans to a collector. Needs `pip install 'context-proxy[otel]'`; the standard variables say where they go:
+    `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and the others."""
+
+
 class Settings(_Section):
     """All of it. Built by `load`."""
 
@@ -306,6 +334,7 @@ class Settings(_Section):
     media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
 
 def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.attempts import Attempt, Rung
 from proxy.core.conversation import SYSTEM_ROLES
@@ -19,6 +19,12 @@ from proxy.shell.planning import Planned
 from proxy.shell.prefix import LastSent, share_kept
 from proxy.shell.recent import RecentDecisions, Recorded
 from proxy.shell.telemetry import logger
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from proxy.shell.tracing import Tracer
+    from proxy.shell.upstream import Headers
 
 MAX_MODEL_CHARACTERS: Final = 256
 """Of a model's name in the log: it is foreign input."""
@@ -58,6 +64,10 @@ class Decision:
     answered: float | None = None
     """When the head of its answer was there."""
     answer_bytes: int = 0
+    prompt_tokens: int | None = None
+    """As the upstream counted them, where that is known."""
+    parent: Context | None = None
+    """The client's span, when requests are traced and it names one."""
     prefix_kept: float | None = None
     """The share of what the conversation sent before that this request begins with; None for its first."""
     _last_sent: LastSent | None = None
@@ -163,7 +173,8 @@ class Decision:
 class Recorder:
     """Writes decisions to the log, the metrics and what is remembered of late."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer
         self._metrics = metrics
         self.recent = RecentDecisions()
         self._log = logger()
@@ -226,11 +237,14 @@ class Recorder:
             tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
         )
 
-    def begin(self, request_id: str) -> Decision:
+    def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
         """The record of a request that has just arrived."""
         self._metrics.running.inc()
         self.recent.totals.running += 1
-        return Decision(request_id, started=time.perf_counter())
+        decision = Decision(request_id, started=time.perf_counter())
+        if self._tracer is not None:
+            decision.parent = self._tracer.parent_of(headers or [])
+        return decision
 
     def finish(self, decision: Decision) -> None:
         """The request is over."""
@@ -240,6 +254,8 @@ class Recorder:
         line = decision.described(now)
         log("request_done", **line)
         self._remember(decision, line)
+        if self._tracer is not None:
+            self._tracer.finished(decision, now)
 
     def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
         plan = decision.planned.plan if decision.planned is not None else None

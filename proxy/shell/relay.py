@@ -181,7 +181,7 @@ class Relay:
         planned = decision.planned
         if not isinstance(answer, HeldAnswer) or planned is None or planned.basis.is_rough or decision.attempts > 1:
             return
-        counted = answer.prompt_tokens
+        counted = decision.prompt_tokens = answer.prompt_tokens
         if counted is not None and b'"image_url"' not in planned.request.body:
             estimate = planned.plan.after.tokens
             self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)

@@ -98,7 +98,7 @@ class ChatCompletions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
-        decision = self._recorder.begin(request_id.decode())
+        decision = self._recorder.begin(request_id.decode(), headers)
         alive = self._keepalive(headers, send, request_id, decision)
         sender = AnswerSender(alive.send if alive else send, request_id)
         try:
