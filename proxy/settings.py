@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from proxy.core.budget import LOW_MARK
-from proxy.core.excerpt import Direction
+from proxy.core.excerpt import HEAD_SHARE, Direction
 from proxy.core.profile import Modality, ToolImages
 from proxy.core.routes import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.steps.sanitise import Sanitise
@@ -202,6 +202,8 @@ class ToolOutputSettings(_Section):
     """Most bytes of a result, and never more than about a third of the window. Also `TOOL_OUTPUT_MAX_BYTES`."""
     direction: Direction = Direction.BOTH
     """What is kept: `head`, `tail` or `both`. Also `TOOL_OUTPUT_TRUNCATE_DIRECTION`."""
+    head_share: float = Field(default=HEAD_SHARE, ge=0, le=1)
+    """Share of what `both` keeps that is the beginning; the rest is the end."""
     preview_chars: int | None = Field(default=None, ge=100)
     """Characters of a result that stay when it is cut, besides the notice; empty: as many as the limits allow."""
     never: frozenset[str] = frozenset()

@@ -26,7 +26,7 @@ _MAX_HITS: Final = 2_000
 """Looked at: where every line tells of a failure, the first ones tell enough."""
 MAX_LINE_CHARACTERS: Final = 2_000
 """Longer lines are cut in their middle: minified code, JSON in one line."""
-_HEAD_SHARE: Final = 0.4
+HEAD_SHARE: Final = 0.4
 """Of what `both` keeps; the end gets more, as programs say last what went wrong."""
 _TELLS_OF_FAILURE: Final = re.compile(
     r"\b(?:error|errors|fatal|failed|failure|exception|traceback|panic|critical|assert(?:ion)?error|segfault|denied)\b"
@@ -52,6 +52,8 @@ class Limits:
     """UTF-8."""
     max_chars: int | None = None
     direction: Direction = Direction.BOTH
+    head_share: float = HEAD_SHARE
+    """Of what `both` keeps, for the beginning."""
 
     def admit(self, text: str) -> bool:
         """Whether the text may stay as it is.
@@ -112,7 +114,8 @@ def excerpt(text: str, limits: Limits) -> Excerpt:
     for_rescued = room.share(_RESCUED_SHARE if limits.direction is Direction.BOTH else 0.0)
     for_rescued = replace(for_rescued, lines=min(MAX_RESCUED_LINES, for_rescued.lines))
     for_ends = room - for_rescued
-    for_head = for_ends.share({Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: _HEAD_SHARE}[limits.direction])
+    shares = {Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: limits.head_share}
+    for_head = for_ends.share(shares[limits.direction])
     head = _taken(text, for_head)
     if limits.admit(text):
         head = "" if limits.direction is Direction.TAIL else text

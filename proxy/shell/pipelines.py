@@ -118,6 +118,7 @@ class Pipelines:
             max_bytes=min(every.max_bytes, arriving),
             max_chars=entry.max_tool_result_chars if entry is not None else None,
             direction=every.direction,
+            head_share=every.head_share,
         )
         own = {name: _own(limits, stated) for name, stated in every.tools.items()}
         return TruncateToolOutput(limits, own, every.never, every.preview_chars)
@@ -130,4 +131,5 @@ def _own(every: Limits, stated: ToolLimits) -> Limits:
         max_bytes=stated.max_bytes or every.max_bytes,
         max_chars=stated.max_chars or every.max_chars,
         direction=stated.direction or every.direction,
+        head_share=every.head_share,
     )

@@ -12,7 +12,7 @@ from proxy.core.measures import count_lines, first_bytes, last_bytes, utf8_lengt
 
 SIZES = st.one_of(st.integers(0, 300), st.integers(0, 60_000))
 LINES = st.one_of(st.integers(0, 60), st.integers(0, 3_000))
-LIMITS = st.builds(Limits, LINES, SIZES, st.none() | SIZES, st.sampled_from(Direction))
+LIMITS = st.builds(Limits, LINES, SIZES, st.none() | SIZES, st.sampled_from(Direction), st.floats(0, 1))
 MARK = re.compile(r" \[…([\d,]+) characters…\] ")
 thorough = settings(max_examples=200, deadline=None)
 

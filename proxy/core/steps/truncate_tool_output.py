@@ -7,7 +7,7 @@ result is the same text in every later turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.core import jsontext
@@ -98,7 +98,8 @@ def _shown(text: str, limits: Limits, preview_chars: int | None) -> tuple[Excerp
     for_names = int(min(smallest, preview_chars or smallest) * NAMES_SHARE)
     around = for_names + NOTICE_BYTES
     max_chars = None if limits.max_chars is None else max(0, limits.max_chars - around)
-    room = Limits(max(0, limits.max_lines - 2), max(0, limits.max_bytes - around), max_chars, limits.direction)
+    lines, size = max(0, limits.max_lines - 2), max(0, limits.max_bytes - around)
+    room = replace(limits, max_lines=lines, max_bytes=size, max_chars=max_chars)
     shown = excerpt(text, room.previewed(preview_chars))
     known = {*names_in(shown.head), *names_in(shown.tail), *(name for line in shown.rescued for name in names_in(line))}
     return shown, most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), for_names)
