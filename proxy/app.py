@@ -175,7 +175,6 @@ def _resolver(
         downloads,
         timeout_seconds=media.fetch_timeout_seconds,
         max_bytes=media.max_bytes,
-        kept_in=folder.address,
     )
 
 

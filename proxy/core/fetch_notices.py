@@ -67,8 +67,8 @@ _REASONS: Final[Mapping[Obstacle, tuple[str, str]]] = {
 }
 
 
-def not_fetched(address: str, unfetched: Unfetched, language: Language) -> str:
-    """The diagnosis for one address.
+def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in: str = "") -> str:
+    """The diagnosis for one address. `kept_in`: where the image would be now, as the agent sees it.
 
     >>> print(not_fetched("https://example.org/a", Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/b"), "en"))
     [cannot fetch] https://example.org/a
@@ -90,7 +90,6 @@ def not_fetched(address: str, unfetched: Unfetched, language: Language) -> str:
     reason = _REASONS[unfetched.obstacle][column]
     if unfetched.limit is not None and unfetched.obstacle in _LIMITS:
         reason += _LIMITS[unfetched.obstacle][column].format(limit=unfetched.limit)
-    kept_in = say("kept_in", kept_in=unfetched.kept_in) if unfetched.kept_in else ""
     title = say("title", address=_USER_AND_PASSWORD.sub("", address))
     joined = ("; " if language == "en" else "；").join(facts)
-    return f"{title}\n{joined}\n{say('reason', reason=reason)}{kept_in}"
+    return f"{title}\n{joined}\n{say('reason', reason=reason)}{say('kept_in', kept_in=kept_in) if kept_in else ''}"

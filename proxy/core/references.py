@@ -25,7 +25,7 @@ MAX_ADDRESS_CHARACTERS: Final = 4_096
 _REMOTE: Final = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
 """In lower case, as everybody writes it."""
 _ARTIFACT: Final = re.compile(rf"artifact:({ARTIFACT_NAME})")
-_PLACES: Final = ("url", "file_url", "file_data", "file_id")
+ADDRESSED: Final = ("url", "file_url", "file_data", "file_id")
 """Where a part of an image or a file names what it shows. `file_url` is what the Responses API has."""
 
 
@@ -111,8 +111,6 @@ class Unfetched:
     """As the server states it; safe to print."""
     limit: float | None = None
     """What was passed: bytes for TOO_LARGE, seconds for TIMEOUT, redirects for TOO_MANY_REDIRECTS."""
-    kept_in: str = ""
-    """Where the content would have been kept."""
 
 
 Resolved: TypeAlias = Mapping[str, Fetched | Unfetched]
@@ -148,7 +146,7 @@ def address_of(part: Any) -> str:
     if isinstance(part, Mapping):
         inner = next((part[name] for name in ("image_url", "file") if name in part), part)
     if isinstance(inner, Mapping):
-        inner = next((inner[name] for name in _PLACES if isinstance(inner.get(name), str)), "")
+        inner = next((inner[name] for name in ADDRESSED if isinstance(inner.get(name), str)), "")
     return inner if isinstance(inner, str) else ""
 
 
@@ -180,7 +178,7 @@ def _part_addresses(part: Mapping[str, Any]) -> Iterator[str]:
 
 def _routed_addresses(text: str) -> Iterator[str]:
     """What a structured result names: `{"routing": "image_url", "imageUrl": PART}`, `{"routing": "file", "file": …}`,
-    and either with `"artifact": "artifact:ID"`, or `content`, in the place of the part."""
+    and either with `"artifact": "artifact:ID"`, or `content`, in the place of the part. A `text` is text."""
     if '"routing"' not in text or not text.lstrip().startswith("{"):
         return
     try:
@@ -194,6 +192,8 @@ def _routed_addresses(text: str) -> Iterator[str]:
         return
     if opened.get("routing") == "image_url":
         yield address_of(opened.get("imageUrl"))
+    elif opened.get("routing") != "file":
+        return
     for name in ("file", "artifact", "content"):
         address = address_of(opened.get(name))
         if not _REMOTE.match(address):

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from proxy.core.attachments import Attachment, Shape
 from proxy.core.edits import Artifact, RoutedMedia
+from proxy.core.fetch_notices import not_fetched
 from proxy.core.imagesize import image_size
 from proxy.core.media import Kind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
 from proxy.core.media.table import known
 from proxy.core.media_descriptions import Described, Why, default_name, description, named
 from proxy.core.notices import Notices
 from proxy.core.profile import Modality
+from proxy.core.references import ADDRESSED, Unfetched
 
 MAX_IMAGE_PIXELS: Final = 89_478_485
 """Pillow, with which vLLM, SGLang and most servers open images, takes more for a decompression bomb.
@@ -156,6 +158,13 @@ class Routes:
         return Placed(Route.DESCRIPTION, found, words=words, reason=why.value)
 
 
+def not_here(attachment: Attachment, unfetched: Unfetched, notices: Notices) -> Placed:
+    """A content that was looked for in vain: why, in its place."""
+    kept_in = (notices.way.folder or notices.way.url or "") if notices.kept else ""
+    words = not_fetched(attachment.address, unfetched, notices.language, kept_in)
+    return Placed(Route.DESCRIPTION, MediaType("", Kind.IMAGE, ""), words=words, reason=unfetched.obstacle.value)
+
+
 def _modality_claimed(attachment: Attachment) -> Modality:
     """What a model must read to take a part, by what the part says of itself."""
     if attachment.shape in _SHAPES:
@@ -185,7 +194,8 @@ class _Placing:
     def placed(self) -> Placed:
         attachment = self.attachment
         claimed = _modality_claimed(attachment)
-        if attachment.is_part and self._nothing_is_known and not self._is_over_a_limit():
+        stays = attachment.is_part and not attachment.is_fetched
+        if stays and self._nothing_is_known and not self._is_over_a_limit():
             return Placed(Route.UNKNOWN, self.found)
         content = attachment.content()
         if content is None:
@@ -233,7 +243,7 @@ class _Placing:
         if self._has_too_many_pixels:
             return self._described(Why.TOO_MANY_PIXELS, routes.max_image_pixels)
         if reads is None:
-            return Placed(Route.UNKNOWN, self.found) if is_part else self._described(Why.IN_TEXT)
+            return self._unknown(claimed) if is_part else self._described(Why.IN_TEXT)
         if not reads:
             return self._described(Why.MODEL)
         if not self.can_hold:
@@ -268,7 +278,7 @@ class _Placing:
             return Placed(Route.UNKNOWN, self.found)
         reads = self.routes.reads(claimed) if attachment.is_part else False
         if len(self.content) <= self.routes.max_bytes:
-            if reads is None:
+            if reads is None and not attachment.is_fetched:
                 return Placed(Route.UNKNOWN, self.found)
             if reads and attachment.shape is Shape.FILE and self.can_hold:
                 return self._shown(Route.FILE)
@@ -280,12 +290,18 @@ class _Placing:
 
     def _unless_unknown(self, claimed: Modality, why: Why) -> Placed:
         """A fault of a content, told in its place; a part that nobody says is not read stays for the upstream."""
-        if self.attachment.is_part and self.routes.reads(claimed) is None:
+        if self.attachment.is_part and not self.attachment.is_fetched and self.routes.reads(claimed) is None:
             return Placed(Route.UNKNOWN, self.found)
         if why is Why.BROKEN:
             self.content = self.attachment.payload.encode("utf-8", "surrogatepass")
             self.found = known(plain_mime(self.attachment.declared)) or MediaType("", _CLAIMED_KINDS[claimed], "")
         return self._described(why)
+
+    def _unknown(self, claimed: Modality) -> Placed:
+        """A part of which nobody says whether it is read: for the upstream to judge, with the content in it."""
+        if not self.attachment.is_fetched:
+            return Placed(Route.UNKNOWN, self.found)
+        return self._shown(self._candidates(claimed)[0][1]) if self.can_hold else self._described(Why.PLACE)
 
     def _described(self, why: Why, limit: int = 0) -> Placed:
         suffix = "txt" if why is Why.BROKEN else self.found.suffix
@@ -299,15 +315,23 @@ class _Placing:
         found = self.found
         if self._is_as_written(route):
             return Placed(route, found, byte_count=len(self.content))
-        part = _part(route, self.content, found, self.attachment.name, self.part or {})
+        old = self.part or {}
+        if self.attachment.is_fetched:
+            old = {route.value: _without_addresses(old.get(route.value))}
+        part = _part(route, self.content, found, self.attachment.name, old)
         return Placed(route, found, part, byte_count=len(self.content))
 
     def _is_as_written(self, route: Route) -> bool:
         attachment = self.attachment
-        if attachment.shape not in _SHAPES or _SHAPES[attachment.shape][1] is not route:
+        if attachment.is_fetched or attachment.shape not in _SHAPES or _SHAPES[attachment.shape][1] is not route:
             return False
         is_right = self.found.kind is Kind.OTHER or plain_mime(attachment.declared) == self.found.mime
         return is_right and (attachment.is_data_url or route is Route.AUDIO)
+
+
+def _without_addresses(inside: Any) -> dict[str, Any]:
+    """What a part says besides where its content is."""
+    return {name: said for name, said in inside.items() if name not in ADDRESSED} if isinstance(inside, dict) else {}
 
 
 def _part(route: Route, content: bytes, found: MediaType, name: str, old: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ the prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from proxy.core.budget import Budget, BudgetRules
@@ -16,6 +17,7 @@ from proxy.core.notices import Notices
 from proxy.core.plan import LocalStep, Pipeline, cut_goal
 from proxy.core.profile import Modality, ModelProfile, ToolImages
 from proxy.core.providers import usual_tool_images
+from proxy.core.references import Resolved
 from proxy.core.routes import Routes
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.excerpt_results import ExcerptNewestResults
@@ -31,6 +33,7 @@ from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""
+_NOTHING: Final[Resolved] = {}
 
 
 class Reading(NamedTuple):
@@ -67,10 +70,16 @@ class Pipelines:
         way: WayBack = NOWHERE,
         *,
         keeping: bool,
+        resolved: Resolved = _NOTHING,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
+        `resolved`: what its messages name and do not hold."""
         reading = Reading(profile.model, profile.modalities, profile.refused)
-        return self._pipeline(reading, budget, counter, reach, way, keeping)
+        built = self._pipeline(reading, budget, counter, reach, way, keeping)
+        if not resolved:
+            return built
+        local = (replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in built.local)
+        return replace(built, local=tuple(local))
 
     def _build(
         self, reading: Reading, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeAlias
 from proxy.core.budget import Budget, budget_for, clamped_reply
 from proxy.core.edits import Edit, Reason
 from proxy.core.estimate import ByteClassCounter, Counter
-from proxy.core.plan import Plan, Progress, plan
+from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.references import Fetched, Reference, Resolved, references_in
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
@@ -208,17 +208,21 @@ class Planner:
         earlier = None
         if known is not None and known.basis == basis and known.progress.messages <= shared:
             earlier = known.progress
-        pipeline = self._pipelines.pipeline(basis.profile, basis.budget, counter, basis.reach, way, keeping=keeping)
+        pipeline = self._pipeline(basis, counter, keeping, resolved)
         made, progress = plan(request.conversation, basis.base, pipeline, earlier)
         if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget):
             # Nothing is given up, and nothing near the room is sent, before the model's own counter has been asked.
             basis, counter = self._basis(request, way, goal_tokens, rough=False)
-            pipeline = self._pipelines.pipeline(basis.profile, basis.budget, counter, basis.reach, way, keeping=keeping)
+            pipeline = self._pipeline(basis, counter, keeping, resolved)
             made, progress = plan(request.conversation, basis.base, pipeline)
         lowered = _lowered(request, basis.budget, made)
         last_sent = known.last_sent if match and known and match.is_continued else LastSent()
         reasons = _reasons(made, lowered is not None)
         return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
+
+    def _pipeline(self, basis: Basis, counter: Counter, keeping: bool, resolved: Resolved) -> Pipeline:
+        budget, reach, way = basis.budget, basis.reach, basis.way
+        return self._pipelines.pipeline(basis.profile, budget, counter, reach, way, keeping=keeping, resolved=resolved)
 
     def _basis(
         self, request: ChatRequest, way: WayBack, goal_tokens: int | None, *, rough: bool

@@ -56,17 +56,15 @@ class Resolver:
         *,
         timeout_seconds: float,
         max_bytes: int,
-        kept_in: str = "",
     ) -> None:
         """`downloads` None: images on the web are passed on as they are. `max_bytes`: of one content; larger artifacts
-        are not looked up. `kept_in`: where downloads are kept, as a person would say it."""
+        are not looked up."""
         self._reader = reader
         self._store = store
         self._findings = findings
         self._downloads = downloads
         self._patience_seconds = PATIENCE * timeout_seconds
         self._max_bytes = max_bytes
-        self._kept_in = kept_in
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
         self._log = logger()
 
@@ -144,7 +142,7 @@ class Resolver:
         finding = await self._findings.recall(address, owner)
         if finding is not None and finding.obstacle is not None:
             said = (finding.http_code, finding.final_url, finding.content_type, finding.limit)
-            return Unfetched(finding.obstacle, *said, kept_in=self._kept_in)
+            return Unfetched(finding.obstacle, *said)
         if finding is not None and (kept := await self._read(finding.artifact, owner, finding.declared, finding.name)):
             return kept
         key = (address, owner)
@@ -170,7 +168,7 @@ class Resolver:
             self._log.info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
             said = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
             await self._findings.note(Finding(digest, "", "", "", *said), owner)
-            return Unfetched(*said, kept_in=self._kept_in)
+            return found
         kind = media_type(found.content, found.declared, found.name)
         artifact = Artifact(found.content, TOOL, kind.suffix)
         if await self._store.keep((artifact,), owner):

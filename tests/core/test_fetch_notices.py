@@ -27,15 +27,14 @@ def test_the_diagnosis_says_all_that_is_known():
         final_url="https://cdn.example.org/big",
         content_type="image/tiff",
         limit=20_971_520,
-        kept_in="/data/tool-output/",
     )
-    assert not_fetched(URL, found, "en") == (
+    assert not_fetched(URL, found, "en", "/data/tool-output/") == (
         f"[cannot fetch] {URL}\n"
         "Status: failed; HTTP code: 200; final URL: https://cdn.example.org/big; content type: image/tiff\n"
         "Likely reason: the image is too large (over 20,971,520 bytes). "
         "The image would have been kept in /data/tool-output/."
     )
-    assert not_fetched(URL, found, "zh") == (
+    assert not_fetched(URL, found, "zh", "/data/tool-output/") == (
         f"[无法获取] {URL}\n"
         "状态：失败；HTTP 状态码：200；最终地址：https://cdn.example.org/big；内容类型：image/tiff\n"
         "可能的原因：图片过大（超过 20,971,520 字节）。 图片原本会保存在 /data/tool-output/。"

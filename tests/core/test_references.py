@@ -96,8 +96,8 @@ def test_a_file_on_the_web_is_the_upstreams_to_judge():
         routed(routing="file", file={"file_data": HELD}),
         routed(routing="image_url", artifact=HELD),
         routed(routing="file", artifact=HELD),
-        routed(routing="text", content=HELD),
-        [{"type": "text", "text": " " + routed(routing="text", content=HELD)}],
+        routed(routing="file", content=HELD),
+        [{"type": "text", "text": " " + routed(routing="file", content=HELD)}],
     ],
 )
 def test_a_tool_result_may_name_an_artifact(content):
@@ -141,6 +141,8 @@ def test_what_is_not_exactly_the_name_of_an_artifact_names_none(name):
     [
         routed(error="artifact_not_found", artifact=HELD),
         routed(status="ok", data=HELD),
+        routed(routing="text", content=HELD),
+        routed(routing=["file"], file=HELD),
         f"[cannot read] report.pdf ({HELD})",
         '{"routing": "text", "content": "' + HELD,
         '{"routing": "text", "content": ' + "[" * 5_000 + HELD,
@@ -167,7 +169,7 @@ def test_no_message_makes_it_raise(messages):
 
 
 JSON = st.recursive(
-    st.sampled_from([None, 7, "", URL, HELD, "routing", "image_url", routed(routing="text", content=HELD)]),
+    st.sampled_from([None, 7, "", URL, HELD, "routing", "image_url", "file", routed(routing="file", content=HELD)]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(

@@ -63,7 +63,7 @@ class House:
         place = PrivateFolder(folder)
         self.store = ArtifactStore(place, retention_days=7, max_bytes=2**30)
         self.reader = ArtifactReader(place, retention_days=7)
-        stated = {"timeout_seconds": 20.0, "max_bytes": MAX_BYTES, "kept_in": str(folder), **limits}
+        stated = {"timeout_seconds": 20.0, "max_bytes": MAX_BYTES, **limits}
         self.resolver = Resolver(self.reader, self.store, Findings(place), web, **stated)
 
     async def of(self, *references: Reference, owner: str = OWNER) -> list[Any]:
@@ -113,7 +113,7 @@ async def test_an_image_is_kept_as_an_artifact_of_its_owner(folder: Path) -> Non
 async def test_a_failure_is_told_the_same_way_and_not_tried_again(folder: Path) -> None:
     web = Web()
     here = House(folder, web)
-    expected = Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/gone", kept_in=str(folder))
+    expected = Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/gone")
     assert await here.of(remote("a")) == [expected]
     web.found["a"] = fetched()
     assert await here.of(remote("a")) == [expected]

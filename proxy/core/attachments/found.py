@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from proxy.core.attachments.encoded import decoded
@@ -42,6 +42,8 @@ class Attachment:
     is_data_url: bool = False
     is_asked_for: bool = False
     """Whether a tool's result says itself that it is to be shown."""
+    is_fetched: bool = False
+    """Whether its content was elsewhere, so that what stands in the message is no use."""
 
     @property
     def is_part(self) -> bool:
@@ -57,6 +59,10 @@ class Attachment:
     def byte_count(self) -> int:
         """Of its content, told without opening it; a little more where it has line breaks."""
         return len(self.plain) if self.plain is not None else len(self.payload) * 3 // 4
+
+    def fetched(self, content: bytes, declared: str, name: str) -> Attachment:
+        """The same, once what stands at its address is here."""
+        return replace(self, address="", plain=content, declared=declared, name=name, is_fetched=True)
 
     def content(self) -> bytes | None:
         """Its bytes; None when its base64 is broken."""

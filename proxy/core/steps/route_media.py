@@ -18,7 +18,8 @@ from proxy.core.jsontext import Raw
 from proxy.core.media_descriptions import label, shown, spoken
 from proxy.core.notices import Notices
 from proxy.core.profile import ToolImages
-from proxy.core.routes import Placed, Route, Routes
+from proxy.core.references import Resolved, Unfetched, references_in
+from proxy.core.routes import Placed, Route, Routes, not_here
 
 _ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 """System and developer texts are never changed."""
@@ -30,13 +31,15 @@ class RouteMedia:
 
     routes: Routes
     tool_images: ToolImages = ToolImages.USER_AFTER_BATCH
+    resolved: Resolved = field(default_factory=dict, repr=False)
+    """What stands elsewhere, as far as it was looked up."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """One edit for each content that is routed; they all put the same in the place of the message's content."""
         if message.role not in _ROLES or not may_hold_media(message.raw):
             return
         target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
-        work = _Work(self.routes, message, tool, notices, target)
+        work = _Work(self.routes, self._resolved_for(message), message, tool, notices, target)
         replacement = work.content()
         if replacement is None:
             return
@@ -53,12 +56,20 @@ class RouteMedia:
                 media=media,
             )
 
+    def _resolved_for(self, message: Message) -> Resolved:
+        """What this message names itself: what others name is not its own, whatever else was looked up."""
+        if not self.resolved:
+            return self.resolved
+        names = (reference.address for reference in references_in(message))
+        return {address: self.resolved[address] for address in names if address in self.resolved}
+
 
 @dataclass(slots=True)
 class _Work:
     """One message being routed."""
 
     routes: Routes
+    resolved: Resolved
     message: Message
     tool: str
     notices: Notices
@@ -151,6 +162,11 @@ class _Work:
         self.behind += [jsontext.dump({"type": "text", "text": words}), jsontext.dump(part)]
 
     def _placed(self, attachment: Attachment, part: dict[str, Any] | None) -> Placed:
+        found = self.resolved.get(attachment.address) if attachment.is_elsewhere else None
+        if isinstance(found, Unfetched):
+            return not_here(attachment, found, self.notices)
+        if found is not None:
+            attachment = attachment.fetched(found.content, found.declared, found.name)
         can_hold = self.message.role != "assistant" and self.target is not ToolImages.TEXT
         return self.routes.place(attachment, part, self.tool, self.notices, can_hold=can_hold, shown=self.shown)
 

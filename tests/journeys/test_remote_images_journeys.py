@@ -1,0 +1,218 @@
+"""Images that messages only name: they come to the upstream as bytes, once and for ever the same."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from journey import KEY, World, call, result
+from picture_server import png
+from starlette.types import Receive, Scope, Send
+
+from proxy.core.edits import Artifact
+from proxy.demo.servers import serving
+
+SEEING = [{"match": "*", "input": ["text", "vision"]}]
+BLIND = [{"match": "*", "input": ["text"]}]
+FETCHING = {"fetch_remote_images": True, "allow_private_addresses": True}
+
+
+@dataclass
+class Site:
+    """A web site with pictures."""
+
+    pictures: dict[str, bytes] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    address: str = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        path = scope["path"].removeprefix("/v1")
+        self.asked.append(path)
+        body = self.pictures.get(path)
+        headers = [(b"content-type", b"text/html" if body is None else b"image/png")]
+        await send({"type": "http.response.start", "status": 404 if body is None else 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body or b"<html>nothing here"})
+
+    def url(self, path: str) -> str:
+        return f"{self.address}{path}?signature=secret"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    found = Site()
+    with contextlib.ExitStack() as stack:
+        found.address = stack.enter_context(serving(found))
+        yield found
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+
+
+def inlined(content: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(content).decode()
+
+
+def asking(*parts: Any, more: str = "") -> dict[str, Any]:
+    content = [{"type": "text", "text": "What is this? " + more}, *parts]
+    return {"model": "m", "messages": [{"role": "user", "content": content}]}
+
+
+def going_on(request: dict[str, Any], *messages: Any) -> dict[str, Any]:
+    added = [{"role": "assistant", "content": "A picture."}, *messages, {"role": "user", "content": "And now?"}]
+    return {**request, "messages": [*request["messages"], *added]}
+
+
+def sent_image(world: World, message: int = 0, part: int = 1) -> dict[str, Any]:
+    found: dict[str, Any] = world.upstream.last.messages[message]["content"][part]
+    return found
+
+
+@pytest.mark.parametrize("filling", ["", "long " * 2_000], ids=["short", "long"])
+@pytest.mark.parametrize("models", [SEEING, []], ids=["known", "unknown"])
+def test_the_upstream_gets_the_image_and_in_the_next_turn_the_same_without_a_download(
+    build: Any, site: Site, models: Any, filling: str
+) -> None:
+    world = build(media=FETCHING, models=models, proxies=[{}, {}])
+    site.pictures["/a.png"] = png()
+    request = asking(image(site.url("/a.png")), more=filling)
+    assert world.ask(request).status_code == 200
+    assert sent_image(world) == {"type": "image_url", "image_url": {"url": inlined(png()), "detail": "low"}}
+    first = world.upstream.last.messages
+    site.pictures["/a.png"] = png(shade=9)
+    for proxy in (0, 1):
+        assert world.ask(going_on(request), proxy=proxy).status_code == 200
+        assert world.upstream.last.messages[:1] == first
+    assert site.asked == ["/a.png"]
+
+
+@pytest.mark.parametrize("filling", ["", "long " * 2_000], ids=["short", "long"])
+def test_a_failure_is_told_to_the_model_in_words_that_stay(build: Any, site: Site, filling: str) -> None:
+    world = build(media=FETCHING, models=SEEING, proxies=[{}, {}])
+    request = asking(image(site.url("/gone.png")), more=filling)
+    world.ask(request)
+    said = sent_image(world)
+    assert said["type"] == "text"
+    assert said["text"].startswith(f"[cannot fetch] {site.url('/gone.png')}\nStatus: failed; HTTP code: 404; ")
+    assert f"final URL: {site.address}/gone.png; content type: text/html\n" in said["text"]
+    assert str(world.folder / "tool-output") in said["text"]
+    first = world.upstream.last.messages
+    site.pictures["/gone.png"] = png()
+    for proxy in (0, 1):
+        world.ask(going_on(request), proxy=proxy)
+        assert world.upstream.last.messages[:1] == first
+    assert site.asked == ["/gone.png"]
+
+
+def test_in_chinese_it_is_told_in_chinese(build: Any, site: Site) -> None:
+    world = build(media=FETCHING, models=SEEING, language="zh")
+    world.ask(asking(image(site.url("/gone.png"))))
+    assert sent_image(world)["text"].startswith("[无法获取] ")
+
+
+def test_a_model_that_sees_nothing_gets_a_description_of_what_was_fetched(build: Any, site: Site) -> None:
+    world = build(media=FETCHING, models=BLIND)
+    site.pictures["/a.png"] = png(30, 20)
+    world.ask(asking(image(site.url("/a.png"))))
+    said = sent_image(world)
+    assert said["type"] == "text"
+    assert "a.png" in said["text"]
+    assert "30 x 20" in said["text"]
+    assert png(30, 20) in world.kept.values()
+
+
+def test_images_are_left_to_the_upstream_when_nobody_asks_for_their_download(build: Any, site: Site) -> None:
+    world = build(models=SEEING)
+    site.pictures["/a.png"] = png()
+    body = json.dumps(asking(image(site.url("/a.png")))).encode()
+    world.ask(body)
+    assert (world.upstream.last.body, site.asked) == (body, [])
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_who_only_observes_downloads_nothing(build: Any, site: Site, mode: str) -> None:
+    world = build(media=FETCHING, models=SEEING, mode=mode)
+    body = json.dumps(asking(image(site.url("/a.png")))).encode()
+    world.ask(body)
+    assert (world.upstream.last.body, site.asked) == (body, [])
+
+
+def test_a_private_network_is_closed_unless_it_is_opened(build: Any, site: Site) -> None:
+    world = build(media={"fetch_remote_images": True}, models=SEEING)
+    site.pictures["/a.png"] = png()
+    world.ask(asking(image(site.url("/a.png")), image("http://127.0.0.1/a.png"), image("http://0x7f.1/a.png")))
+    said = [sent_image(world, part=part)["text"] for part in (1, 2, 3)]
+    assert "unusual port" in said[0]
+    assert "private network" in said[1]
+    assert "not a plain http" in said[2]
+    assert site.asked == []
+
+
+def test_the_log_tells_the_host_and_no_more_of_an_address(build: Any, site: Site) -> None:
+    world = build(media=FETCHING, models=SEEING)
+    site.pictures["/a.png"] = png()
+    world.ask(asking(image(site.url("/a.png")), image(site.url("/gone.png"))))
+    world.logged("request_done")
+    assert [(line["host"], line["bytes"]) for line in world.log("image_fetched")] == [("127.0.0.1", len(png()))]
+    assert [(line["host"], line["reason"]) for line in world.log("image_not_fetched")] == [("127.0.0.1", "not_found")]
+    assert "secret" not in world.log_text
+    assert ".png?" not in world.log_text
+
+
+def test_no_key_goes_to_a_web_site(build: Any) -> None:
+    heads: list[Any] = []
+
+    async def nosy(scope: Scope, receive: Receive, send: Send) -> None:
+        heads.extend(scope["headers"])
+        await send({"type": "http.response.start", "status": 403, "headers": []})
+        await send({"type": "http.response.body"})
+
+    with serving(nosy) as address:
+        build(media=FETCHING, models=SEEING).ask(asking(image(f"{address}/a.png")))
+    assert heads
+    assert KEY not in str(heads)
+
+
+def test_a_request_without_an_image_is_not_touched(build: Any, site: Site) -> None:
+    world = build(media=FETCHING, models=SEEING)
+    body = json.dumps(asking({"type": "text", "text": site.url("/a.png") + " image_url"})).encode()
+    world.ask(body)
+    assert (world.upstream.last.body, site.asked) == (body, [])
+
+
+def routed(artifact: str) -> str:
+    return json.dumps({"routing": "image_url", "imageUrl": image(f"artifact:{artifact}"), "metadata": {"from": "disk"}})
+
+
+def test_an_artifact_that_a_tool_names_is_shown_to_the_key_that_brought_it(build: Any, site: Site) -> None:
+    world = build(media=FETCHING, models=SEEING)
+    site.pictures["/a.png"] = png()
+    request = asking(image(site.url("/a.png")))
+    world.ask(request)
+    name = Artifact(png(), "fetched", "png").id
+    assert name in world.kept
+    later = going_on(request, call(1, "show"), result(1, routed(name)))
+    world.ask(later)
+    assert world.upstream.last.body.decode().count(inlined(png())) == 2
+    world.ask(asking(), key="sk-another")
+    other = {**later, "messages": later["messages"][1:]}
+    world.ask(other, key="sk-another")
+    assert world.upstream.last.messages == other["messages"]
+
+
+def test_an_artifact_that_is_not_there_stays_as_the_tool_wrote_it(build: Any) -> None:
+    world = build(media=FETCHING, models=SEEING)
+    request = asking()
+    gone = {"error": "artifact_not_found", "artifact": "artifact:tool_bash_0123456789abcdef.png"}
+    request["messages"] += [call(1), result(1, routed("tool_bash_0123456789abcdef.png"))]
+    request["messages"] += [call(2), result(2, json.dumps(gone))]
+    body = json.dumps(request).encode()
+    world.ask(body)
+    assert world.upstream.last.body == body
