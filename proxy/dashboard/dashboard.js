@@ -28,6 +28,7 @@ function element(name, classes, ...children) {
 }
 
 const keyOf = (decision) => `${decision.ended} ${decision.request_id}`;
+const nameOf = (decision) => decision.model || (isPlanned(decision) ? "no model" : "not read");
 const isPlanned = (decision) => typeof decision.tokens_before === "number";
 const isObserved = (decision) => decision.mode === "observe";
 const isChanged = (decision) => Object.keys(decision.edits || {}).length > 0;
@@ -102,7 +103,7 @@ function rowOf(decision) {
   const [grade, words] = outcomeOf(decision);
   const button = element("button", isObserved(decision) ? "row observed" : "row",
     element("span", "time", timeOf(decision)),
-    element("span", "model", decision.model || "no model"),
+    element("span", "model", nameOf(decision)),
     element("span", "strip"),
     sizesOf(decision),
     element("span", `outcome ${grade}`, isObserved(decision) ? "observed" : words));
@@ -232,7 +233,7 @@ function close() {
 }
 
 function detailOf(decision) {
-  const title = element("h2", "", decision.model || "no model", element("span", "id mono", decision.request_id));
+  const title = element("h2", "", nameOf(decision), element("span", "id mono", decision.request_id));
   title.id = "detail-title";
   title.tabIndex = -1;
   const shut = element("button", "close", "Close");

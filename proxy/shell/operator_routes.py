@@ -60,7 +60,7 @@ def add_operator_routes(app: FastAPI, settings: Settings, recent: RecentDecision
 
     for path, method, handler in (
         ("/decisions", "GET", decisions),
-        ("/decisions/{request_id}", "GET", decision),
+        ("/decisions/{request_id:path}", "GET", decision),  # a client's id may hold a slash
         ("/explain", "POST", explain),
         ("/", "GET", _page("index.html")),
         *((f"/dashboard/{name}", "GET", _page(name)) for name in _DASHBOARD_TYPES),

@@ -28,9 +28,9 @@ _BLOCK_BYTES: Final = 320
 """What a block takes with the names in it, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recorded:
-    """One request that is over."""
+    """One request that is over; nobody changes it."""
 
     ended: float
     """Unix time."""
@@ -38,6 +38,8 @@ class Recorded:
     """The members of its log line."""
     blocks: tuple[Block, ...]
     """Empty when there was no plan."""
+    _summary: dict[str, Any] | None = None
+    """Remembered from the first look on, as the dashboard looks every other second."""
 
     @property
     def held_bytes(self) -> int:
@@ -46,6 +48,11 @@ class Recorded:
 
     def summary(self) -> dict[str, Any]:
         """The log line, and where the tokens of the messages went: kept, cut, left out."""
+        if self._summary is None:
+            self._summary = self._summed_up()
+        return self._summary
+
+    def _summed_up(self) -> dict[str, Any]:
         blocks = self._sent_blocks()
         left_out = [block.tokens_before for block in blocks if not block.tokens_after]
         shortened = [max(0, block.tokens_before - block.tokens_after) for block in blocks if block.tokens_after]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from journey import KEY, World, call, kept_in, long_text, one_call, result
@@ -74,6 +75,14 @@ def test_what_was_only_observed_saved_nothing(build: Any) -> None:
     found = at(world, "/decisions").json()
     assert found["totals"]["tokens_saved"] == 0
     assert found["decisions"][0]["mode"] == "observe"
+
+
+def test_an_id_of_the_client_may_hold_anything_that_is_seen(build: Any) -> None:
+    world = build()
+    name = "a/b?c=%2F&d#e"
+    world.ask(one_call("x"), x_request_id=name)
+    world.logged("request_done")
+    assert at(world, f"/decisions/{quote(name, safe='')}").json()["request_id"] == name
 
 
 def test_limits_of_the_list_are_checked(build: Any) -> None:
