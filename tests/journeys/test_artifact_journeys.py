@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from journey import KEY, World, long_text, one_call
+
+from proxy.core.edits import Artifact
+from proxy.errors import ArtifactNotFound
+from proxy.shell.artifact_reader import PIECE_BYTES, ArtifactReader
+from proxy.shell.owners import Owners
+from proxy.shell.private_folder import PrivateFolder
+from proxy.shell.store import ArtifactStore
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"
@@ -64,36 +73,38 @@ def test_a_head_says_what_a_get_would_and_sends_nothing(build: Any) -> None:
     assert get(world, name, method="HEAD", range="bytes=0-5").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("asked", "start", "stop"),
-    [
-        ("bytes=0-0", 0, 1),
-        ("bytes=0-", 0, None),
-        ("bytes=10-19", 10, 20),
-        ("bytes=100-999999999999999999", 100, None),
-        ("bytes=-7", -7, None),
-        ("bytes=-999999999999999999", 0, None),
-        ("bytes= 5-6", 5, 7),
-    ],
-)
-def test_ranges_of_bytes(build: Any, asked: str, start: int, stop: int | None) -> None:
+RANGES = [
+    ("bytes=0-0", 0, 1),
+    ("bytes=0-", 0, None),
+    ("bytes=10-19", 10, 20),
+    ("bytes=100-999999999999999999", 100, None),
+    ("bytes=-7", -7, None),
+    ("bytes=-999999999999999999", 0, None),
+    ("bytes= 5-6", 5, 7),
+]
+
+
+def test_ranges_of_bytes(build: Any) -> None:
     world = build()
     whole = LONG.encode()
-    answer = get(world, cut(world), range=asked)
-    assert (answer.status_code, answer.content) == (206, whole[start:stop])
-    begin = start % len(whole)
-    assert answer.headers["content-range"] == f"bytes {begin}-{begin + len(answer.content) - 1}/{len(whole)}"
+    name = cut(world)
+    for asked, start, stop in RANGES:
+        answer = get(world, name, range=asked)
+        assert (answer.status_code, answer.content) == (206, whole[start:stop])
+        begin = start % len(whole)
+        assert answer.headers["content-range"] == f"bytes {begin}-{begin + len(answer.content) - 1}/{len(whole)}"
 
 
-@pytest.mark.parametrize(
-    "asked",
-    ["bytes=5-4", "bytes=-0", "bytes=99999999-", "bytes=0-1,5-6", "bytes=", "bytes=a-b", "bytes=1"],
-)
-def test_ranges_that_are_not_there_are_refused(build: Any, asked: str) -> None:
+NO_RANGES = ["bytes=5-4", "bytes=-0", "bytes=99999999-", "bytes=0-1,5-6", "bytes=", "bytes=a-b", "bytes=1"]
+
+
+def test_ranges_that_are_not_there_are_refused(build: Any) -> None:
     world = build()
-    answer = get(world, cut(world), range=asked)
-    assert (answer.status_code, refusal(answer)["code"]) == (416, "range_not_satisfiable")
-    assert answer.headers["content-range"] == f"bytes */{len(LONG.encode())}"
+    name = cut(world)
+    for asked in NO_RANGES:
+        answer = get(world, name, range=asked)
+        assert (answer.status_code, refusal(answer)["code"]) == (416, "range_not_satisfiable")
+        assert answer.headers["content-range"] == f"bytes */{len(LONG.encode())}"
 
 
 def test_a_range_of_another_unit_is_none(build: Any) -> None:
@@ -143,33 +154,32 @@ def test_searches_parts_of_json_and_what_it_is(build: Any) -> None:
     assert part.text.endswith("]\nsrc/3999.py")
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "param"),
-    [
-        ("?lines=0", 400, "lines"),
-        ("?lines=9-5", 400, "lines"),
-        ("?lines=9999-", 416, "lines"),
-        ("?lines=" + "9" * 400, 400, "lines"),
-        ("?grep=(", 400, "grep"),
-        ("?grep=" + "a" * 501, 400, "grep"),
-        ("?grep=a&max=0", 400, "max"),
-        ("?context=3", 400, "context"),
-        ("?stat&lines=1-", 400, "stat"),
-        ("?json=/a", 400, "json"),
-        ("?download=1", 400, "download"),
-        ("?lines=1-&lines=2-", 400, None),
-        ("?lines=%FF", 400, None),
-        ("?" + "&".join(f"a{n}=1" for n in range(50)), 400, None),
-    ],
-)
-def test_what_makes_no_sense_is_refused_and_what_is_allowed_is_said(
-    build: Any, query: str, status: int, param: str | None
-) -> None:
+NO_QUERIES = [
+    ("?lines=0", 400, "lines"),
+    ("?lines=9-5", 400, "lines"),
+    ("?lines=9999-", 416, "lines"),
+    ("?lines=" + "9" * 400, 400, "lines"),
+    ("?grep=(", 400, "grep"),
+    ("?grep=" + "a" * 501, 400, "grep"),
+    ("?grep=a&max=0", 400, "max"),
+    ("?context=3", 400, "context"),
+    ("?stat&lines=1-", 400, "stat"),
+    ("?json=/a", 400, "json"),
+    ("?download=1", 400, "download"),
+    ("?lines=1-&lines=2-", 400, None),
+    ("?lines=%FF", 400, None),
+    ("?" + "&".join(f"a{n}=1" for n in range(50)), 400, None),
+]
+
+
+def test_what_makes_no_sense_is_refused_and_what_is_allowed_is_said(build: Any) -> None:
     world = build()
-    answer = get(world, cut(world) + query)
-    error = refusal(answer)
-    assert (answer.status_code, error["param"]) == (status, param)
-    assert len(error["message"]) > 20
+    name = cut(world)
+    for query, status, param in NO_QUERIES:
+        answer = get(world, name + query)
+        error = refusal(answer)
+        assert (answer.status_code, error["param"]) == (status, param)
+        assert len(error["message"]) > 20
 
 
 def test_a_query_and_a_range_do_not_go_together(build: Any) -> None:
@@ -200,13 +210,14 @@ def test_what_came_without_a_key_is_had_without_one(build: Any) -> None:
     assert get(world, name).status_code == 404
 
 
-@pytest.mark.parametrize(
-    "name", ["..%2F..%2Fowner-secret", "x", "%00", ".meta", "", "a/b", "tool_x_0123456789abcdef.txt"]
-)
-def test_nothing_else_can_be_read(build: Any, name: str) -> None:
+NO_NAMES = ["..%2F..%2Fowner-secret", "x", "%00", ".meta", "", "a/b", "tool_x_0123456789abcdef.txt"]
+
+
+def test_nothing_else_can_be_read(build: Any) -> None:
     world = build()
     cut(world)
-    assert get(world, name).status_code == 404
+    for name in NO_NAMES:
+        assert get(world, name).status_code == 404
 
 
 def test_other_methods_are_refused(build: Any) -> None:
@@ -270,3 +281,60 @@ def test_the_way_back_is_the_same_in_every_turn_and_a_strange_host_changes_no_ot
     assert "http://other.example:1/artifacts/tool_bash_" in world.upstream.last.messages[3]["content"]
     world.ask(request, x_real_ip="10.1.2.3")
     assert world.upstream.last.messages[: len(first)] == first
+
+
+async def _keep(folder: Path, artifact: Artifact) -> None:
+    owner = Owners.of_folder(folder).owner_of([(b"authorization", f"Bearer {KEY}".encode())]).hex()
+    store = ArtifactStore(PrivateFolder(folder / "tool-output"), retention_days=7, max_bytes=2**30)
+    assert await store.keep([artifact], owner) == frozenset()
+    await store.close()
+
+
+KINDS = [
+    ("html", "text/html; charset=utf-8", "attachment"),
+    ("svg", "image/svg+xml", "attachment"),
+    ("png", "image/png", "inline"),
+    ("json", "application/json", "inline"),
+    ("bin", "application/octet-stream", "attachment"),
+]
+
+
+def test_what_may_hold_scripts_is_saved_and_not_shown(build: Any) -> None:
+    world = build()
+    for suffix, kind, how in KINDS:
+        artifact = Artifact(b"<script>alert(1)</script>", "web", suffix)
+        asyncio.run(_keep(world.folder, artifact))
+        answer = get(world, artifact.id)
+        assert answer.content == artifact.content
+        assert (answer.headers["content-type"], answer.headers["content-disposition"].split(";")[0]) == (kind, how)
+
+
+def test_a_large_artifact_passes_in_pieces_and_a_client_that_leaves_ends_it(build: Any) -> None:
+    world = build()
+    artifact = Artifact(bytes(24 * 1024 * 1024), "sh", "bin")
+    asyncio.run(_keep(world.folder, artifact))
+    address = world.proxies[0].removesuffix("/v1") + f"/artifacts/{artifact.id}"
+    with world.client.stream("GET", address, headers={"authorization": f"Bearer {KEY}"}) as answer:
+        next(answer.iter_raw())
+    line = world.logged("artifact_read")[0]
+    assert line["sent_bytes"] < len(artifact.content)
+    assert get(world, artifact.id).content == artifact.content
+
+
+def test_content_that_vanishes_while_it_is_sent_breaks_the_answer_off(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = build()
+    artifact = Artifact(bytes(3 * PIECE_BYTES), "sh", "bin")
+    asyncio.run(_keep(world.folder, artifact))
+    real = ArtifactReader.piece
+
+    async def piece(reader: ArtifactReader, stored: Any, start: int, stop: int) -> bytes:
+        if start:
+            raise ArtifactNotFound("gone")
+        return await real(reader, stored, start, stop)
+
+    monkeypatch.setattr(ArtifactReader, "piece", piece)
+    with pytest.raises(httpx.RemoteProtocolError):
+        get(world, artifact.id)
+    assert world.logged("artifact_read")[0]["status"] == 404

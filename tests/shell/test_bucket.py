@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import obstore
 import pytest
 from obstore.exceptions import GenericError
+from s3_server import new_bucket, s3_server
 from structlog.testing import capture_logs
 
 from proxy.core.edits import Artifact
@@ -36,15 +35,8 @@ Open = Callable[[], Bucket]
 
 @pytest.fixture(scope="module")
 def s3_endpoint() -> Iterator[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from moto.server import ThreadedMotoServer
-
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(params=["memory", "s3"])
@@ -53,17 +45,8 @@ def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
     if request.param == "memory":
         only = Bucket("memory://")
         return lambda: only
-    endpoint = request.getfixturevalue("s3_endpoint")
-    name = tmp_path.name.lower().replace("_", "-")[-60:].strip("-")
-    assert httpx.put(f"{endpoint}/{name}", trust_env=False).status_code == 200
-    for variable, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "id",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(variable, value)
-    return lambda: Bucket(f"s3://{name}/some/prefix/")
+    url = new_bucket(request.getfixturevalue("s3_endpoint"), tmp_path.name, monkeypatch)
+    return lambda: Bucket(f"{url}/some/prefix/")
 
 
 def store_in(bucket: Bucket, **changed: Any) -> ArtifactStore:

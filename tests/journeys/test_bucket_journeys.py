@@ -1,0 +1,62 @@
+"""Replicas that share nothing but a bucket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journey import KEY, long_text, one_call
+from s3_server import new_bucket, s3_server
+
+LONG = long_text(5_000, "word")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as found:
+        yield found
+
+
+def test_what_one_replica_cuts_the_other_gives_back_to_the_same_key_only(
+    build: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_bucket(endpoint, tmp_path.name, monkeypatch) + "/kept"
+    world = build(
+        artifacts={"url": url, "public_url": "http://proxies.example"},
+        proxies=[{"data_dir": tmp_path / "one"}, {"data_dir": tmp_path / "two"}],
+    )
+    request = one_call(LONG, tools=[{"type": "function", "function": {"name": "bash"}}])
+    assert [world.ask(request, proxy=number).status_code for number in (0, 1)] == [200, 200]
+    first, second = world.upstream.received
+    assert first.body == second.body
+    told = re.search(r"'http://proxies\.example/artifacts/(tool_bash_[0-9a-f]{16}\.txt)\?lines=", str(first.messages))
+    assert told is not None
+    assert str(tmp_path) not in first.body.decode()
+    other = world.proxies[1].removesuffix("/v1")
+    mine = {"authorization": f"Bearer {KEY}"}
+    assert world.client.get(f"{other}/artifacts/{told[1]}", headers=mine).content == LONG.encode()
+    assert "word 4000: " in world.client.get(f"{other}/artifacts/{told[1]}?grep=word+4000:", headers=mine).text
+    foreign = {"authorization": "Bearer sk-somebody-else"}
+    assert world.client.get(f"{other}/artifacts/{told[1]}", headers=foreign).status_code == 404
+    assert len(world.log("artifact_saved")) == 1
+    assert not (tmp_path / "one" / "tool-output").exists()
+
+
+def test_a_bucket_that_fails_costs_a_request_nothing_but_the_cut(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    world = build(artifacts={"url": "s3://kept"})
+    answer = world.ask(one_call(LONG))
+    assert answer.status_code == 200
+    assert world.upstream.last.messages[3]["content"] == LONG
+    name = "tool_bash_0123456789abcdef.txt"
+    read = world.client.get(world.proxies[0].removesuffix("/v1") + f"/artifacts/{name}")
+    assert (read.status_code, read.json()["error"]["code"]) == (503, "artifact_store_unavailable")
+    assert len(world.logged("artifact_store_failed")) == 1
+    assert "canary" not in world.log_text
