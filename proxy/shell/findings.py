@@ -7,7 +7,6 @@ as the prompt that an upstream has cached begins with it. Kept per owner; of the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import msgspec
 import obstore
 
 from proxy.core.references import Obstacle
+from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifact_folder import TROUBLE, ArtifactFolder, finding_key
 
 FAILURE_SECONDS: Final = 3600.0
@@ -27,7 +27,7 @@ text in its place would cost more than the image is worth, afterwards another tr
 NOTE_SECONDS: Final = 600.0
 """A use is noted at most this often; other workers see a failure as so much older at the most."""
 WAIT_SECONDS: Final = 5.0
-"""Longest wait for the store; what it does not answer counts as not known."""
+"""Longest wait for the store."""
 MAX_REMEMBERED: Final = 10_000
 """Findings in memory, about 5 MB."""
 
@@ -78,7 +78,8 @@ class Findings:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="findings")
 
     async def recall(self, address: str, owner: str) -> Finding | None:
-        """What became of it, if that is known and still stands. A store that gives no answer knows nothing."""
+        """What became of it, if that is known and still stands. Raises ArtifactStoreUnavailable when nobody answers:
+        what is known would be forgotten then."""
         digest = address_sha256(address)
         known = self._remembered.pop((digest, owner), None)
         if known is None:
@@ -94,7 +95,8 @@ class Findings:
         return known.finding
 
     async def note(self, finding: Finding, owner: str) -> None:
-        """Remember it; trouble with the store makes that last as long as the process."""
+        """Remember it; trouble with the store makes that last as long as the process. Raises
+        ArtifactStoreUnavailable."""
         now = self._clock()
         self._remember(finding.address_sha256, owner, _Remembered(finding, now, now))
         await self._run(self._write, finding, owner)
@@ -109,10 +111,13 @@ class Findings:
             del self._remembered[next(iter(self._remembered))]
 
     async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
-        with contextlib.suppress(*TROUBLE, TimeoutError):
+        try:
             async with asyncio.timeout(WAIT_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
-        return None
+        except TimeoutError:
+            raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
+        except TROUBLE:
+            return None  # not there, or not to be read or written: what is remembered here has to do
 
     def _read(self, digest: str, owner: str) -> _Remembered | None:
         if not self._folder.is_used():

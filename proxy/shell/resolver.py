@@ -7,7 +7,8 @@ once and then known, also as a failure.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from proxy.core.edits import Artifact
 from proxy.core.media import media_type
 from proxy.core.public_addresses import literal_address
 from proxy.core.references import Fetched, Origin, Reference, Resolved, Unfetched
-from proxy.errors import ArtifactError
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifact_reader import ArtifactReader
 from proxy.shell.findings import Finding, Findings, address_sha256
 from proxy.shell.store import ArtifactStore
@@ -28,6 +29,10 @@ MAX_REFERENCES: Final = 256
 PATIENCE: Final = 3
 """Times the limit for one image: as long as a request waits for all of its own. What comes later is there for its next
 turn; what is not there stays as it is."""
+READ_SECONDS: Final = 10.0
+"""Longest wait for the store."""
+REST_SECONDS: Final = 30.0
+"""After it gave no answer: until then it is not asked, so that it holds up one request and not every one."""
 TOOL: Final = "fetched"
 """What the names of downloaded images say about where they come from."""
 
@@ -56,6 +61,7 @@ class Resolver:
         *,
         timeout_seconds: float,
         max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`downloads` None: images on the web are passed on as they are. `max_bytes`: of one content; larger artifacts
         are not looked up."""
@@ -65,6 +71,8 @@ class Resolver:
         self._downloads = downloads
         self._patience_seconds = PATIENCE * timeout_seconds
         self._max_bytes = max_bytes
+        self._clock = clock
+        self._rests_until = float("-inf")
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
         self._log = logger()
 
@@ -119,22 +127,29 @@ class Resolver:
         return found
 
     async def _looked_up(self, reference: Reference, owner: str) -> Found | None:
+        if self._clock() < self._rests_until:
+            return None
         try:
             if reference.origin is Origin.ARTIFACT:
                 return await self._read(reference.artifact_id, owner)
             return await self._remote(reference.address, owner)
+        except (ArtifactStoreUnavailable, TimeoutError):
+            self._rests_until = self._clock() + REST_SECONDS
+            return None
         except Exception:
             self._log.exception("reference_failed", origin=reference.origin.value)
             return None
 
     async def _read(self, artifact: str, owner: str, declared: str = "", name: str = "") -> Fetched | None:
-        """An artifact; None when it is gone, another owner's, or too large."""
+        """An artifact; None when it is gone, another owner's, or too large. Raises ArtifactStoreUnavailable and
+        TimeoutError."""
         try:
-            stored = await self._reader.find(artifact, owner)
-            if stored.size > self._max_bytes:
-                return None
-            content = await self._reader.piece(stored, 0, stored.size)
-        except ArtifactError:
+            async with asyncio.timeout(READ_SECONDS):
+                stored = await self._reader.find(artifact, owner)
+                if stored.size > self._max_bytes:
+                    return None
+                content = await self._reader.piece(stored, 0, stored.size)
+        except ArtifactNotFound:
             return None
         return Fetched(content, declared or stored.metadata.media_type, name or artifact)
 

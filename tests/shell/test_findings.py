@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from proxy.core.references import Obstacle
+from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell import findings as findings_module
 from proxy.shell.artifact_folder import finding_key
+from proxy.shell.bucket import Bucket
 from proxy.shell.findings import FAILURE_SECONDS, MAX_REMEMBERED, NOTE_SECONDS, Finding, Findings, address_sha256
 from proxy.shell.private_folder import PrivateFolder
 from proxy.shell.sweep import sweep
@@ -112,6 +115,23 @@ async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_proc
     await here.note(FAILED, OWNER)
     assert await here.recall(URL, OWNER) == FAILED
     assert await opened(folder).recall(URL, OWNER) is None
+
+
+async def test_it_is_known_to_all_who_share_a_bucket() -> None:
+    bucket = Bucket("memory:///")
+    assert await Findings(bucket).recall(URL, OWNER) is None
+    await Findings(bucket).note(FAILED, OWNER)
+    assert await Findings(bucket).recall(URL, OWNER) == FAILED
+
+
+async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings_module, "WAIT_SECONDS", 0.02)
+    go_on = threading.Event()
+    here = opened(folder)
+    here._folder.is_used = go_on.wait  # type: ignore[method-assign]
+    with pytest.raises(ArtifactStoreUnavailable):
+        await here.recall(URL, OWNER)
+    go_on.set()
 
 
 async def test_nothing_is_made_on_disk_by_looking(folder: Path) -> None:

@@ -12,11 +12,12 @@ from structlog.testing import capture_logs
 
 from proxy.core.edits import Artifact
 from proxy.core.references import Fetched, Obstacle, Origin, Reference, Unfetched
+from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell import resolver as resolver_module
 from proxy.shell.artifact_reader import ArtifactReader
 from proxy.shell.findings import Findings
 from proxy.shell.private_folder import PrivateFolder
-from proxy.shell.resolver import Resolver, host_of
+from proxy.shell.resolver import REST_SECONDS, Resolver, host_of
 from proxy.shell.store import ArtifactStore
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
@@ -194,6 +195,46 @@ async def test_a_defect_costs_no_request(folder: Path) -> None:
         here = House(folder, Web(a=RuntimeError("a defect"), b=fetched()))
         assert await here.of(remote("a"), remote("b")) == [None, fetched()]
     assert "reference_failed" in [line["event"] for line in lines]
+
+
+async def test_a_store_that_gives_no_answer_is_asked_by_one_request_and_not_by_every_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = Artifact(b"text", "bash")
+    now = 0.0
+    web = Web(a=fetched())
+    here = House(folder, web, clock=lambda: now)
+    await here.store.keep([artifact], OWNER)
+    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    asked: list[str] = []
+
+    async def no_answer(name: str, owner: str | None) -> Any:
+        asked.append(name)
+        raise ArtifactStoreUnavailable("the store of the artifacts gives no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(here.reader, "find", no_answer)
+        assert await here.of(held) == [None]
+        assert await here.of(held, remote("a")) == [None, None]
+    assert (asked, web.asked) == ([artifact.id], [])
+    now += REST_SECONDS
+    assert await here.of(held, remote("a")) == [Fetched(b"text", "text/plain", artifact.id), fetched()]
+
+
+async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = Web(a=fetched())
+    here = House(folder, web)
+    await here.of(remote("a"))
+    monkeypatch.setattr(resolver_module, "READ_SECONDS", 0.02)
+
+    async def hangs(name: str, owner: str | None) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(here.reader, "find", hangs)
+    assert await here.of(remote("a")) == [None]
+    assert web.asked == ["a"]
 
 
 async def test_contents_of_one_request_are_bounded_the_first_ones_first(folder: Path) -> None:
