@@ -21,6 +21,7 @@ from proxy.shell.bucket import Bucket
 from proxy.shell.decision import Recorder
 from proxy.shell.explaining import Explainer
 from proxy.shell.findings import Findings
+from proxy.shell.hidden_calls import HiddenCallMemory
 from proxy.shell.learning import Learning
 from proxy.shell.metrics import Metrics
 from proxy.shell.models import ModelResolver
@@ -32,6 +33,7 @@ from proxy.shell.private_folder import PrivateFolder
 from proxy.shell.readiness import Readiness, upstream_check
 from proxy.shell.relay import Relay
 from proxy.shell.resolver import Downloads, Resolver
+from proxy.shell.retrieval import Retrieval
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
 from proxy.shell.status_routes import add_status_routes
 from proxy.shell.store import ArtifactStore
@@ -80,8 +82,18 @@ def create_app(settings: Settings) -> Front:
     owners = _owners(settings, folder)
     downloads = _downloads(settings)
     resolver = _resolver(settings, folder, reader, store, downloads)
-    planner = _planner(settings, models, learning, resolver)
-    relay = Relay(settings, upstream, models, planner, store, owners, recorder, learning)
+    planner = _planner(settings, models, learning, resolver, HiddenCallMemory(store, reader))
+    relay = Relay(
+        settings,
+        upstream,
+        models,
+        planner,
+        store,
+        owners,
+        recorder,
+        learning,
+        Retrieval(planner, reader, recorder, settings.language),
+    )
 
     readiness = Readiness({"upstream": upstream_check(relay), "store": store.trouble})
 
@@ -183,5 +195,6 @@ def _planner(
     models: ModelResolver,
     learning: Learning,
     resolver: Resolver | None = None,
+    hidden: HiddenCallMemory | None = None,
 ) -> Planner:
-    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver)
+    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver, hidden)

@@ -27,6 +27,7 @@ from pydantic import (
 from proxy.core.budget import LOW_MARK
 from proxy.core.excerpt import HEAD_SHARE, Direction
 from proxy.core.profile import Modality, ToolImages
+from proxy.core.retrieval import RetrievalPolicy
 from proxy.core.routes import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.steps.sanitise import Sanitise
 from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
@@ -272,6 +273,9 @@ class ArtifactSettings(_Section):
     """A bucket in place of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://account/container`; also
     `file:///folder`, and `memory://` for one worker. Credentials as their own tools take them: `AWS_ACCESS_KEY_ID`,
     `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`, the roles of machines."""
+    retrieval_tool: RetrievalPolicy = "auto"
+    """Offer models the tool `read_artifact`, which the proxy answers itself: `auto`: to agents whose tools can neither
+    read files nor run commands; `always`; `never`."""
     folder: Path | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
     agent_path: Annotated[str, AfterValidator(_agent_path)] | None = None

@@ -51,6 +51,8 @@ class Reason(StrEnum):
     """The newest tool results did not fit: excerpts stand in their place."""
     CLAMP_REPLY = "clamp_reply"
     """The reply limit was lowered so that the prompt fits."""
+    RETRIEVAL_TOOL = "retrieval_tool"
+    """The proxy's own tool was added to the tool list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Artifact:
     """The tool that made it; empty for messages."""
     suffix: str = "txt"
     """File name extension."""
+    named_by: str = ""
+    """What its name is made from in place of its bytes, for what has to be found by something else."""
 
     id: str = field(init=False)
     """Its name: `tool_<tool>_<digest>.<suffix>`. Whatever the tool is called, this is one safe path segment."""
@@ -69,7 +73,7 @@ class Artifact:
     def __post_init__(self) -> None:
         """The name is worked out once: the content may be megabytes, and is asked for in every turn."""
         tool = _UNSAFE.sub("-", self.tool)[:MAX_TOOL_NAME_CHARACTERS].strip("-") or "messages"
-        digest = hashlib.sha256(self.content).hexdigest()[:DIGEST_CHARACTERS]
+        digest = hashlib.sha256(self.named_by.encode() or self.content).hexdigest()[:DIGEST_CHARACTERS]
         object.__setattr__(self, "id", f"tool_{tool}_{digest}.{self.suffix}")
 
 

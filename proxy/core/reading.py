@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.grep import CONTEXT, HITS, Hits, Search, hits_of
-from proxy.core.lines import LineIndex, LineRange, Page, Span, page_of
+from proxy.core.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of
 from proxy.core.notices import Language
 from proxy.core.pointer import MAX_POINTER_CHARACTERS
 from proxy.core.reading_notices import hits_header, page_header
@@ -60,16 +60,19 @@ class Query:
         return cls(lines, search, pointer, "stat" in asked)
 
 
-def read(index: LineIndex, query: Query, name: str, language: Language) -> Generator[Span, bytes, bytes]:
-    """A page with its header: yields the spans of the text that it has to read, is sent their bytes.
+def read(
+    index: LineIndex, query: Query, name: str, language: Language, max_bytes: int = PAGE_BYTES
+) -> Generator[Span, bytes, bytes]:
+    """A page with its header, of about `max_bytes`: yields the spans of the text that it has to read, is sent their
+    bytes.
 
     A TimeoutError in place of bytes ends a search. Raises RangeOutside.
     """
     wanted = query.lines or LineRange(1)
     if query.search is not None:
-        hits: Hits = yield from hits_of(index, wanted, query.search)
+        hits: Hits = yield from hits_of(index, wanted, query.search, max_bytes)
         return hits_header(hits, name, language).encode() + hits.text
-    page: Page = yield from page_of(index, wanted)
+    page: Page = yield from page_of(index, wanted, max_bytes)
     return page_header(page, name, language).encode() + page.text
 
 

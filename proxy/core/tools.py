@@ -6,7 +6,7 @@ Rule: a function of the tool list alone, so it is the same in every turn of a co
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -40,16 +40,21 @@ def reach_of(tools: Raw | None, *, sees_files: bool = True) -> Reach:
     >>> reach_of(b'[{"type":"function","function":{"name":"run_command"}}]')
     <Reach.SHELL: 'shell'>
     """
-    names = _tool_names(tools) if tools is not None else []
+    return reach_with(tool_names(tools), sees_files=sees_files)
+
+
+def reach_with(names: Sequence[str], *, sees_files: bool = True) -> Reach:
+    """As `reach_of`, for tools of these names."""
     for pattern, reach in ((_SUBAGENT, Reach.SUBAGENT), (_READER, Reach.PAGE), (_SHELL, Reach.SHELL)):
         if (sees_files or reach is Reach.SHELL) and any(pattern.search(name) for name in names):
             return reach
     return Reach.NOTHING
 
 
-def _tool_names(tools: Raw) -> list[str]:
+def tool_names(tools: Raw | None) -> list[str]:
+    """The names in a tool list; empty where a tool has none."""
     try:
-        found = jsontext.value(tools)
+        found = jsontext.value(tools) if tools is not None else None
     except jsontext.NotJson:
         return []
     return [_name(tool) for tool in found[:_MAX_TOOLS]] if isinstance(found, list) else []

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import obstore
 
-from proxy.core.lines import BLOCK_BYTES, LineIndex, Span
+from proxy.core.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.core.notices import Language
 from proxy.core.pointer import part_at
 from proxy.core.reading import Query, read
@@ -91,9 +91,9 @@ class ArtifactReader:
         for at in range(start, stop, PIECE_BYTES):
             yield await self.piece(stored, at, min(stop, at + PIECE_BYTES))
 
-    async def page(self, stored: Stored, query: Query) -> bytes:
-        """What a query asks for, under a header that says what it is. Raises BadArtifactQuery, RangeOutside and
-        ArtifactError."""
+    async def page(self, stored: Stored, query: Query, max_bytes: int = PAGE_BYTES) -> bytes:
+        """What a query asks for, as much as fits, under a header that says what it is. Raises BadArtifactQuery,
+        RangeOutside and ArtifactError."""
         if query.stat:
             return msgspec.json.encode(await self.stat(stored)) + b"\n"
         if query.pointer is None and not stored.is_text:
@@ -101,7 +101,7 @@ class ArtifactReader:
                 f"`lines` and `grep` read text, and this is {stored.metadata.media_type}: ask for the whole, or for "
                 "a range of its bytes"
             )
-        return await self._run(self._page, stored, query)
+        return await self._run(self._page, stored, query, max_bytes)
 
     async def stat(self, stored: Stored) -> dict[str, Any]:
         """What it is. Raises ArtifactError."""
@@ -164,7 +164,7 @@ class ArtifactReader:
             return b""
         return bytes(obstore.get_range(self._folder.opened(), stored.name, start=start, end=stop))
 
-    def _page(self, stored: Stored, query: Query) -> bytes:
+    def _page(self, stored: Stored, query: Query, max_bytes: int) -> bytes:
         if query.pointer is None:
             index, text = self._index(stored)
         else:
@@ -175,7 +175,7 @@ class ArtifactReader:
                 )
             text = part_at(self._bytes(stored, (0, stored.size)), query.pointer)
             index = LineIndex.of_text(text)
-        reader = read(index, query, stored.name, self._language)
+        reader = read(index, query, stored.name, self._language, max_bytes)
         if text is not None:
             return _driven(reader, lambda span: text[span[0] : span[1]])
         return _driven(reader, lambda span: self._bytes(stored, span))

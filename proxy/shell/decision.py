@@ -68,6 +68,8 @@ class Decision:
     """As the upstream counted them, where that is known."""
     parent: Context | None = None
     """The client's span, when requests are traced and it names one."""
+    retrieval_rounds: int = 0
+    """Times that artifacts were read for the model before the client had its answer."""
     prefix_kept: float | None = None
     """The share of what the conversation sent before that this request begins with; None for its first."""
     _last_sent: LastSent | None = None
@@ -157,6 +159,8 @@ class Decision:
             line["mode"] = "observe"
         if self.attempts > 1:
             line |= {"attempts": self.attempts, "rung": self.rung}
+        if self.retrieval_rounds:
+            line["retrieval_rounds"] = self.retrieval_rounds
         if self.prefix_kept is not None:
             line["prefix_kept"] = round(self.prefix_kept, 6)
         line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
@@ -235,6 +239,16 @@ class Recorder:
             goal_tokens=attempt.goal_tokens,
             reply_tokens=attempt.reply_tokens,
             tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
+        )
+
+    def artifact_read(self, decision: Decision, artifact: str, read_bytes: int) -> None:
+        """The model has called the proxy's own tool."""
+        self._log.info(
+            "artifact_read",
+            request_id=decision.request_id,
+            artifact=artifact,
+            bytes=read_bytes,
+            round=decision.retrieval_rounds,
         )
 
     def begin(self, request_id: str, headers: Headers | None = None) -> Decision:

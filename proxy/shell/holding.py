@@ -41,9 +41,20 @@ class HeldAnswer:
         self.evidence = b""
         """What was read, decompressed."""
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events, by what it says or by its looks."""
+        says = self._says(b"content-type", lambda value: b"event-stream" in value)
+        return says or self.evidence.lstrip().startswith(_EVENT_FIELDS)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the body is not compressed."""
+        return not self._says(b"content-encoding", lambda value: value not in (b"", b"identity"))
+
     async def look(self) -> None:
         """Read as much as is needed to judge the answer. Raises UpstreamUnreachable and UpstreamTimeout."""
-        splitter = EventSplitter() if self._says(b"content-type", lambda value: b"event-stream" in value) else None
+        splitter = EventSplitter() if self.is_stream else None
         seen, self.evidence = 0, b""
         async for piece in self._pieces:
             self._held.append(piece)

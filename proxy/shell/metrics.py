@@ -121,6 +121,11 @@ class Metrics:
             multiprocess_mode="mostrecent",
             registry=registry,
         )
+        self.retrieval_rounds = Counter(
+            "context_proxy_retrieval_rounds",
+            "Times that artifacts were read for a model before its client had the answer.",
+            registry=registry,
+        )
         # Looked up once: finding the child of a label costs as much as counting.
         self._answered = self.requests.labels("answered")
         self._first = self.attempts.labels(Rung.FIRST.value)
@@ -150,6 +155,8 @@ class Metrics:
             self.overflows_cured.inc()
         if decision.prefix_kept is not None:
             self.prefix_kept.observe(decision.prefix_kept)
+        if decision.retrieval_rounds:
+            self.retrieval_rounds.inc(decision.retrieval_rounds)
         if decision.sent is None:
             return
         self._first.inc()

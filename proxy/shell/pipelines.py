@@ -7,18 +7,22 @@ the prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from proxy.core.budget import Budget, BudgetRules
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
+from proxy.core.jsontext import Raw
 from proxy.core.notices import Notices
 from proxy.core.plan import LocalStep, Pipeline, cut_goal
 from proxy.core.profile import Modality, ModelProfile, ToolImages
 from proxy.core.providers import usual_tool_images
 from proxy.core.references import Resolved
+from proxy.core.retrieval import with_tool
 from proxy.core.routes import Routes
+from proxy.core.said import RETRIEVAL_TOOL
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.excerpt_results import ExcerptNewestResults
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
@@ -60,6 +64,15 @@ class Pipelines:
             max_request_chars=defaults.max_request_chars,
             max_request_bytes=defaults.max_request_bytes,
         )
+
+    def tools_with_ours(self, members: Mapping[str, Raw]) -> bytes | None:
+        """The tool list of a request with the proxy's own tool, when that is offered."""
+        return with_tool(members, self._settings.artifacts.retrieval_tool)
+
+    def page_bytes(self, model: str, budget: Budget) -> int:
+        """What the results of the proxy's own tool may hold at a time: as much as one result of any tool."""
+        limits = self._truncate(entry_of(self._settings.models, model), budget.result_tokens).limits_of(RETRIEVAL_TOOL)
+        return limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
 
     def pipeline(
         self,

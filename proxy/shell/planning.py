@@ -9,19 +9,22 @@ import asyncio
 import functools
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.budget import Budget, budget_for, clamped_reply
+from proxy.core.conversation import Message
 from proxy.core.edits import Edit, Reason
 from proxy.core.estimate import ByteClassCounter, Counter
+from proxy.core.hidden import HiddenCalls
 from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.references import Fetched, Reference, Resolved, references_in
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, reach_of
 from proxy.core.way_back import NOWHERE, WayBack
+from proxy.shell.hidden_calls import HiddenCallMemory
 from proxy.shell.memory import ConversationMemory, Match
 from proxy.shell.pipelines import Pipelines
 from proxy.shell.prefix import LastSent
@@ -78,6 +81,12 @@ class Basis:
     """Of what is no message: tools, mostly."""
     reach: Reach
     way: WayBack
+    tools: bytes | None = field(default=None, repr=False)
+    """With the proxy's own among them, when that is offered."""
+    goal_tokens: int | None = None
+    """Of the prompt at the most, after a refusal."""
+    keeping: bool = True
+    """Whether artifacts can be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +109,17 @@ class Planned:
     """What the messages name and do not hold, as far as it was found."""
     lookup_seconds: float = 0.0
     """That looking it up took for this request: others' time, not the proxy's own."""
+    unknown: tuple[str, ...] = field(default=(), repr=False)
+    """Marks of messages that may hide calls of the proxy's own tool."""
 
     @property
     def changed(self) -> bool:
         """Whether anything but the very bytes is to be sent."""
-        return self.plan.changed or self.reply_limit is not None
+        return self._is_rendered or self.reply_limit is not None
+
+    @property
+    def _is_rendered(self) -> bool:
+        return self.plan.changed or self.basis.tools is not None or self.request.added_bytes > 0
 
     @property
     def new_edits(self) -> tuple[Edit, ...]:
@@ -116,21 +131,45 @@ class Planned:
         limit = self.reply_limit
         if reply_tokens is not None:
             limit = ((self.request.reply_limit or ("max_tokens", 0))[0], reply_tokens)
-        if not self.plan.changed and limit is None:
+        if not self._is_rendered and limit is None:
             return self.request.body
-        return render(self.request, self.plan.messages, {} if limit is None else reply_limit_raw(*limit))
+        members = {} if limit is None else reply_limit_raw(*limit)
+        if self.basis.tools is not None:
+            members["tools"] = self.basis.tools
+        return render(self.request, self.plan.messages, members)
+
+
+class _Terms(NamedTuple):
+    """On what a plan is made, besides the request; the last members of a basis."""
+
+    way: WayBack
+    tools: bytes | None
+    goal_tokens: int | None = None
+    keeping: bool = True
+
+    @classmethod
+    def of(cls, basis: Basis) -> _Terms:
+        """Those of another plan."""
+        return cls(basis.way, basis.tools, basis.goal_tokens, basis.keeping)
 
 
 class Planner:
     """Plans requests; remembers plans, per owner."""
 
     def __init__(
-        self, pipelines: Pipelines, profile_of: ProfileOf, ratio_of: RatioOf, lookup: Lookup | None = None
+        self,
+        pipelines: Pipelines,
+        profile_of: ProfileOf,
+        ratio_of: RatioOf,
+        lookup: Lookup | None = None,
+        hidden: HiddenCallMemory | None = None,
     ) -> None:
         self._pipelines = pipelines
         self._profile_of = profile_of
         self._ratio_of = ratio_of
         self._lookup = lookup
+        self._hidden = hidden
+        """None: nothing is ever hidden."""
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
         self._known_limits: dict[tuple[str, int | None, float, bool], tuple[ModelProfile, Counter, Budget]] = {}
 
@@ -143,7 +182,9 @@ class Planner:
             started = time.perf_counter()
             resolved = await self._resolved(self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
-        planned = await self._run(body, match, resolved, way, keeping=True)
+        planned = await self._run(owner, body, match, resolved, way)
+        if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
+            planned = await self._run(owner, body, match, resolved, way)
         if lookup_seconds:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -153,24 +194,40 @@ class Planner:
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
         """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
-        return await self._run(planned.request.body, None, planned.resolved, planned.basis.way, keeping=False)
+        terms = _Terms.of(planned.basis)._replace(keeping=False)
+        return await asyncio.to_thread(self._planned, planned.request, terms, planned.resolved)
 
     async def dry_run(self, body: bytes, way: WayBack = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
-        return await asyncio.to_thread(self._plan, body, None, _NOTHING, way, True)
+        return await asyncio.to_thread(self._plan, b"", body, None, _NOTHING, way)
 
     async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
         """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
-        body, resolved, way = refused.request.body, refused.resolved, refused.basis.way
-        return await asyncio.to_thread(self._plan, body, None, resolved, way, keeping, goal_tokens)
+        terms = _Terms.of(refused.basis)._replace(goal_tokens=goal_tokens, keeping=keeping)
+        return await asyncio.to_thread(self._planned, refused.request, terms, refused.resolved)
+
+    async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
+        """The plan for a request with more messages at its end, as harsh as the one for it was."""
+        request, terms = planned.request.continued(messages), _Terms.of(planned.basis)
+        known = len(planned.request.conversation)
+        return await asyncio.to_thread(self._planned, request, terms, planned.resolved, planned, known)
+
+    async def keep_hidden(self, owner: str, hidden: HiddenCalls) -> None:
+        """Keep what an answer hides from its client; it is put back into the client's next requests."""
+        if self._hidden is not None:
+            await self._hidden.keep(owner, hidden)
+
+    def page_bytes(self, planned: Planned) -> int:
+        """What the results of the proxy's own tool may hold at a time in an answer to this."""
+        return self._pipelines.page_bytes(planned.request.model, planned.basis.budget)
 
     async def _run(
-        self, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack, *, keeping: bool
+        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack
     ) -> Planned:
         if resolved is _known(match) and self._is_quick(body, match):
-            return self._plan(body, match, resolved, way, keeping)
-        return await asyncio.to_thread(self._plan, body, match, resolved, way, keeping)
+            return self._plan(owner, body, match, resolved, way)
+        return await asyncio.to_thread(self._plan, owner, body, match, resolved, way)
 
     async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
@@ -193,51 +250,54 @@ class Planner:
         return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
 
     def _plan(
-        self,
-        body: bytes,
-        match: Match[Planned] | None,
-        resolved: Resolved,
-        way: WayBack,
-        keeping: bool,
-        goal_tokens: int | None = None,
+        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         request = parse(body, known.request if known else None, shared, will_be_known=len(body) > SMALL_BYTES)
-        basis, counter = self._basis(request, way, goal_tokens, rough=goal_tokens is None)
+        tools = self._pipelines.tools_with_ours(request.members)
+        unknown: tuple[str, ...] = ()
+        if tools is not None:
+            way = replace(way, tool=True)
+            if self._hidden is not None:
+                read = shared if known and _goes_on(request, known.request, shared) else 0
+                request, unknown = self._hidden.completed(owner.hex(), request, read)
+        planned = self._planned(request, _Terms(way, tools), resolved, known, shared)
+        last_sent = known.last_sent if match and known and match.is_continued else planned.last_sent
+        return replace(planned, last_sent=last_sent, unknown=unknown)
+
+    def _planned(
+        self, request: ChatRequest, terms: _Terms, resolved: Resolved, known: Planned | None = None, shared: int = 0
+    ) -> Planned:
+        basis, counter = self._basis(request, terms, rough=terms.goal_tokens is None)
         earlier = None
         if known is not None and known.basis == basis and known.progress.messages <= shared:
             earlier = known.progress
-        pipeline = self._pipeline(basis, counter, keeping, resolved)
-        made, progress = plan(request.conversation, basis.base, pipeline, earlier)
-        if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget):
+        made, progress = plan(request.conversation, basis.base, self._pipeline(basis, counter, resolved), earlier)
+        if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget, request.added_bytes):
             # Nothing is given up, and nothing near the room is sent, before the model's own counter has been asked.
-            basis, counter = self._basis(request, way, goal_tokens, rough=False)
-            pipeline = self._pipeline(basis, counter, keeping, resolved)
-            made, progress = plan(request.conversation, basis.base, pipeline)
+            basis, counter = self._basis(request, terms, rough=False)
+            made, progress = plan(request.conversation, basis.base, self._pipeline(basis, counter, resolved))
         lowered = _lowered(request, basis.budget, made)
-        last_sent = known.last_sent if match and known and match.is_continued else LastSent()
-        reasons = _reasons(made, lowered is not None)
-        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
+        reasons = _reasons(made, lowered is not None, basis.tools is not None)
+        return Planned(request, basis, made, progress, shared, reasons, lowered, resolved=resolved)
 
-    def _pipeline(self, basis: Basis, counter: Counter, keeping: bool, resolved: Resolved) -> Pipeline:
-        budget, reach, way = basis.budget, basis.reach, basis.way
+    def _pipeline(self, basis: Basis, counter: Counter, resolved: Resolved) -> Pipeline:
+        budget, reach, way, keeping = basis.budget, basis.reach, basis.way, basis.keeping
         return self._pipelines.pipeline(basis.profile, budget, counter, reach, way, keeping=keeping, resolved=resolved)
 
-    def _basis(
-        self, request: ChatRequest, way: WayBack, goal_tokens: int | None, *, rough: bool
-    ) -> tuple[Basis, Counter]:
+    def _basis(self, request: ChatRequest, terms: _Terms, *, rough: bool) -> tuple[Basis, Counter]:
         profile = self._profile_of(request.model)
-        tools = bytes(request.members.get("tools", b""))
+        tools = terms.tools or bytes(request.members.get("tools", b""))
         asked = request.reply_limit
         own, budget = self._limits(profile, asked[1] if asked else None, *self._ratio_of(request.model))
-        if goal_tokens is not None:
-            budget = budget.lowered_to(goal_tokens)
-        counter = ByteClassCounter() if rough and _may_do_roughly(request.body, budget) else own
+        if terms.goal_tokens is not None:
+            budget = budget.lowered_to(terms.goal_tokens)
+        counter = ByteClassCounter() if rough and _may_do_roughly(request, budget) else own
         measured = _of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__
-        base, reach = measured(tools, counter, way.folder is not None)
+        base, reach = measured(tools, counter, terms.way.folder is not None)
         is_rough = counter.name != own.name
-        return Basis(profile, counter.name, is_rough, budget, base, reach, way), counter
+        return Basis(profile, counter.name, is_rough, budget, base, reach, *terms), counter
 
     def _limits(
         self, profile: ModelProfile, asked_reply_tokens: int | None, ratio: float, calibrated: bool
@@ -275,26 +335,33 @@ def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, R
     return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw, sees_files=sees_files)
 
 
-def _may_do_roughly(body: bytes, budget: Budget) -> bool:
+def _goes_on(request: ChatRequest, known: ChatRequest, shared: int) -> bool:
+    """Whether the first messages were taken over from a known request, with what was put into them."""
+    return shared > 0 and request.conversation.messages[shared - 1] is known.conversation.messages[shared - 1]
+
+
+def _may_do_roughly(request: ChatRequest, budget: Budget) -> bool:
     """Whether the estimate is worth asking first. Of a longer body it says that the model's own counter is needed."""
-    return len(body) * LEAST_TOKENS_A_BYTE <= budget.room_tokens * ROUGH_SHARE
+    return request.full_bytes * LEAST_TOKENS_A_BYTE <= budget.room_tokens * ROUGH_SHARE
 
 
-def _fits_roughly(body: bytes, estimated: Size, budget: Budget) -> bool:
+def _fits_roughly(body: bytes, estimated: Size, budget: Budget, added_bytes: int = 0) -> bool:
     """Whether a request fits without an exact count: no conversation of agents or people has a third more tokens than
     the estimate says, and no token is shorter than a byte, images aside."""
     room = budget.room_tokens
     if estimated.tokens <= room * ROUGH_SHARE:
         return True
-    return len(body) <= room and estimated.tokens <= room and b'"image_url"' not in body
+    return len(body) + added_bytes <= room and estimated.tokens <= room and b'"image_url"' not in body
 
 
-def _reasons(made: Plan, reply_lowered: bool) -> dict[str, int]:
-    if not made.edits and not reply_lowered:
+def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:
+    if not made.edits and not reply_lowered and not offered:
         return {}
     counts = Counts(edit.reason for edit in made.edits)
     if reply_lowered:
         counts[Reason.CLAMP_REPLY] += 1
+    if offered:
+        counts[Reason.RETRIEVAL_TOOL] += 1
     return {reason.value: counts[reason] for reason in sorted(counts)}
 
 

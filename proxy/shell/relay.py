@@ -6,10 +6,12 @@ bytes that came go upstream.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Final, TypeAlias, get_args
 
-from proxy.core.attempts import Attempt, Attempts, Outcome, attempts
+from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
 from proxy.core.overflow import Kind, Verdict, judge
 from proxy.core.refusal import does_not_fit, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
@@ -23,9 +25,11 @@ from proxy.shell.learning import Learning
 from proxy.shell.models import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
 from proxy.shell.planning import Planned, Planner
+from proxy.shell.retrieval import Retrieval, Rounds
 from proxy.shell.store import ArtifactStore
 from proxy.shell.telemetry import logger
 from proxy.shell.upstream import Headers, Upstream, UpstreamAnswer
+from proxy.shell.watched import StreamedAnswer, WholeAnswer, watched
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
@@ -36,7 +40,7 @@ _SIGNS_OF_REFUSAL: Final = (b"error", b"context", b'"length"')
 _SIGN_OF_AN_ANSWER: Final = b'"choices"'
 """A 200 with this and none of those is no refusal; the judge is asked about the others."""
 
-Answer: TypeAlias = UpstreamAnswer | HeldAnswer
+Answer: TypeAlias = UpstreamAnswer | HeldAnswer | WholeAnswer | StreamedAnswer
 
 
 def _overflow(message: str, outcome: Outcome) -> ContextOverflow:
@@ -57,6 +61,7 @@ class Relay:
         owners: Owners,
         recorder: Recorder,
         learning: Learning,
+        retrieval: Retrieval,
     ) -> None:
         self._settings = settings
         self._upstream = upstream
@@ -66,6 +71,7 @@ class Relay:
         self._owners = owners
         self._recorder = recorder
         self._learning = learning
+        self._retrieval = retrieval
         self._log = logger()
 
     async def serve(
@@ -80,21 +86,36 @@ class Relay:
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
             return await self._send(target, sent, body, decision)
-        sent = accepting(sent, UNCOMPRESSED if self._settings.overflow.keepalive_seconds else READABLE)
-        planned = await self._kept(planned, headers, decision)
+        offered = planned.basis.tools is not None
+        read_on_the_way = offered or self._settings.overflow.keepalive_seconds
+        sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
+        journey = Journey(target, sent, body, planned, self._owners.owner_of(headers).hex())
+        planned = await self._kept(journey, decision)
         self._recorder.plan_made(decision)
-        if not planned.plan.fits:
-            raise ContextOverflow(self._refusal(planned), param="messages")
-        return await self._climb(Journey(target, sent, body, planned, self._owners.owner_of(headers).hex()), decision)
+        answer = await self._climb(replace(journey, planned=planned), decision)
+        if not offered or decision.rung == Rung.ORIGINAL:
+            return answer
+        was_sent = decision.planned or planned
+        return await watched(answer, Rounds(self._retrieval, self._send_round, journey, decision, was_sent))
+
+    async def _send_round(self, journey: Journey, request_id: str) -> tuple[HeldAnswer, Planned]:
+        """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""
+        decision = Decision(request_id, time.perf_counter())
+        decision.note_plan(journey.planned)
+        planned = await self._kept(journey, decision)
+        answer = await self._climb(replace(journey, planned=planned), decision)
+        return answer, decision.planned or planned
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
         """How long a client of a stream may hear nothing before its first event; None: as long as it takes."""
         seconds = self._settings.overflow.keepalive_seconds
         return seconds if seconds is not None and self._mode(headers) == "on" else None
 
-    async def _climb(self, journey: Journey, decision: Decision) -> Answer:
+    async def _climb(self, journey: Journey, decision: Decision) -> HeldAnswer:
         """Send what the ladder says until an answer stands."""
         planned = journey.planned
+        if not planned.plan.fits:
+            raise ContextOverflow(self._refusal(planned), param="messages")
         ladder = attempts(journey.situation)
         attempt = next(ladder)
         while True:
@@ -179,7 +200,7 @@ class Relay:
     def learn_from(self, answer: Answer, decision: Decision) -> None:
         """Hold what the upstream counted against the estimate, once its answer has been passed on."""
         planned = decision.planned
-        if not isinstance(answer, HeldAnswer) or planned is None or planned.basis.is_rough or decision.attempts > 1:
+        if isinstance(answer, UpstreamAnswer) or planned is None or planned.basis.is_rough or decision.attempts > 1:
             return
         counted = decision.prompt_tokens = answer.prompt_tokens
         if counted is not None and b'"image_url"' not in planned.request.body:
@@ -212,10 +233,10 @@ class Relay:
         decision.note_plan(planned)
         return planned
 
-    async def _kept(self, planned: Planned, headers: Headers, decision: Decision) -> Planned:
+    async def _kept(self, journey: Journey, decision: Decision) -> Planned:
         """The plan once its artifacts are safe; another one when they cannot be kept."""
-        artifacts = planned.plan.artifacts
-        if not artifacts or not await self._store.keep(artifacts, self._owners.owner_of(headers).hex()):
+        planned = journey.planned
+        if not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, journey.owner):
             return planned
         planned = await self._planner.plan_without_keeping(planned)
         decision.note_plan(planned)

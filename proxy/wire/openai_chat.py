@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from proxy.core import jsontext
@@ -31,7 +31,10 @@ class ChatRequest:
     """Its members in order, unopened; `messages` stands among them only to hold its place."""
     conversation: Conversation
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` each message ends; empty when that is not known, and then nothing is reused."""
+    """Where in `body` each message ends; empty when that is not known, and then nothing is reused. A message that was
+    put in ends where the one before it does."""
+    added_bytes: int = 0
+    """Of the conversation, that do not stand in `body`."""
     model: str = field(init=False)
     """The model's name; empty when there is none."""
     stream: bool = field(init=False)
@@ -45,6 +48,11 @@ class ChatRequest:
         object.__setattr__(self, "stream", self._opened("stream", bool) or False)
         object.__setattr__(self, "reply_limit", self._found_reply_limit())
 
+    @property
+    def full_bytes(self) -> int:
+        """Of the body, with what was put into the conversation."""
+        return len(self.body) + self.added_bytes
+
     def shared_messages(self, body: bytes) -> int:
         """How many of its messages stand at the head of another body, byte for byte, compared and not hashed.
 
@@ -54,6 +62,27 @@ class ChatRequest:
         if ends and body.startswith(view[: ends[-1]]):
             return len(ends)
         return bisect.bisect_left(ends, True, key=lambda end: not body.startswith(view[:end]))
+
+    def completed(self, places: Mapping[int, Sequence[Message]]) -> ChatRequest:
+        """The request with several messages in the place of one; `places` are indexes in the conversation."""
+        if not places:
+            return self
+        messages: list[Message] = []
+        ends: list[int] = []
+        for index, message in enumerate(self.conversation.messages):
+            put_in = places.get(index, (message,))
+            messages += put_in
+            ends += self.ends[index : index + 1] * len(put_in)
+        return self._with(tuple(messages), tuple(ends))
+
+    def continued(self, messages: Sequence[Message]) -> ChatRequest:
+        """The request with more messages at its end. No body of a client goes on from there."""
+        return self._with((*self.conversation.messages, *messages), ())
+
+    def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...]) -> ChatRequest:
+        before, after = (sum(len(m.raw) for m in found) for found in (self.conversation.messages, messages))
+        added_bytes = self.added_bytes + max(1, after - before)
+        return replace(self, conversation=Conversation(messages), ends=ends, added_bytes=added_bytes)
 
     def _found_reply_limit(self) -> tuple[str, int] | None:
         for name in ("max_completion_tokens", "max_tokens"):
@@ -134,7 +163,7 @@ def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None
         return None
     messages = known.conversation.messages[:count] + added
     ends = known.ends[:count] + _ends_from(body, end, added)
-    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends)
+    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends, known.added_bytes)
 
 
 def _members_before_messages(known: ChatRequest) -> dict[str, Raw]:

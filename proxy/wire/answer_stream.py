@@ -1,0 +1,208 @@
+"""The streams of one answer's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
+
+Rule: what has nothing to do with those calls passes as the very bytes, at once. From the first of them on, what ends a
+stream is held until it is known whether another round follows; later rounds go on under the name of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from proxy.core import jsontext
+from proxy.core.edits import Path, spliced
+from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said, called
+from proxy.wire.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
+from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire.usage import added
+
+MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""Of one round's events, from which its message is put together: 128 000 tokens, one an event, take about as much. What
+is longer stands as the answer."""
+BROKEN_OFF: Final = frozenset({"length", "content_filter"})
+"""Reasons to finish that leave a call incomplete, or unwanted: what came stands as the answer."""
+BETWEEN_TEXTS: Final = "\n\n"
+"""What the model says in one round and in the next are two paragraphs."""
+
+_CALLS: Final = b'"tool_calls"'
+"""Stands in every event that holds a part of a call."""
+_DELTA: Final[Path] = ("choices", 0, "delta")
+_FINISH: Final[Path] = ("choices", 0, "finish_reason")
+_TAKEN_OVER: Final = ("id", "created")
+
+
+class AnswerStream:
+    """Takes the pieces of each round's stream in turn, and gives back what the client gets of them."""
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        """That are over."""
+        self._first: Mapping[str, Any] = {}
+        """The chunk that began the answer."""
+        self._usage: Mapping[str, Any] = {}
+        """Of the rounds that are over."""
+        self._spoken: set[str] = set()
+        """The members that held text in the rounds that are over."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._events = EventSplitter()
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._order = CallOrder()
+        self._own: set[int] = set()
+        """Numbers of the calls that are ours."""
+        self._indexes: dict[int, int] = {}
+        """Of the client's calls: index in this round's stream → index for the client."""
+        self._held: list[bytes] = []
+        """What ends the stream, as the client would get it."""
+        self._said: Said | None = None
+        self._finish: object = None
+        self._failed = False
+        self._speaking: set[str] = set()
+        """The members that have held text in this round, if it is not the first."""
+        self._round_usage: Mapping[str, Any] = {}
+
+    def feed(self, piece: bytes) -> bytes:
+        """A piece of the round's stream → what the client gets now."""
+        return b"".join([self._passed(event) for event in self._events.feed(piece)])
+
+    def end(self) -> Said | None:
+        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        if rest := self._events.rest:
+            self._held.append(self._passed(rest))
+        if self._own and not self._failed and self._finish not in BROKEN_OFF:
+            self._said = Said.of(assembled(self._chunks()))
+        return self._said
+
+    def last_words(self) -> bytes:
+        """What ends the stream for the client, when no round follows."""
+        return b"".join(self._held)
+
+    def stopped(self, sentence: str) -> bytes:
+        """What ends the stream when the model would go on calling us: a plain end, behind `sentence` when it has not
+        said a word to the client."""
+        changes = {_FINISH: b'"stop"'}
+        if not (self._said and self._said.texts.get("content")) and "content" not in self._spoken:
+            changes[_DELTA] = jsontext.dump({"content": sentence})
+        return b"".join(_rewritten(event, changes) if _finishes(event) else event for event in self._held)
+
+    def next_round(self) -> None:
+        """The pieces that follow are those of another round."""
+        if not self._rounds:
+            self._first = next(self._chunks(), {})
+        self._rounds += 1
+        self._usage = added(self._usage, self._round_usage)
+        self._spoken |= {name for name, text in self._said.texts.items() if text} if self._said else set()
+        self._begin()
+
+    def _passed(self, event: bytes) -> bytes:
+        """What the client gets of an event now."""
+        self._kept_bytes += len(event)
+        if self._kept_bytes <= MAX_KEPT_BYTES:
+            self._kept.append(event)
+        else:
+            self._failed = True
+        if not (self._own or self._rounds) and _CALLS not in event:
+            return event
+        if not data_of(event):
+            return event  # a comment: it says that somebody is there
+        chunk = _chunk_of(event)
+        told = self._told(event, chunk) if chunk else event
+        if self._own and told and (self._held or not chunk or _finishes(told)):
+            ahead, told = _parted(told)
+            self._held.append(told)
+            return ahead
+        return told
+
+    def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
+        """An event without our calls; under the name of the first round."""
+        choice = choice_of(chunk)
+        delta = delta_of(choice)
+        self._failed |= "error" in chunk and choice is None
+        self._finish = (choice.get("finish_reason") if choice else None) or self._finish
+        changes: dict[Path, bytes | None] = self._call_changes(delta)
+        if isinstance(usage := chunk.get("usage"), dict):
+            self._round_usage = usage
+            if self._rounds:
+                changes[("usage",)] = jsontext.dump(added(self._usage, usage))
+        if self._rounds and "choices" in chunk:
+            changes |= self._continuing(chunk, delta)
+        if not changes:
+            return event
+        told = _rewritten(event, changes)
+        return b"" if _says_nothing(_chunk_of(told)) else told
+
+    def _call_changes(self, delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
+        """Leave out our calls; the client's are numbered from 0 without gaps."""
+        items = listed_calls(delta)
+        kept = []
+        for position, item in enumerate(items):
+            if not isinstance(item, dict):
+                kept.append(item)
+                continue
+            index, begun = index_of(item, position), self._order.count
+            number = self._order.number_of(item, index)
+            if number == begun and called(item) == RETRIEVAL_TOOL:
+                self._own.add(number)
+            if number not in self._own:
+                told = self._indexes.setdefault(index, len(self._indexes))
+                kept.append(item if told == index else item | {"index": told})
+        if kept == items:
+            return {}
+        return {(*_DELTA, "tool_calls"): jsontext.dump(kept) if kept else None}
+
+    def _continuing(self, chunk: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
+        """What makes an event of a later round one of the first: its name, no second role, a new paragraph."""
+        changes: dict[Path, bytes | None] = {
+            (name,): jsontext.dump(self._first[name])
+            for name in _TAKEN_OVER
+            if name in self._first and chunk.get(name) != self._first[name]
+        }
+        if "role" in delta:
+            changes[(*_DELTA, "role")] = None
+        for name in TEXT_MEMBERS:
+            text = delta.get(name)
+            if isinstance(text, str) and text:
+                if name in self._spoken and name not in self._speaking:
+                    changes[(*_DELTA, name)] = jsontext.dump(BETWEEN_TEXTS + text)
+                self._speaking.add(name)
+        return changes
+
+    def _chunks(self) -> Iterator[Mapping[str, Any]]:
+        """The chunks of this round."""
+        return (chunk for event in self._kept if (chunk := _chunk_of(event)))
+
+
+def _chunk_of(event: bytes) -> Mapping[str, Any]:
+    """What an event says; nothing when that is no JSON object, as with `[DONE]`."""
+    try:
+        found = jsontext.value(data_of(event))
+    except jsontext.NotJson:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
+    return b"data: " + spliced(data_of(event), changes) + b"\n\n"
+
+
+def _finishes(event: bytes) -> bool:
+    choice = choice_of(_chunk_of(event))
+    return choice is not None and choice.get("finish_reason") is not None
+
+
+def _parted(event: bytes) -> tuple[bytes, bytes]:
+    """An event of the end as (what the model says in it, the end alone)."""
+    delta = delta_of(choice_of(_chunk_of(event)))
+    if all(not found for found in delta.values()) or not _finishes(event):
+        return b"", event
+    return _rewritten(event, {_FINISH: b"null", ("usage",): None}), _rewritten(event, {_DELTA: b"{}"})
+
+
+def _says_nothing(chunk: Mapping[str, Any]) -> bool:
+    """Whether a chunk that was changed holds nothing any more that a client could want."""
+    choice = choice_of(chunk)
+    if choice is None or choice.get("finish_reason") is not None or chunk.get("usage"):
+        return False
+    return all(not found for found in delta_of(choice).values())

@@ -1,0 +1,333 @@
+"""The proxy's own tool, from the agent's side and from the upstream's: calls that the agent never sees, answered on the
+way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from journey import KEY, Received, World, long_text, one_call, result
+from models import in_turn, reads, said, thinking
+from starlette.types import Send
+from wire.answer_shapes import understood
+
+from proxy.core.notices import is_ours
+from proxy.demo.chat import Call, Reply
+
+LONG = long_text(5_000)
+FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
+BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def request(text: str = LONG, tools: Any = (FETCH,), **members: Any) -> dict[str, Any]:
+    return one_call(text, "fetch", tools=list(tools), **members)
+
+
+def asked(world: World, body: dict[str, Any], stream: bool = False, **how: Any) -> dict[str, Any]:
+    """What a client understands of the answer: message, finish reason and usage."""
+    if stream:
+        body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    answer = world.ask(body, **how)
+    assert answer.status_code == 200, answer.text
+    if stream:
+        told = understood(answer.content)
+        assert told["done"]
+        return {name: told[name] for name in ("message", "finish", "usage")}
+    found = answer.json()
+    choice = found["choices"][0]
+    message = {"content": choice["message"].get("content") or "", "tool_calls": choice["message"].get("tool_calls", [])}
+    return {"message": message, "finish": choice["finish_reason"], "usage": found["usage"]}
+
+
+def name_of(world: World) -> str:
+    """The artifact of the long result."""
+    world.ask(request(), x_context_proxy_mode="on")
+    world.upstream.received.clear()
+    return next(name for name in world.kept if name.startswith("tool_fetch_"))
+
+
+def tools_in(received: Received) -> list[str]:
+    return [tool["function"]["name"] for tool in json.loads(received.body).get("tools", [])]
+
+
+def learnt(build: Any, **stated: Any) -> tuple[World, str]:
+    """A world, and the name of the artifact in it; its model is taught later."""
+    world = build(answer=thinking(lambda _: Reply("Hm.")), **stated)
+    return world, name_of(world)
+
+
+def teach(world: World, *replies: Reply) -> None:
+    world.upstream.answer = thinking(in_turn(*replies))
+
+
+@STREAMED
+def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, reads(name, "Let me look.", lines="2500-2502"), Reply("It is 42."))
+    told = asked(world, request(), stream)
+    assert told["message"]["content"] == "Let me look.\n\nIt is 42."
+    assert (told["message"]["tool_calls"], told["finish"]) == ([], "stop")
+    first, second = world.upstream.received
+    assert second.body.startswith(first.body[: first.body.index(b'"tools"') - 10])
+    call, page = second.messages[-2:]
+    assert (call["content"], call["tool_calls"][0]["function"]["name"]) == ("Let me look.", "read_artifact")
+    assert page["tool_call_id"] == call["tool_calls"][0]["id"]
+    assert is_ours(page["content"])
+    assert page["content"].endswith("".join(LONG.splitlines(keepends=True)[2499:2502]))
+    assert told["usage"]["prompt_tokens"] == 2_000
+    read = world.logged("artifact_read")[0]
+    assert (read["artifact"], read["round"], read["bytes"]) == (name, 1, len(page["content"]))
+    done = world.logged("request_done", 2)[-1]
+    assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
+    assert "line 2500" not in world.log_text
+
+
+@pytest.mark.parametrize(
+    ("tools", "more", "offered"),
+    [
+        ([FETCH], {}, True),
+        ([FETCH], {"tool_choice": {"type": "function", "function": {"name": "fetch"}}}, True),
+        ([FETCH, BASH], {}, False),
+        ([FETCH], {"n": 2}, False),
+        ([FETCH, {"type": "function", "function": {"name": "read_artifact"}}], {}, False),
+        ([], {}, False),
+    ],
+)
+def test_who_is_offered_the_tool_is_offered_it_in_every_turn(tools: Any, more: Any, offered: bool, build: Any) -> None:
+    world = build()
+    body = request("short", tools, **more)
+    answer = world.ask(body)
+    assert (tools_in(world.upstream.last)[len(tools) :] == ["read_artifact"]) == offered
+    sent = json.loads(world.upstream.last.body)
+    assert {name: sent[name] for name in body if name != "tools"} == {n: body[n] for n in body if n != "tools"}
+    assert (answer.headers.get("x-context-proxy-edits") == "retrieval_tool=1") == offered
+    if not offered:
+        assert world.upstream.last.body == json.dumps(body).encode()
+    tools_bytes = world.upstream.last.body.partition(b'"tools"')[2]
+    world.ask({**body, "messages": [*body["messages"], {"role": "user", "content": "Go on."}]})
+    assert world.upstream.last.body.partition(b'"tools"')[2] == tools_bytes
+
+
+@pytest.mark.parametrize("how", [{"mode": "observe"}, {"mode": "off"}, {"enabled": False}])
+def test_it_is_not_offered_when_nothing_may_be_changed(how: Any, build: Any) -> None:
+    world = build(**how)
+    body = json.dumps(request("short")).encode()
+    world.ask(body)
+    assert world.upstream.last.body == body
+
+
+@pytest.mark.parametrize(("policy", "offered"), [("always", True), ("never", False)])
+def test_the_operator_decides(policy: str, offered: bool, build: Any) -> None:
+    world = build(artifacts={"retrieval_tool": policy})
+    for tools in ([FETCH], [BASH]):
+        world.ask(request("short", tools))
+        assert ("read_artifact" in tools_in(world.upstream.last)) == offered
+
+
+@STREAMED
+def test_several_calls_at_once_share_the_room_of_one_result(stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    both = Reply("", (*reads(name).calls, *reads(name, grep="line 4711:", context=1).calls))
+    teach(world, both, Reply("Done."))
+    assert asked(world, request(), stream)["message"]["content"] == "Done."
+    pages = [message["content"] for message in world.upstream.last.messages[-2:]]
+    assert pages[0].splitlines()[1] == "line 0: value 0"
+    assert "line 4711: " in pages[1]
+    assert len(pages[1]) < 400
+    assert sum(map(len, pages)) <= 51_200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"id": "tool_fetch_0123456789abcdef.txt"}, "there is no such artifact"),
+        ({"id": "../../etc/passwd"}, "needs the id of an artifact"),
+        ({}, "needs the id of an artifact"),
+        ({"lines": "99999-"}, "5,000 lines"),
+        ({"lines": "from the start"}, "`lines` must be"),
+        ({"grep": "("}, "regular expression"),
+    ],
+)
+def test_what_cannot_be_read_is_said_to_the_model(arguments: Any, says: str, build: Any) -> None:
+    world, name = learnt(build)
+    wanted = {"id": name, **arguments} if arguments and "id" not in arguments else arguments
+    teach(world, Reply("", (Call("read_artifact", wanted),)), Reply("I see."))
+    assert asked(world, request())["message"]["content"] == "I see."
+    assert says in world.upstream.last.messages[-1]["content"]
+
+
+def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, reads(name), Reply("I see."))
+    asked(world, request("short"), key="sk-another")
+    assert "there is no such artifact" in world.upstream.last.messages[-1]["content"]
+
+
+@STREAMED
+@pytest.mark.parametrize("spoken", [True, False])
+def test_after_eight_readings_the_model_is_told_and_then_stopped(spoken: bool, stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, reads(name, "Once more." if spoken else "", lines="1-5"))
+    told = asked(world, request(), stream)
+    assert len(world.upstream.received) == 9
+    assert [len(received.messages) for received in world.upstream.received] == [4 + 2 * round for round in range(9)]
+    assert "last of 8 readings" in world.upstream.last.messages[-1]["content"]
+    assert "last of 8 readings" not in world.upstream.last.messages[-3]["content"]
+    assert (told["finish"], told["message"]["tool_calls"]) == ("stop", [])
+    content = told["message"]["content"]
+    assert content == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in content
+    assert told["usage"]["prompt_tokens"] == 9_000
+    assert world.logged("request_done", 2)[-1]["retrieval_rounds"] == 8
+
+
+def mixed(name: str) -> Reply:
+    """The model calls the agent's tool, reads an artifact, and calls the agent's tool again."""
+    return Reply("Both.", (Call("fetch", {"page": 1}), *reads(name, lines="7-8").calls, Call("fetch", {"page": 2})))
+
+
+def answered(body: dict[str, Any], message: dict[str, Any], *texts: str) -> dict[str, Any]:
+    """The agent's next request: the answer as it saw it, and what its tools said."""
+    said_before = {"role": "assistant", "content": message["content"], "tool_calls": message["tool_calls"]}
+    calls = [call["id"] for call in message["tool_calls"]]
+    results = [{"role": "tool", "tool_call_id": call, "content": text} for call, text in zip(calls, texts, strict=True)]
+    return {**body, "messages": [*body["messages"], said_before, *results]}
+
+
+@STREAMED
+@pytest.mark.parametrize("back", [0, 1], ids=["the same process", "another one"])
+def test_a_mixed_answer_is_whole_again_when_the_agent_comes_back(back: int, stream: bool, build: Any) -> None:
+    world, name = learnt(build, proxies=[{}, {}], learning={"enabled": False})
+    teach(world, mixed(name), Reply("All done."))
+    told = asked(world, request(), stream)
+    assert [call["function"]["arguments"] for call in told["message"]["tool_calls"]] == ['{"page": 1}', '{"page": 2}']
+    assert (told["finish"], told["message"]["content"]) == ("tool_calls", "Both.")
+    assert len(world.upstream.received) == 1
+    following = answered(request(), told["message"], "one", "two")
+    assert asked(world, following, stream, proxy=back)["message"]["content"] == "All done."
+    call, page, *results = world.upstream.last.messages[4:]
+    assert [one["function"]["name"] for one in call["tool_calls"]] == ["fetch", "read_artifact", "fetch"]
+    assert (page["role"], page["tool_call_id"]) == ("tool", call["tool_calls"][1]["id"])
+    assert page["content"].splitlines()[1:] == LONG.splitlines()[6:8]
+    assert [message["content"] for message in results] == ["one", "two"]
+    # The same in every later turn, whoever serves it.
+    before = world.upstream.last.body.partition(b'"tools"')[0].rstrip(b'], "')
+    following["messages"] += [{"role": "assistant", "content": "All done."}, {"role": "user", "content": "And?"}]
+    for proxy in (0, 1):
+        asked(world, following, stream, proxy=proxy)
+        assert world.upstream.last.body.startswith(before)
+
+
+def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name))
+    told = asked(world, request())
+    restarted = build(answer=thinking(lambda _: Reply("Done.")))
+    asked(restarted, answered(request(), told["message"], "one", "two"))
+    assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
+
+
+def test_nobody_else_finds_what_was_hidden(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name))
+    told = asked(world, request())
+    asked(world, answered(request(), told["message"], "one", "two"), key="sk-another")
+    assert len(world.upstream.last.messages) == 7
+
+
+def test_a_history_whose_record_is_gone_is_valid_all_the_same(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name))
+    told = asked(world, request())
+    for path in (world.folder / "tool-output").glob("tool_read_artifact_*"):
+        path.unlink()
+    restarted = build(answer=None)  # a model server that refuses what is not paired
+    asked(restarted, answered(request(), told["message"], "one", "two"))
+    assert len(restarted.upstream.last.messages) == 7
+
+
+def test_pages_are_not_cut_again_nor_kept_again(build: Any) -> None:
+    world, name = learnt(build, tool_output={"max_bytes": 600, "max_lines": 10})
+    teach(world, mixed(name), reads(name, lines="1-400"), Reply("Done."))
+    told = asked(world, request())
+    asked(world, answered(request(), told["message"], "one", "two"))
+    pages = [
+        message["content"] for message in world.upstream.last.messages if "of 5000 of tool_" in str(message["content"])
+    ]
+    assert len(pages) == 2
+    assert all("are shown" not in page for page in pages)
+    assert [kept for kept in world.kept if kept.startswith("tool_read_artifact_")] == [
+        kept for kept in world.kept if b'"visible"' in world.kept[kept]
+    ]
+
+
+@STREAMED
+def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
+    world, name = learnt(build, window_tokens=8_000)
+    teach(world, *[reads(name)] * 5, Reply("Done."))
+    assert asked(world, request(), stream)["message"]["content"] == "Done."
+    page = world.upstream.last.messages[-1]["content"]
+    assert page.startswith("[context-proxy: lines 1-361 of 5000 of tool_fetch_")
+
+
+async def _busy(received: Received, send: Send) -> bool:
+    if received.messages[-1]["role"] != "tool" or "context-proxy: lines" not in received.messages[-1]["content"]:
+        return False
+    await said(send, b'{"error": {"message": "Slow down."}}', status=429)
+    return True
+
+
+def then(first: Any, second: Any) -> Any:
+    async def answer(received: Received, send: Send) -> bool:
+        return await first(received, send) or await second(received, send)
+
+    return answer
+
+
+def test_an_error_in_a_later_round_passes_when_nothing_has_gone_out(build: Any) -> None:
+    world, name = learnt(build)
+    world.upstream.answer = then(_busy, thinking(in_turn(reads(name))))
+    answer = world.ask(request())
+    assert (answer.status_code, answer.json()["error"]["message"]) == (429, "Slow down.")
+
+
+def test_an_error_in_a_later_round_breaks_the_stream(build: Any) -> None:
+    import httpx
+
+    world, name = learnt(build)
+    world.upstream.answer = then(_busy, thinking(in_turn(reads(name, "Let me look."))))
+    with pytest.raises(httpx.RemoteProtocolError):
+        world.ask(request(stream=True))
+    done = world.logged("request_done", 2)[-1]
+    assert (done["outcome"], done["level"]) == ("upstream_unreachable", "warning")
+    assert "HTTP 429" in done["problem"]
+
+
+async def _no_such_tools(received: Received, send: Send) -> bool:
+    if b"read_artifact" not in received.body:
+        return False
+    await said(send, b'{"error": {"message": "Unknown field.", "code": "invalid_request"}}', status=400)
+    return True
+
+
+def test_an_upstream_that_does_not_take_the_tool_gets_the_original(build: Any) -> None:
+    world = build(answer=_no_such_tools)
+    body = json.dumps(request("short")).encode()
+    answer = world.ask(body)
+    assert (answer.status_code, world.upstream.last.body) == (200, body)
+    assert answer.headers["x-context-proxy-attempts"] == "2"
+
+
+def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, reads(name, lines="1-1"), Reply("I see."))
+    asked(world, request(), key=KEY)
+    assert "line 0: value 0" in world.upstream.last.messages[-1]["content"]
+
+
+def test_a_result_that_the_agent_gives_itself_is_no_page(build: Any) -> None:
+    world = build()
+    body = request()
+    body["messages"].append(result(1, LONG))
+    assert world.ask(body).status_code in (200, 400)
