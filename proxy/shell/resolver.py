@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from proxy.core.edits import Artifact
 from proxy.core.media import media_type
 from proxy.core.public_addresses import literal_address
-from proxy.core.references import Fetched, Origin, Reference, Resolved, Unfetched
+from proxy.core.references import Fetched, Obstacle, Origin, Reference, Resolved, Unfetched
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifact_reader import ArtifactReader
 from proxy.shell.findings import Finding, Findings, address_sha256
@@ -131,7 +131,7 @@ class Resolver:
             return None
         try:
             if reference.origin is Origin.ARTIFACT:
-                return await self._read(reference.artifact_id, owner)
+                return await self._held(reference, owner)
             return await self._remote(reference.address, owner)
         except (ArtifactStoreUnavailable, TimeoutError):
             self._rests_until = self._clock() + REST_SECONDS
@@ -139,6 +139,16 @@ class Resolver:
         except Exception:
             self._log.exception("reference_failed", origin=reference.origin.value)
             return None
+
+    async def _held(self, reference: Reference, owner: str) -> Fetched | None:
+        """An artifact that is named. That it was missing is remembered, too: it may be there when the next turn looks,
+        and what was sent once as it was would be sent in another way."""
+        if await self._findings.recall(reference.address, owner) is not None:
+            return None
+        found = await self._read(reference.artifact_id, owner)
+        if found is None:
+            await self._findings.note(Finding(address_sha256(reference.address), obstacle=Obstacle.NOT_FOUND), owner)
+        return found
 
     async def _read(self, artifact: str, owner: str, declared: str = "", name: str = "") -> Fetched | None:
         """An artifact; None when it is gone, another owner's, or too large. Raises ArtifactStoreUnavailable and

@@ -207,6 +207,31 @@ def test_an_artifact_that_a_tool_names_is_shown_to_the_key_that_brought_it(build
     assert world.upstream.last.messages == other["messages"]
 
 
+@pytest.mark.parametrize("target", ["keep", "user_after_batch", "user_after_assistant", "text"])
+def test_a_long_run_is_the_same_on_every_replica_whatever_becomes_of_the_site(
+    build: Any, site: Site, target: str
+) -> None:
+    """Each request begins with the messages of the one before, also where it was asked by another proxy."""
+    models = [{"match": "*", "input": ["text", "vision"], "tool_images": target}]
+    world = build(media=FETCHING, models=models, proxies=[{}, {}, {"language": "en"}])
+    name = Artifact(png(shade=0), "fetched", "png").id
+    request = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
+    before: list[Any] = []
+    for turn in range(8):
+        site.pictures = {f"/{turn % 3}.png": png(shade=turn), **({} if turn % 2 else site.pictures)}
+        shown = [image(site.url(f"/{turn % 3}.png")), image(site.url(f"/{turn}.png")), image(f"artifact:{name}")]
+        request["messages"] += [call(turn), result(turn, shown if turn % 2 else routed(name))]  # type: ignore[arg-type]
+        request["messages"] += [{"role": "user", "content": [{"type": "text", "text": "See."}, *shown[:2]]}]
+        assert world.ask(request, proxy=turn % 3).status_code == 200
+        sent = world.upstream.last.messages
+        assert sent[: len(before)] == before
+        before = sent
+        request["messages"] += [{"role": "assistant", "content": "Yes. " * 200}]
+    assert len(site.asked) == len(set(site.asked)) == 8
+    assert "data:image/png" in json.dumps(before)
+    assert "[cannot fetch]" in json.dumps(before)
+
+
 def test_an_artifact_that_is_not_there_stays_as_the_tool_wrote_it(build: Any) -> None:
     world = build(media=FETCHING, models=SEEING)
     request = asking()

@@ -17,6 +17,7 @@ from picture_server import CERTIFICATE, PictureServer, answer, png, redirect, se
 
 from proxy.core.public_addresses import Address, is_public
 from proxy.core.references import Fetched, Obstacle, Unfetched
+from proxy.shell import guarded_requests
 from proxy.shell.fetch import MAX_AT_ONCE, MAX_REDIRECTS, Fetcher
 from proxy.shell.guarded_requests import USUAL_PORTS, GuardedRequests
 
@@ -488,6 +489,14 @@ async def test_a_certificate_that_nobody_vouches_for_is_told() -> None:
         found = await fetcher.fetch(f"https://pictures.example:{server.port}/a")
     assert isinstance(found, Unfetched)
     assert found.obstacle is Obstacle.INSECURE
+
+
+async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded_requests, "_CONNECT_SECONDS", 0.05)
+    async with serving(OPEN) as silent, fetching(silent) as fetcher:
+        found = await fetcher.fetch(f"https://pictures.example:{silent.port}/a")
+    assert isinstance(found, Unfetched)
+    assert (found.obstacle, found.http_code) == (Obstacle.TIMEOUT, None)
 
 
 async def test_a_connection_of_one_name_never_serves_another_at_the_same_address() -> None:

@@ -157,6 +157,19 @@ async def test_an_artifact_of_another_owner_or_none_at_all_stays_as_it_is(folder
     assert await here.of(gone) == [None]
 
 
+async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_named_it(folder: Path) -> None:
+    artifact = Artifact(b"text", "bash")
+    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    here = House(folder, None)
+    await here.store.keep([Artifact(b"another", "bash")], OWNER)
+    assert await here.of(held) == [None]
+    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], OTHER)
+    assert await here.of(held) == [None]
+    assert await House(folder, None).of(held) == [None], "after a restart, and on another worker"
+    assert await here.of(held, owner=OTHER) != [None]
+
+
 async def test_an_artifact_that_is_too_large_stays_as_it_is(folder: Path) -> None:
     artifact = Artifact(bytes(MAX_BYTES + 1), "bash", "bin")
     here = House(folder, None)
@@ -277,6 +290,12 @@ async def test_the_log_tells_the_host_and_never_the_path(folder: Path) -> None:
     }
     assert len([line for line in lines if line["event"].startswith("image_")]) == 2
     assert "secret" not in str(lines)
+
+
+async def test_nothing_to_look_up_is_nothing(folder: Path) -> None:
+    here = House(folder, None)
+    assert await here.resolver.resolve([remote("a")], OWNER) == {}
+    await here.resolver.aclose()
 
 
 async def test_closing_ends_what_is_under_way(folder: Path) -> None:
