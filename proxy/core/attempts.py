@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.profile import Modality
 
 EMERGENCY_SHARE: Final = 0.6
 """Of the true limit: a second refusal must not come from an estimate that is a third off."""
@@ -33,6 +34,7 @@ class Rung(StrEnum):
     FIRST = "first"
     SHORTER_REPLY = "shorter_reply"
     EMERGENCY = "emergency"
+    WITHOUT_MEDIA = "without_media"
     ORIGINAL = "original"
 
 
@@ -45,6 +47,8 @@ class Attempt:
     """The reply limit at the most, in place of the request's own."""
     goal_tokens: int | None = None
     """Of the prompt at the most, by our estimate."""
+    refused: frozenset[Modality] = frozenset()
+    """Kinds of input that are sent as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Outcome:
 
     status: int
     verdict: Verdict
+    media: frozenset[Modality] = frozenset()
+    """Kinds of input in what was sent; told only when media were refused."""
 
 
 Attempts: TypeAlias = Generator[Attempt, Outcome, None]
@@ -85,6 +91,8 @@ def attempts(situation: Situation) -> Attempts:
         else:
             shorter = emergency_reply(verdict, situation)
             yield Attempt(Rung.EMERGENCY, shorter, emergency_goal(verdict, situation))
+    elif verdict.kind is Kind.MEDIA and outcome.media:
+        yield Attempt(Rung.WITHOUT_MEDIA, refused=verdict.refused & outcome.media or outcome.media)
     elif (
         outcome.status in _REFUSING_STATUSES
         and verdict.kind in _REFUSED_FOR_CONTENT

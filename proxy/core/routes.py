@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from proxy.core.attachments import Attachment, Shape
+from proxy.core.attachments import Attachment, Shape, attachment_of
+from proxy.core.conversation import Message
 from proxy.core.edits import Artifact, RoutedMedia
 from proxy.core.fetch_notices import not_fetched
 from proxy.core.imagesize import image_size
@@ -74,6 +75,12 @@ _CLAIMED_KINDS: Final = {
     Modality.VIDEO: Kind.VIDEO,
     Modality.FILE: Kind.DOCUMENT,
 }
+
+
+def modalities_in(message: Message) -> frozenset[Modality]:
+    """What a model must read to take the media parts of a message, by what they say of themselves."""
+    found = (attachment_of(part) for part in message.media_parts())
+    return frozenset(_modality_claimed(one) for one in found if one is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ Rule: every chat request writes exactly one `request_done`, however it ends; nev
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.attempts import Attempt, Rung
 from proxy.core.conversation import SYSTEM_ROLES
-from proxy.core.edits import Reason
+from proxy.core.edits import Edit, Reason
 from proxy.core.overflow import Verdict
 from proxy.errors import ProxyError
 from proxy.shell.metrics import Metrics
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_MODEL_CHARACTERS: Final = 256
 """Of a model's name in the log: it is foreign input."""
+_RETRIED: Final = {Rung.ORIGINAL: "original_retried", Rung.WITHOUT_MEDIA: "media_refused"}
+"""Events of second sends that are not for length."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
 
@@ -191,6 +194,7 @@ class Recorder:
         self._metrics.planned(decision)
         if planned.changed:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
+        self._media_routed(decision, planned.new_edits)
         for edit in planned.new_edits:
             if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
                 self._log.info(
@@ -209,6 +213,20 @@ class Recorder:
                 tokens=system,
                 room_tokens=planned.plan.budget.room_tokens,
             )
+
+    def _media_routed(self, decision: Decision, edits: Iterable[Edit]) -> None:
+        for edit in edits:
+            if edit.media is not None:
+                self._log.info(
+                    "media_routed",
+                    request_id=decision.request_id,
+                    kind=edit.media.kind,
+                    mime=edit.media.mime,
+                    bytes=edit.media.byte_count,
+                    route=edit.media.route,
+                    reason=edit.media.reason,
+                    artifact=edit.artifact.id if edit.artifact is not None else None,
+                )
 
     def overflowed(self, decision: Decision, verdict: Verdict) -> None:
         """The upstream says that the request is too long."""
@@ -231,13 +249,15 @@ class Recorder:
     def retried(self, decision: Decision, attempt: Attempt) -> None:
         """A second request goes up that the client does not see."""
         self._metrics.attempts.labels(attempt.rung.value).inc()
-        event = "original_retried" if attempt.rung is Rung.ORIGINAL else "overflow_retried"
+        if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
+            self._media_routed(decision, decision.planned.plan.edits)
         self._log.info(
-            event,
+            _RETRIED.get(attempt.rung, "overflow_retried"),
             request_id=decision.request_id,
             rung=attempt.rung.value,
             goal_tokens=attempt.goal_tokens,
             reply_tokens=attempt.reply_tokens,
+            refused=sorted(attempt.refused),
             tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
         )
 

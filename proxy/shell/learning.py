@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.overflow import Scope, Verdict
+from proxy.core.profile import Modality
 from proxy.shell.shared_file import SharedFile
 from proxy.shell.telemetry import logger
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, Limits
@@ -55,6 +56,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """The smallest prompt that was refused without a word about the limit, by our count."""
     inferred_tokens: _Tokens | None = None
     """What a prompt may hold, concluded from such refusals."""
+    refused: tuple[Modality, ...] = ()
+    """Kinds of input that were refused, and without which the same request was taken."""
     ratio: Annotated[float, msgspec.Meta(ge=_PLAUSIBLE[0], le=_PLAUSIBLE[1] + RATIO_STEP)] = 1.0
     """The upstream's tokens for one of ours."""
     calibrated: bool = False
@@ -102,12 +105,14 @@ class Learning:
     def limits(self, model: str) -> tuple[Limits, str] | None:
         """What refusals have taught, and who says so, for the resolver of profiles."""
         known = self._of(model)
+        refused = frozenset(known.refused) or None
         if known.inferred_tokens is not None:
-            return Limits(known.window_tokens, known.inferred_tokens), "inferred from refusals that name no limit"
-        if known.window_tokens is None and known.input_tokens is None:
+            limits = Limits(known.window_tokens, known.inferred_tokens, refused=refused)
+            return limits, "inferred from refusals that name no limit"
+        if known.window_tokens is None and known.input_tokens is None and refused is None:
             return None
         window = known.window_tokens if known.window_tokens is not None else known.input_tokens
-        return Limits(window_tokens=window, input_tokens=known.input_tokens), "learned from a refusal"
+        return Limits(window_tokens=window, input_tokens=known.input_tokens, refused=refused), "learned from a refusal"
 
     def ratio(self, model: str) -> tuple[float, bool]:
         """(the upstream's tokens for one of ours, whether that was measured)."""
@@ -156,6 +161,16 @@ class Learning:
         self._log.info(
             "limit_learned", model=_key(model), limit_tokens=inferred, scope=Scope.INPUT.value, inferred=True
         )
+        self.on_change()
+
+    def note_refused_media(self, model: str, modalities: frozenset[Modality]) -> None:
+        """Keep what a model does not read, once the same request was taken without it."""
+        self.refresh()
+        new = modalities - set(self._of(model).refused)
+        if not self._enabled or not new:
+            return
+        self._adopt(model, lambda found: replace(found, refused=tuple(sorted({*found.refused, *new}))))
+        self._log.info("media_refusal_learned", model=_key(model), refused=sorted(new))
         self.on_change()
 
     def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:

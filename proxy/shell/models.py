@@ -25,7 +25,7 @@ Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
 MAX_PROFILES: Final = 1024
 """Profiles that are remembered; a name is foreign input, and a client may send a new one with every request."""
 
-_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")
+_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "refused", "tokenizer")
 
 
 class ModelResolver:

@@ -27,6 +27,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "input_tokens": "input limit",
     "output_tokens": "output limit",
     "modalities": "reads",
+    "refused": "has refused",
     "tokenizer": "tokenizer",
 }
 
@@ -90,6 +91,8 @@ def _many(profiles: list[ModelProfile]) -> Table:
 
 def _shown(profile: ModelProfile, field: str) -> str:
     value = getattr(profile, field)
+    if field == "refused":
+        return ", ".join(sorted(value)) or "–"
     if field == "modalities":
         return "unknown" if value is None else ", ".join(sorted(value))
     if field == "tokenizer":
@@ -101,7 +104,8 @@ def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfil
     described = [
         {
             "model": profile.model,
-            **{field: getattr(profile, field) for field in _LABELS if field != "modalities"},
+            **{field: getattr(profile, field) for field in _LABELS if field not in ("modalities", "refused")},
+            "refused": sorted(profile.refused),
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
             "sources": dict(profile.sources),
         }

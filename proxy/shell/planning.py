@@ -19,7 +19,7 @@ from proxy.core.edits import Edit, Reason
 from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.hidden import HiddenCalls
 from proxy.core.plan import Pipeline, Plan, Progress, plan
-from proxy.core.profile import ModelProfile
+from proxy.core.profile import Modality, ModelProfile
 from proxy.core.references import Fetched, Reference, Resolved, references_in
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, reach_of
@@ -87,6 +87,8 @@ class Basis:
     """Of the prompt at the most, after a refusal."""
     keeping: bool = True
     """Whether artifacts can be kept."""
+    without: frozenset[Modality] = frozenset()
+    """Kinds of input that are sent as text, after a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +148,12 @@ class _Terms(NamedTuple):
     tools: bytes | None
     goal_tokens: int | None = None
     keeping: bool = True
+    without: frozenset[Modality] = frozenset()
 
     @classmethod
     def of(cls, basis: Basis) -> _Terms:
         """Those of another plan."""
-        return cls(basis.way, basis.tools, basis.goal_tokens, basis.keeping)
+        return cls(basis.way, basis.tools, basis.goal_tokens, basis.keeping, basis.without)
 
 
 class Planner:
@@ -205,6 +208,11 @@ class Planner:
     async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
         """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
         terms = _Terms.of(refused.basis)._replace(goal_tokens=goal_tokens, keeping=keeping)
+        return await asyncio.to_thread(self._planned, refused.request, terms, refused.resolved)
+
+    async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
+        """A plan for a request whose media were refused: what is of these kinds is sent as text."""
+        terms = _Terms.of(refused.basis)._replace(without=media, keeping=keeping)
         return await asyncio.to_thread(self._planned, refused.request, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
@@ -288,6 +296,8 @@ class Planner:
 
     def _basis(self, request: ChatRequest, terms: _Terms, *, rough: bool) -> tuple[Basis, Counter]:
         profile = self._profile_of(request.model)
+        if terms.without:
+            profile = replace(profile, refused=profile.refused | terms.without)
         tools = terms.tools or bytes(request.members.get("tools", b""))
         asked = request.reply_limit
         own, budget = self._limits(profile, asked[1] if asked else None, *self._ratio_of(request.model))

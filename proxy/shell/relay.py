@@ -12,8 +12,11 @@ from dataclasses import replace
 from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
+from proxy.core.conversation import Message
 from proxy.core.overflow import Kind, Verdict, judge
+from proxy.core.profile import Modality
 from proxy.core.refusal import does_not_fit, refused_twice
+from proxy.core.routes import modalities_in
 from proxy.core.way_back import NOWHERE, WayBack
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.settings import Mode, Settings
@@ -117,7 +120,7 @@ class Relay:
         if not planned.plan.fits:
             raise ContextOverflow(self._refusal(planned), param="messages")
         ladder = attempts(journey.situation)
-        attempt = next(ladder)
+        attempt, refusal = next(ladder), ACCEPTED
         while True:
             headers, body = journey.rendered(planned, attempt)
             answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
@@ -126,10 +129,15 @@ class Relay:
                 outcome = self._judged_safely(answer, planned, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
+                    self._learn_what_was_refused(attempt, refusal, outcome, planned)
                     if outcome.verdict.is_overflow and self._settings.overflow.retry:
                         raise _overflow(refused_twice(planned.plan.after.tokens, self._settings.language), outcome)
                     return answer
                 harsher = planned
+                if following.rung is Rung.WITHOUT_MEDIA:
+                    harsher = await self._without_media(journey, following.refused)
+                    if not harsher.plan.fits or harsher.plan.messages == planned.plan.messages:
+                        return answer
                 if following.goal_tokens is not None:
                     harsher = await self._harsher(journey, following.goal_tokens)
                     if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
@@ -138,7 +146,7 @@ class Relay:
                 await answer.aclose()
                 raise
             await answer.aclose()
-            attempt, planned = following, harsher
+            attempt, planned, refusal = following, harsher, outcome.verdict
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
 
@@ -161,6 +169,19 @@ class Relay:
         if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
             planned = await self._planner.plan_for(refused, goal_tokens, keeping=False)
         return planned
+
+    async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
+        """The plan for a second send in which these kinds of input are text."""
+        planned = await self._planner.plan_without(journey.planned, media, keeping=True)
+        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
+            planned = await self._planner.plan_without(journey.planned, media, keeping=False)
+        return planned
+
+    def _learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, planned: Planned) -> None:
+        """A refusal of media is believed of the model once the same request was taken without them."""
+        is_taken = outcome.status < 400 and outcome.verdict.kind is Kind.ACCEPTED
+        if attempt.rung is Rung.WITHOUT_MEDIA and is_taken and refusal.refuses_model:
+            self._learning.note_refused_media(planned.request.model, attempt.refused)
 
     def _judged_safely(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
         """A defect of the judge must not cost an answer that is there."""
@@ -189,7 +210,10 @@ class Relay:
             self._learning.note_unnamed_refusal(planned.request.model, tokens)
         elif verdict.kind is not Kind.ACCEPTED:
             self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.window_tokens)
-        return Outcome(answer.status, verdict)
+        media = frozenset[Modality]()
+        if verdict.kind is Kind.MEDIA:
+            media = media.union(*(modalities_in(Message.read(raw)) for raw in planned.plan.messages))
+        return Outcome(answer.status, verdict, media)
 
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamAnswer:
         decision.note_sent(len(body))

@@ -79,6 +79,8 @@ class Limits:
     """The reply alone."""
     modalities: frozenset[Modality] | None = None
     """What it reads."""
+    refused: frozenset[Modality] | None = None
+    """What it was seen to refuse; only learning says so."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
 

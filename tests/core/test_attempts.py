@@ -15,6 +15,7 @@ from proxy.core.attempts import (
     emergency_reply,
 )
 from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.profile import Modality
 
 COUNTS = st.integers(1, 10**6)
 MAYBE = st.none() | COUNTS
@@ -147,3 +148,17 @@ def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
     assert emergency_reply(Verdict(Kind.PROMPT), SENT) is None
     apart = Verdict(Kind.PROMPT, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.INPUT)
     assert emergency_reply(apart, SENT) is None
+
+
+@pytest.mark.parametrize("status", [400, 404, 415, 422, 500])
+def test_refused_media_are_sent_as_text_once(status):
+    situation = Situation(1_000, 4_000, None, edited=False, original_could_fit=True)
+    both = frozenset({Modality.VISION, Modality.FILE})
+    refused = Verdict(Kind.MEDIA, refused=frozenset({Modality.VISION, Modality.AUDIO}))
+    made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
+    assert made == [Attempt(Rung.FIRST), Attempt(Rung.WITHOUT_MEDIA, refused=frozenset({Modality.VISION}))]
+    unnamed = sends(situation, Outcome(status, Verdict(Kind.MEDIA), both))
+    assert unnamed[1].refused == both
+    others = sends(situation, Outcome(status, Verdict(Kind.MEDIA, refused=frozenset({Modality.AUDIO})), both))
+    assert others[1].refused == both
+    assert second(situation, status, refused) is None

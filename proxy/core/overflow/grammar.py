@@ -122,7 +122,7 @@ def _veto(said: _Said) -> Kind | None:
     if said.breaks_the_window:
         return None
     if said(words.COUNT):
-        return Kind.COUNT
+        return Kind.MEDIA if said(words.MEDIA) and said(words.NONE_ALLOWED) else Kind.COUNT
     if said(words.FOREIGN_TOKEN) and not said(words.PROMPT):
         return Kind.AUTH
     if said(words.QUOTA):

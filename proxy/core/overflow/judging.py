@@ -15,6 +15,7 @@ from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
 from proxy.core.overflow.figures import merged, with_figures
 from proxy.core.overflow.grammar import Strength, normalised
 from proxy.core.overflow.leaves import Leaf, Leaves
+from proxy.core.overflow.media import is_about_the_model, refused_media
 from proxy.core.overflow.numbers import read
 from proxy.core.overflow.unwrap import unwrap
 from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
@@ -105,6 +106,8 @@ def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leave
     if evidence.texts:
         first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).leaf
         verdict = replace(verdict, evidence=first.path, upstream_message=first.text[:_MAX_MESSAGE_CHARS])
+    if kind is Kind.MEDIA:
+        return _of_media(verdict, evidence)
     return _taught_window(verdict, evidence) if kind is Kind.REPLY_ONLY else verdict
 
 
@@ -174,6 +177,14 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
         upstream_message=best.leaf.text[:_MAX_MESSAGE_CHARS],
     )
     return with_figures(verdict, merged(evidence.structured, best.figures))
+
+
+def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """What kinds of input are refused; a sentence beside the one that refuses may say that it is only this content."""
+    texts = [text for text in evidence.texts if Kind.MEDIA in text.vetoes]
+    refusing = " ".join(one.text for text in texts for one in text.readings if one.kind is Kind.MEDIA)
+    whole = " ".join(one.text for text in texts for one in text.readings)
+    return replace(verdict, refused=refused_media(refusing), refuses_model=bool(texts) and is_about_the_model(whole))
 
 
 def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from proxy.core.profile import Modality
+
 
 class Kind(StrEnum):
     """What was refused; only `prompt` and `prompt_plus_reply` are cured by a shorter request."""
@@ -76,6 +78,10 @@ class Verdict:
     """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
     confidence: float = 0.0
     """0 to 1."""
+    refused: frozenset[Modality] = frozenset()
+    """Kinds of input, of a refusal of media that names them."""
+    refuses_model: bool = False
+    """Whether a refusal of media is about what the model reads, and not about this one content or its place."""
     evidence: str = ""
     """Path of the leaf that decided, as `error.metadata.raw>error.message`; never its content."""
     upstream_message: str = ""

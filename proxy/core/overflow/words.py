@@ -197,8 +197,12 @@ UNSUPPORTED: Final = _any(
     "unsupported", "cannot (?:process|handle|accept|read|take)", "no endpoints? found",
     "only (?:supports?|accepts?) (?:text|string)", "only supported by", "unknown variant", "not a multi-?modal",
     "text[- ]only", "unrecogni[sz]ed", "does not have vision", "lacks?", "no support",
-    "must be (?:a )?(?:text|string)", "不支持", "无法识别", "无法处理", "仅支持文本", "不具备",
+    "must be (?:a )?(?:text|string)", "only allowed for", "missing data required", "invalid value:",
+    "不支持", "无法识别", "无法处理", "仅支持文本", "不具备",
 )  # fmt: skip
+
+NONE_ALLOWED: Final = _any("at most 0", "最多 ?0")
+"""vLLM, of a model that reads text alone: `At most 0 image(s) may be provided in one prompt.`"""
 
 TRANSIENT: Final = _any(
     "overload(?:ed)?", "timed? ?out", "unavailable", "temporarily", "try again later", "internal (?:server )?error",

@@ -1,0 +1,192 @@
+"""An upstream that refuses an image, a sound or a file gets the request once more without, and is not asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from core.media_samples import PDF, PNG, audio_part, base64_of, file_part, image_part, mcp_block
+from overflow_stage import COMPLETION, accepting, saying, staged
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "shot", "arguments": "{}"}}
+
+
+def refusing(status: int, message: str, code: str | int | None = None):
+    return saying(status, json.dumps({"error": {"message": message, "type": "x", "code": code}}).encode())
+
+
+def asking(*parts, **members) -> bytes:
+    content = [{"type": "text", "text": "Look."}, *parts]
+    return json.dumps({"model": "blind", "messages": [{"role": "user", "content": content}], **members}).encode()
+
+
+def parts_of(body: bytes, message: int = -1):
+    return json.loads(body)["messages"][message]["content"]
+
+
+def types_of(body: bytes) -> list[str]:
+    return [part["type"] for part in parts_of(body)]
+
+
+def events(captured: str, name: str) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in captured.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == name]
+
+
+JSON_LOG = {"log": {"format": "json"}}
+REFUSALS = [
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (404, "No endpoints found that support image input"),
+    (422, "Failed to deserialize the JSON body: messages[0]: unknown variant `image_url`, expected `text` at line 1"),
+    (415, "image input is not supported by this model"),
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (500, "Failed to process inputs: this model is missing data required for image input"),
+    (400, "Qwen/Qwen3-8B is not a multimodal model"),
+    (400, "At most 0 image(s) may be provided in one prompt."),
+    (400, "This model does not support image inputs."),
+    (400, "The model doesn't support the image field. Remove image and try again."),
+    (400, "该模型不支持图片输入"),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), REFUSALS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refused_image_goes_up_as_text_unseen_and_is_remembered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, message: str, stream: bool
+) -> None:
+    async with staged(tmp_path, **JSON_LOG) as stage:
+        body = asking(image_part(), stream=stream)
+        stage.model.plays(refusing(status, message), accepting)
+        answer = await stage.ask(body)
+        assert (answer.status, answer.attempts) == (200, "2")
+        first, second = stage.model.bodies
+        assert first == body
+        assert types_of(second) == ["text", "text"]
+        assert "[cannot read] image.png" in parts_of(second)[1]["text"]
+        assert base64_of(PNG) not in second.decode()
+        kept = [path.read_bytes() for path in (tmp_path / "tool-output").glob("*.png")]
+        assert PNG in kept, "kept before it was sent"
+
+        stage.model.plays(accepting)
+        again = await stage.ask(body)
+        assert again.attempts == "1"
+        assert types_of(stage.model.bodies[0]) == ["text", "text"]
+    log = capsys.readouterr().out
+    (refused,) = events(log, "media_refused")
+    assert (refused["rung"], refused["refused"]) == ("without_media", ["vision"])
+    assert events(log, "media_refusal_learned")[0]["refused"] == ["vision"]
+    routed = events(log, "media_routed")
+    assert {(line["kind"], line["mime"], line["route"]) for line in routed} == {("image", "image/png", "description")}
+    assert base64_of(PNG)[:20] not in log
+
+
+async def test_what_was_learned_holds_for_that_model_alone_and_after_a_restart(tmp_path: Path) -> None:
+    body = asking(image_part())
+    async with staged(tmp_path) as stage:
+        stage.model.plays(refusing(400, "image input is not supported"), accepting)
+        await stage.ask(body)
+    async with staged(tmp_path) as stage:
+        other = body.replace(b'"blind"', b'"other"')
+        stage.model.plays(accepting)
+        await stage.ask(other)
+        assert stage.model.bodies == [other]
+    learned = json.loads((tmp_path / "learned.json").read_bytes())
+    assert [known["blind"]["refused"] for known in learned.values()] == [["vision"]]
+
+
+async def test_only_the_kind_that_is_refused_becomes_text(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(refusing(400, "audio input is not supported"), accepting)
+        await stage.ask(asking(image_part(), audio_part(), file_part(PDF)))
+        assert types_of(stage.model.bodies[1]) == ["text", "image_url", "text", "file"]
+
+
+async def test_a_refusal_of_media_in_general_is_of_all_that_was_sent(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting)
+        await stage.ask(asking(image_part(), file_part(PDF)))
+        assert types_of(stage.model.bodies[1]) == ["text", "text", "text"]
+        await stage.ask(asking(audio_part()))
+        assert types_of(stage.model.bodies[2]) == ["text", "input_audio"], "which was not sent then"
+
+
+async def test_a_stated_capability_is_healed_too(tmp_path: Path) -> None:
+    models = [{"match": "*", "input": ["text", "vision"]}]
+    async with staged(tmp_path, models=models) as stage:
+        stage.model.plays(refusing(400, "image input is not supported"), accepting, accepting)
+        answer = await stage.ask(asking(image_part()))
+        assert answer.status == 200
+        await stage.ask(asking(image_part()))
+        assert types_of(stage.model.bodies[2]) == ["text", "text"]
+
+
+async def test_a_second_refusal_passes_and_teaches_nothing(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        second = json.dumps({"error": {"message": "content must be a string"}}).encode()
+        stage.model.plays(refusing(400, "image input is not supported"), saying(400, second))
+        answer = await stage.ask(asking(image_part()))
+        assert (answer.status, answer.body) == (400, second)
+        stage.model.plays(accepting)
+        await stage.ask(asking(image_part()))
+        assert types_of(stage.model.bodies[0]) == ["text", "image_url"]
+
+
+async def test_a_refusal_of_media_where_there_are_none_passes_untouched(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        refusal = json.dumps({"error": {"message": "image input is not supported"}}).encode()
+        stage.model.plays(saying(400, refusal))
+        answer = await stage.ask(asking())
+        assert (answer.status, answer.body, answer.attempts) == (400, refusal, "1")
+
+
+async def test_media_that_are_never_touched_are_refused_once(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        body = json.dumps({"model": "m", "messages": [{"role": "system", "content": [image_part()]}]}).encode()
+        stage.model.plays(refusing(400, "image input is not supported"))
+        answer = await stage.ask(body)
+        assert (answer.status, answer.attempts, stage.model.bodies) == (400, "1", [body])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "You uploaded an unsupported image. Please make sure your image has one of the following formats: ['png'].",
+        "Image URLs are only allowed for messages with role 'user', but this message has the role 'tool'.",
+    ],
+)
+async def test_a_refusal_of_one_image_is_healed_and_says_nothing_of_the_model(tmp_path: Path, message: str) -> None:
+    async with staged(tmp_path) as stage:
+        body = asking(image_part())
+        stage.model.plays(refusing(400, message), accepting)
+        assert (await stage.ask(body)).status == 200
+        stage.model.plays(accepting)
+        await stage.ask(body)
+        assert stage.model.bodies == [body]
+
+
+async def test_with_learning_off_it_is_healed_each_time(tmp_path: Path) -> None:
+    async with staged(tmp_path, learning={"enabled": False}) as stage:
+        for _ in range(2):
+            stage.model.plays(refusing(400, "image input is not supported"), accepting)
+            assert (await stage.ask(asking(image_part()))).attempts == "2"
+
+
+async def test_with_retries_off_it_passes(tmp_path: Path) -> None:
+    async with staged(tmp_path, overflow={"retry": False}) as stage:
+        stage.model.plays(refusing(400, "image input is not supported"))
+        assert (await stage.ask(asking(image_part()))).status == 400
+
+
+async def test_images_of_results_are_healed_like_those_of_users(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": "Take a picture."},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": [mcp_block()]},
+    ]
+    async with staged(tmp_path) as stage:
+        stage.model.plays(refusing(422, "unknown variant `image`, expected `text`"), accepting)
+        answer = await stage.ask(json.dumps({"model": "m", "messages": messages}).encode())
+        assert answer.status == 200
+        assert parts_of(stage.model.bodies[1])[0]["text"].startswith("[cannot read] image.png (artifact:tool_shot_")
+    assert answer.body == COMPLETION
