@@ -40,6 +40,7 @@ COPY --from=build /opt/context-proxy /opt/context-proxy
 ENV PATH=/opt/context-proxy/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    TMPDIR=/dev/shm \
     CONTEXT_PROXY_DATA_DIR=/data \
     CONTEXT_PROXY_SERVER__HOST=0.0.0.0
 # Numbers, so that Kubernetes can see that it is not root.
