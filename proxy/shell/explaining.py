@@ -1,7 +1,7 @@
 """A dry run of a chat request: what would become of each message, and why; nothing is sent, nothing is stored.
 
 Rule: it is the planner of real requests that is asked, so that the explanation cannot drift from the deed; sizes, names
-and reasons, never content.
+and reasons, never content. What a request refers to and does not hold (an image on the web) is not looked up.
 """
 
 from __future__ import annotations

@@ -75,6 +75,7 @@ def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) 
     unwanted = ("CONTEXT_PROXY_", "OPENAI_", "UPSTREAM", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     environment = {name: text for name, text in os.environ.items() if not name.upper().startswith(unwanted)}
     environment |= {f"CONTEXT_PROXY_{name}": text for name, text in settings.items()}
+    environment["TMPDIR"] = str(folder)  # what a process leaves behind that is killed
     where = ["--upstream", f"http://127.0.0.1:{upstream_port}/v1", "--port", str(port), "--data-dir", str(folder)]
     log_file = folder / "log"
     with log_file.open("wb") as log:
