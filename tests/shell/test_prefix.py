@@ -79,6 +79,17 @@ async def test_the_next_turn_is_held_against_what_was_sent_in_the_end():
     assert following < 0.5, "the emergency send left out what now stands there again"
 
 
+async def test_an_original_that_went_up_in_the_end_is_what_the_next_turn_is_held_against():
+    one = planner(8_000)
+    first = await one.plan(OWNER, body(run(40)))
+    assert first.changed
+    decision = sent(first)
+    decision.note_attempt(Attempt(Rung.ORIGINAL), first)
+    decision.note_sent(1)
+    following = await one.plan(OWNER, body(run(41)))
+    assert following.last_sent.messages == tuple(message.raw for message in first.request.conversation)
+
+
 async def test_a_second_send_is_held_against_the_turn_before_and_not_against_the_first_send():
     one = planner(128_000)
     sent(await one.plan(OWNER, body(run(20))))
