@@ -330,7 +330,7 @@ class _Placing:
 
     def _is_as_written(self, route: Route) -> bool:
         attachment = self.attachment
-        if attachment.is_fetched or attachment.shape not in _SHAPES or _SHAPES[attachment.shape][1] is not route:
+        if attachment.shape not in _SHAPES or _SHAPES[attachment.shape][1] is not route:
             return False
         is_right = self.found.kind is Kind.OTHER or plain_mime(attachment.declared) == self.found.mime
         return is_right and (attachment.is_data_url or route is Route.AUDIO)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 from core.strategies import exchange, user
@@ -100,6 +101,25 @@ async def test_another_owner_looks_for_itself() -> None:
     raw = body(pictures("a"), *LONG)
     await asyncio.gather(*(one.plan(owner, raw, looking_up=True) for owner in (b"a", b"b")))
     assert sorted(seen) == [b"a".hex(), b"b".hex()]
+
+
+async def test_contents_are_put_in_off_the_event_loop(monkeypatch: Any) -> None:
+    """Base64 of many megabytes takes longer than the loop may be held."""
+    threads: list[int] = []
+    real = planning.plan
+
+    def seen(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return real(*given)
+
+    monkeypatch.setattr(planning, "plan", seen)
+    one = looking(Lookup(a=FETCHED))
+    history = [user("hello"), *LONG]
+    await one.plan(OWNER, body(*history), looking_up=True)
+    await one.plan(OWNER, body(*history, user("short")), looking_up=True)
+    await one.plan(OWNER, body(*history, user("short"), pictures("a")), looking_up=True)
+    here = threading.get_ident()
+    assert [thread == here for thread in threads] == [False, True, False]
 
 
 async def test_contents_count_in_what_the_memory_may_hold(monkeypatch: Any) -> None:
