@@ -92,7 +92,7 @@ def attempts(situation: Situation) -> Attempts:
             shorter = emergency_reply(verdict, situation)
             yield Attempt(Rung.EMERGENCY, shorter, emergency_goal(verdict, situation))
     elif verdict.kind is Kind.MEDIA and outcome.media:
-        yield Attempt(Rung.WITHOUT_MEDIA, refused=verdict.refused & outcome.media or outcome.media)
+        yield Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
     elif (
         outcome.status in _REFUSING_STATUSES
         and verdict.kind in _REFUSED_FOR_CONTENT
@@ -102,10 +102,18 @@ def attempts(situation: Situation) -> Attempts:
         yield Attempt(Rung.ORIGINAL)
 
 
+_READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
+"""What takes no images hardly takes pages and films."""
 _REFUSING_STATUSES: Final = frozenset({400, 422})
 """The request was looked at and not taken; after any other answer it may have been."""
 _REFUSED_FOR_CONTENT: Final = frozenset({Kind.FIELD, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.UNKNOWN})
 """Refusals that an edit of ours may have brought about; the others would come for the original, too."""
+
+
+def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:
+    """The kinds of input that the second send does without: no third one could do without the next."""
+    named = refused & sent or sent
+    return named | (_READ_AS_IMAGES & sent) if Modality.VISION in named else named
 
 
 def emergency_goal(verdict: Verdict, situation: Situation) -> int:

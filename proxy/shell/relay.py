@@ -181,7 +181,8 @@ class Relay:
         """A refusal of media is believed of the model once the same request was taken without them."""
         is_taken = outcome.status < 400 and outcome.verdict.kind is Kind.ACCEPTED
         if attempt.rung is Rung.WITHOUT_MEDIA and is_taken and refusal.refuses_model:
-            self._learning.note_refused_media(planned.request.model, attempt.refused)
+            refused = refusal.refused & attempt.refused or attempt.refused
+            self._learning.note_refused_media(planned.request.model, refused)
 
     def _judged_safely(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
         """A defect of the judge must not cost an answer that is there."""

@@ -154,9 +154,11 @@ def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
 def test_refused_media_are_sent_as_text_once(status):
     situation = Situation(1_000, 4_000, None, edited=False, original_could_fit=True)
     both = frozenset({Modality.VISION, Modality.FILE})
-    refused = Verdict(Kind.MEDIA, refused=frozenset({Modality.VISION, Modality.AUDIO}))
+    refused = Verdict(Kind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
     made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
-    assert made == [Attempt(Rung.FIRST), Attempt(Rung.WITHOUT_MEDIA, refused=frozenset({Modality.VISION}))]
+    assert made == [Attempt(Rung.FIRST), Attempt(Rung.WITHOUT_MEDIA, refused=frozenset({Modality.FILE}))]
+    images = sends(situation, Outcome(status, Verdict(Kind.MEDIA, refused=frozenset({Modality.VISION})), both))
+    assert images[1].refused == both, "what takes no images takes no pages"
     unnamed = sends(situation, Outcome(status, Verdict(Kind.MEDIA), both))
     assert unnamed[1].refused == both
     others = sends(situation, Outcome(status, Verdict(Kind.MEDIA, refused=frozenset({Modality.AUDIO})), both))
