@@ -12,8 +12,9 @@ import zlib
 TEXT = "The build fails because the cache returns a stale prefix; the handler has to read it once more."
 """Stands in every JSON answer."""
 
-_BYTES_PER_TOKEN = 3.2
-"""Of the conversations in `bodies.py`, by o200k_base. Proxies learn from `usage`; a false one misleads them."""
+_PROMPT_TOKENS = 0
+"""Nothing is learned from it. A figure made up from the bytes is false in another way for each conversation, and more
+for a cut one; a proxy that believes it moves its cuts again and again."""
 
 _FINGERPRINT = re.compile(rb'"fp_([0-9a-f]{8})"')
 
@@ -24,11 +25,10 @@ class WrongAnswer(Exception):
 
 def json_answer(request_body: bytes) -> bytes:
     """A chat completion, of one length whatever the request was."""
-    tokens = f"{int(len(request_body) / _BYTES_PER_TOKEN):<8}"  # blanks after a number are valid JSON
     return (
         '{"id":"chatcmpl-bench","object":"chat.completion","created":1714000000,"model":"bench","choices":[{"index":0,'
         f'"message":{{"role":"assistant","content":"{TEXT}"}},"logprobs":null,"finish_reason":"stop"}}],'
-        f'"usage":{{"prompt_tokens":{tokens},"completion_tokens":24,"total_tokens":{tokens}}},'
+        f'"usage":{{"prompt_tokens":{_PROMPT_TOKENS},"completion_tokens":24,"total_tokens":24}},'
         f'"system_fingerprint":"{_fingerprint(request_body)}"}}'
     ).encode()
 

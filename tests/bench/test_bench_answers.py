@@ -21,7 +21,7 @@ def test_the_json_answer_is_a_chat_completion_of_one_length() -> None:
     small, large = json_answer(_SENT), json_answer(_SENT * 10_000)
 
     assert json.loads(small)["choices"][0]["message"]["content"] == TEXT
-    assert json.loads(large)["usage"]["prompt_tokens"] == int(len(_SENT) * 10_000 / 3.2)
+    assert json.loads(large)["usage"]["prompt_tokens"] == 0
     assert len(small) == len(large)
 
 
