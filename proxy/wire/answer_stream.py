@@ -48,6 +48,7 @@ class AnswerStream:
     def _begin(self) -> None:
         self._events = EventSplitter()
         self._kept: list[bytes] = []
+        """Events, or several together."""
         self._kept_bytes = 0
         self._order = CallOrder()
         self._own: set[int] = set()
@@ -65,6 +66,10 @@ class AnswerStream:
 
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's stream → what the client gets now."""
+        is_plain = not (self._own or self._rounds or self._events.rest) and _CALLS not in piece
+        if is_plain and piece.endswith(b"\n\n"):
+            self._keep(piece)  # whole events, as nearly all pieces are: taking them apart can wait, mostly for ever
+            return piece
         return b"".join([self._passed(event) for event in self._events.feed(piece)])
 
     def end(self) -> Said | None:
@@ -98,11 +103,7 @@ class AnswerStream:
 
     def _passed(self, event: bytes) -> bytes:
         """What the client gets of an event now."""
-        self._kept_bytes += len(event)
-        if self._kept_bytes <= MAX_KEPT_BYTES:
-            self._kept.append(event)
-        else:
-            self._failed = True
+        self._keep(event)
         if not (self._own or self._rounds) and _CALLS not in event:
             return event
         if not data_of(event):
@@ -114,6 +115,13 @@ class AnswerStream:
             self._held.append(told)
             return ahead
         return told
+
+    def _keep(self, events: bytes) -> None:
+        self._kept_bytes += len(events)
+        if self._kept_bytes <= MAX_KEPT_BYTES:
+            self._kept.append(events)
+        else:
+            self._failed = True
 
     def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
         """An event without our calls; under the name of the first round."""
@@ -171,7 +179,8 @@ class AnswerStream:
 
     def _chunks(self) -> Iterator[Mapping[str, Any]]:
         """The chunks of this round."""
-        return (chunk for event in self._kept if (chunk := _chunk_of(event)))
+        events = (event for kept in self._kept for event in EventSplitter().feed(kept) or [kept])
+        return (chunk for event in events if (chunk := _chunk_of(event)))
 
 
 def _chunk_of(event: bytes) -> Mapping[str, Any]:

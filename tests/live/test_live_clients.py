@@ -83,7 +83,7 @@ def node_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="context-proxy-node-"))
-    for name in ("package.json", "client.mjs"):
+    for name in ("package.json", "client.mjs", "reading.mjs"):
         shutil.copy(NODE / name, folder)
     if not (folder / "node_modules" / "openai").exists():
         command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]

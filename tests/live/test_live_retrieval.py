@@ -1,0 +1,137 @@
+"""The stream helpers of real clients over answers that took several rounds, and a client that leaves in one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
+
+from proxy.core.said import RETRIEVAL_TOOL
+from proxy.demo.model_server import create_model_server
+from proxy.demo.servers import serving
+from tests.live.test_live_clients import node_folder  # noqa: F401 - a fixture
+
+openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {"name": name, "parameters": {"type": "object", "properties": {"page": {"type": "integer"}}}},
+    }
+    for name in ("fetch", "weather")
+]
+READ = '{"id": "tool_fetch_0123456789abcdef.txt"}'
+PURE = f"call {RETRIEVAL_TOOL} {READ}\ncall {RETRIEVAL_TOOL} {READ}"
+BOTH = f'call fetch {{"page": 1}}\nand {RETRIEVAL_TOOL} {READ}\nand weather {{"page": 2}}'
+MIXED = f"call {RETRIEVAL_TOOL} {READ}\n{BOTH}"
+
+
+def request(script: str) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": script}], "tools": TOOLS}
+
+
+@pytest.fixture(scope="module")
+def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from tests.live.conftest import running
+
+    with serving(create_model_server(window_tokens=8_000)) as url:
+        port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])
+        with running(tmp_path_factory.mktemp("retrieval"), upstream_port=port) as proxy:
+            yield proxy.base_url
+
+
+@pytest.mark.parametrize("script", [PURE, MIXED], ids=["pure", "mixed"])
+def test_openai_python_puts_the_stream_together(script: str, base_url: str) -> None:
+    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+        whole = client.chat.completions.create(**request(script))
+        with client.chat.completions.stream(**request(script), stream_options={"include_usage": True}) as stream:
+            names = {event.chunk.id for event in stream if event.type == "chunk"}
+            streamed = stream.get_final_completion()
+    said, spoken = whole.choices[0], streamed.choices[0]
+    assert (spoken.message.content, spoken.message.role) == (said.message.content, "assistant")
+    assert spoken.finish_reason == said.finish_reason == ("tool_calls" if script is MIXED else "stop")
+    calls = [call.function.arguments for call in spoken.message.tool_calls or ()]
+    assert calls == [call.function.arguments for call in said.message.tool_calls or ()]
+    assert calls == (['{"page": 1}', '{"page": 2}'] if script is MIXED else [])
+    assert len(names) == 1
+    # Two prompts or three, each of 200 tokens and more, with call ids that the model server makes up.
+    assert streamed.usage.prompt_tokens == pytest.approx(whole.usage.prompt_tokens, rel=0.05)
+    assert whole.usage.prompt_tokens > 500
+
+
+@pytest.mark.parametrize("script", [PURE, MIXED], ids=["pure", "mixed"])
+def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_folder: Path) -> None:  # noqa: F811
+    ran = subprocess.run(
+        ["node", "reading.mjs", base_url, json.dumps(request(script))],
+        cwd=node_folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stderr == ""
+    found = json.loads(ran.stdout)
+    assert found["text"] == found["content"] != ""
+    assert (found["role"], found["one"]) == ("assistant", True)
+    assert found["calls"] == (['{"page": 1}', '{"page": 2}'] if script is MIXED else [])
+    assert found["finish"] == ("tool_calls" if script is MIXED else "stop")
+
+
+def test_openai_python_goes_on_after_a_mixed_answer(base_url: str) -> None:
+    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+        asked = request(BOTH)
+        message = client.chat.completions.create(**asked).choices[0].message
+        results = [{"role": "tool", "tool_call_id": call.id, "content": "42"} for call in message.tool_calls]
+        # The model server refuses a history in which calls and results are not paired.
+        done = client.chat.completions.create(**{**asked, "messages": [*asked["messages"], message, *results]})
+        assert done.choices[0].message.content.startswith("Done after 1 steps.")
+
+
+def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    made = {"id": "chatcmpl-1", "created": 1, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    return b"data: " + json.dumps(made).encode() + b"\n\n"
+
+
+CALL = {"index": 0, "id": "call_1", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": READ}}
+
+
+class Reader:
+    """An upstream whose model reads, and then thinks until somebody leaves."""
+
+    def __init__(self) -> None:
+        self.thinking, self.left = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, connection: Connection) -> None:
+        while True:
+            received = await connection.request()
+            if received.line.startswith(b"GET "):
+                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            elif b'"role":"tool"' in received.body:
+                self.thinking.set()
+                await connection.until_closed()
+                self.left.set()
+                return
+            else:
+                first = event({"role": "assistant", "content": "Let me look."})
+                last = event({"tool_calls": [CALL]}) + event({}, "tool_calls") + b"data: [DONE]\n\n"
+                await connection.send(CHUNKED + chunk(first) + chunk(last) + LAST_CHUNK)
+
+
+async def test_a_client_that_leaves_in_a_later_round_frees_the_upstream_at_once(proxy: Any, connect: Any) -> None:
+    reader = Reader()
+    async with ScriptedUpstream(reader, proxy.upstream_port), connect(proxy) as client:
+        body = json.dumps({**request("Go."), "stream": True}).encode()
+        client.ask("POST /v1/chat/completions", body, "x-request-id: left-reading")
+        await client.head()
+        assert b"Let me look." in await client.chunk()
+        await soon(reader.thinking.wait())
+        client.writer.close()
+        await soon(reader.left.wait())
+    done = await proxy.logged(event="request_done", request_id="left-reading")
+    assert (done["outcome"], done["retrieval_rounds"]) == ("client_left", 1)
