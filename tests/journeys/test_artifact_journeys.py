@@ -231,6 +231,7 @@ def test_a_shared_store_is_everybody_s(build: Any) -> None:
     world = build(artifacts={"shared": True})
     name = cut(world)
     assert all(get(world, name, key=key).content == LONG.encode() for key in (KEY, OTHER_KEY, None))
+    assert get(world, name.replace("bash", "dash"), key=None).status_code == 404
 
 
 def test_it_is_open_on_this_machine_when_that_is_set_but_not_through_another_name_or_proxy(build: Any) -> None:

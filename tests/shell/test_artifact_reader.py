@@ -134,7 +134,10 @@ async def test_an_index_is_kept_for_long_texts_only(reader: ArtifactReader, fold
     assert not Path(folder.place_of(index_key(SHORT.id))).exists()
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b'{"size":1,"feeds":[1],"closed":true}', None])
+OF_ANOTHER = b'{"size":1,"feeds":%b,"closed":true}' % str([1] * len(LineIndex.of_text(LONG.content).feeds)).encode()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"size":1,"feeds":[1],"closed":true}', OF_ANOTHER, None])
 async def test_an_index_that_is_missing_or_broken_is_made_again(
     reader: ArtifactReader, folder: PrivateFolder, damage: bytes | None
 ) -> None:
