@@ -28,7 +28,11 @@ function element(name, classes, ...children) {
 }
 
 const keyOf = (decision) => `${decision.ended} ${decision.request_id}`;
-const nameOf = (decision) => decision.model || (isPlanned(decision) ? "no model" : "not read");
+function nameOf(request) {
+  if (request.model) return request.model;
+  if (isPlanned(request)) return "no model";
+  return request.ended ? "not read" : "being read";
+}
 const isPlanned = (decision) => typeof decision.tokens_before === "number";
 const isObserved = (decision) => decision.mode === "observe";
 const isChanged = (decision) => Object.keys(decision.edits || {}).length > 0;
@@ -126,7 +130,7 @@ function draw() {
     const strip = stripOf(sharesOf(row.decision), scale, { room: row.decision.room_tokens });
     row.button.querySelector(".strip").replaceWith(strip);
   }
-  byId("empty").hidden = rows.size > 0;
+  byId("empty").hidden = rows.size > 0 || !byId("running").hidden;
 }
 
 function take(decisions) {
@@ -143,6 +147,16 @@ function take(decisions) {
     row.item.remove();
     rows.delete(key);
   }
+}
+
+/** Nothing in these is to be pressed, so they are made anew at each look. */
+function showRunning(running) {
+  byId("running").hidden = running.length === 0;
+  byId("running").replaceChildren(...running.map((request) => element("li", "", element("div", "row",
+    element("span", "time", `${whole.format(Math.round(request.seconds))} s`),
+    element("span", "model", nameOf(request)),
+    sizesOf(request),
+    element("span", "outcome", request.attempts > 1 ? "second send" : "under way")))));
 }
 
 function showTotals(totals, worker) {
@@ -179,6 +193,7 @@ async function look() {
   clearTimeout(timer);
   try {
     const found = await ask(`decisions?limit=${ASKED}`);
+    showRunning(found.running);
     take(found.decisions);
     draw();
     showTotals(found.totals, found.worker);

@@ -18,7 +18,7 @@ from proxy.errors import ProxyError
 from proxy.shell.metrics import Metrics
 from proxy.shell.planning import Planned
 from proxy.shell.prefix import LastSent, share_kept
-from proxy.shell.recent import RecentDecisions, Recorded
+from proxy.shell.recent import MAX_MODEL_CHARACTERS, RecentDecisions, Recorded
 from proxy.shell.telemetry import logger
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from proxy.shell.tracing import Tracer
     from proxy.shell.upstream import Headers
 
-MAX_MODEL_CHARACTERS: Final = 256
-"""Of a model's name in the log: it is foreign input."""
 _RETRIED: Final = {Rung.ORIGINAL: "original_retried", Rung.WITHOUT_MEDIA: "media_refused"}
 """Events of second sends that are not for length."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
@@ -274,8 +272,8 @@ class Recorder:
     def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
         """The record of a request that has just arrived."""
         self._metrics.running.inc()
-        self.recent.totals.running += 1
         decision = Decision(request_id, started=time.perf_counter())
+        self.recent.under_way[id(decision)] = decision
         if self._tracer is not None:
             decision.parent = self._tracer.parent_of(headers or [])
         return decision
@@ -283,6 +281,7 @@ class Recorder:
     def finish(self, decision: Decision) -> None:
         """The request is over."""
         now = time.perf_counter()
+        self.recent.under_way.pop(id(decision), None)
         self._metrics.finished(decision)
         log = self._log.info if decision.outcome == "answered" else self._log.warning
         line = decision.described(now)
@@ -296,7 +295,6 @@ class Recorder:
         self.recent.add(Recorded(time.time(), line, plan.blocks if plan is not None else ()))
         before = plan.before.tokens if plan is not None and decision.sent is not None else 0
         totals = self.recent.totals
-        totals.running -= 1
         totals.count(
             tokens_before=before,
             tokens_saved=before - decision.sent_tokens if before else 0,

@@ -13,11 +13,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.attempts import Rung
 from proxy.core.blocks import Block
 
+if TYPE_CHECKING:
+    from proxy.shell.decision import Decision
+
+MAX_MODEL_CHARACTERS: Final = 256
+"""Of a model's name in a record: it is foreign input."""
 MAX_DECISIONS: Final = 500
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Of all that is remembered, counted as if each decision had its blocks for itself; most share those of the turn
@@ -77,7 +82,6 @@ class Totals:
     """Since the process started."""
 
     requests: int = 0
-    running: int = 0
     tokens_before: int = 0
     """Of the requests that were sent, as they came."""
     tokens_saved: int = 0
@@ -112,6 +116,8 @@ class RecentDecisions:
     max_bytes: int = MAX_BYTES
     totals: Totals = field(default_factory=Totals)
     started: float = field(default_factory=time.time)
+    under_way: dict[int, Decision] = field(default_factory=dict)
+    """Requests that are not over, by their identity; a client may use an id twice."""
     _held_bytes: int = 0
     _decisions: deque[Recorded] = field(default_factory=deque)
 
@@ -138,10 +144,11 @@ class RecentDecisions:
         totals = self.totals
         mean = round(totals.prefix_kept / totals.followed, 4) if totals.followed else None
         return {
+            "running": [_described(decision) for decision in islice(reversed(self.under_way.values()), limit)],
             "decisions": [recorded.summary() for recorded in self.newest(limit)],
             "totals": {
                 "requests": totals.requests,
-                "running": totals.running,
+                "running": len(self.under_way),
                 "tokens_before": totals.tokens_before,
                 "tokens_saved": totals.tokens_saved,
                 "overflows": totals.overflows,
@@ -155,6 +162,17 @@ class RecentDecisions:
                 "remembered": len(self),
             },
         }
+
+
+def _described(decision: Decision) -> dict[str, Any]:
+    """A request that is under way, as far as it is clear what becomes of it."""
+    seconds = round(time.perf_counter() - decision.started, 1)
+    line: dict[str, Any] = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
+    if decision.planned is not None:
+        line["model"] = decision.planned.request.model[:MAX_MODEL_CHARACTERS]
+        line["tokens_before"] = decision.planned.plan.before.tokens
+        line["tokens_after"] = decision.sent_tokens
+    return line
 
 
 def described_blocks(blocks: Sequence[Block]) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy import __version__
-from proxy.shell.decision import MAX_MODEL_CHARACTERS, Decision
+from proxy.shell.decision import Decision
+from proxy.shell.recent import MAX_MODEL_CHARACTERS
 from proxy.shell.upstream import Headers
 
 CLOSE_SECONDS: Final = 5

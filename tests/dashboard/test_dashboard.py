@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from browser import CHROMIUM, Page, browser
-from journey import World, call, long_text, result, world
+from journey import Received, World, call, long_text, result, world
+from starlette.types import Send
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"
@@ -169,6 +173,30 @@ def luminance(colour: str) -> float:
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@needs_chromium
+def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    async def hold(received: Received, send: Send) -> bool:
+        await asyncio.to_thread(over.wait)
+        return False
+
+    with world(tmp_path / "kept", 8_000, hold, [{}]) as slow, ThreadPoolExecutor(1) as other:
+        asked = other.submit(slow.ask, {"model": HOSTILE, "messages": [{"role": "user", "content": "hi"}]})
+        try:
+            chromium.open(root(slow) + "/")
+            chromium.until("document.querySelector('#running .row')")
+            assert shown(chromium, "#running .model") == HOSTILE
+            assert shown(chromium, "#running .outcome") == "under way"
+            assert shown(chromium, "#more-requests") == "1 under way"
+        finally:
+            over.set()
+        assert asked.result().status_code == 200
+        chromium.until("document.querySelector('#requests .row') && document.querySelector('#running').hidden")
+        chromium.open("about:blank")
+    assert chromium.value("document.title") != "pwned"
 
 
 @needs_chromium

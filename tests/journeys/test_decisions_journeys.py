@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 from journey import KEY, World, call, kept_in, long_text, one_call, result
+from starlette.types import Send
 
 CANARY = "canary-of-content"
 
@@ -47,6 +48,25 @@ def test_each_request_stands_among_the_decisions_and_opens_to_its_messages(build
     for page in (found, detail):
         assert CANARY not in json.dumps(page)
         assert KEY not in json.dumps(page)
+
+
+def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def look(received: Any, send: Send) -> bool:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            seen.append((await client.get(world.proxies[0].replace("/v1", "/decisions"))).json())
+        return False
+
+    world: World = build(8_000, answer=look)
+    assert world.ask(growing(12), x_request_id="waiting").status_code == 200
+    world.logged("request_done")
+    (running,) = seen[0]["running"]
+    assert (running["request_id"], running["model"], running["attempts"]) == ("waiting", "m", 1)
+    assert 0 < running["tokens_after"] < running["tokens_before"]
+    assert (seen[0]["totals"]["running"], seen[0]["decisions"]) == (1, [])
+    after = at(world, "/decisions").json()
+    assert (after["running"], after["totals"]["running"], len(after["decisions"])) == ([], 0, 1)
 
 
 def test_the_prefix_stays_the_same_while_nothing_is_cut(build: Any) -> None:
