@@ -74,7 +74,7 @@ def _base_url(url: str) -> str:
 def _store_url(url: str) -> str:
     scheme, _, rest = url.partition("://")
     if scheme not in STORE_SCHEMES or not _STORE_REST.fullmatch(rest) or (scheme == "file") != rest.startswith("/"):
-        raise ValueError("must be s3://bucket/prefix, gs://bucket, az://account/container, file:///folder or memory://")
+        raise ValueError("must be s3://bucket/prefix, gs://bucket, az://container/prefix, file:///folder or memory://")
     if not rest and scheme != "memory":
         raise ValueError("must name a bucket or a folder")
     return url
@@ -270,9 +270,9 @@ class ArtifactSettings(_Section):
     max_bytes: int = Field(default=2 * 1024**3, ge=1024 * 1024)
     """Most bytes of all artifacts; past it the least recently used go first."""
     url: Annotated[str, AfterValidator(_store_url)] | None = None
-    """A bucket in place of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://account/container`; also
+    """A bucket in place of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://container/prefix`; also
     `file:///folder`, and `memory://` for one worker. Credentials as their own tools take them: `AWS_ACCESS_KEY_ID`,
-    `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`, the roles of machines."""
+    `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, the roles of machines."""
     retrieval_tool: RetrievalPolicy = "auto"
     """Offer models the tool `read_artifact`, which the proxy answers itself: `auto`: to agents whose tools can neither
     read files nor run commands; `always`; `never`."""
