@@ -173,6 +173,8 @@ class ModelSettings(_Section):
     """Where images of tool results go: `keep`, `user_after_batch` (one user message behind all results of the batch),
     `user_after_assistant` (with a word of the assistant before it), `text` (a description). Empty: `user_after_batch`,
     and `user_after_assistant` for Mistral."""
+    max_images: int | None = Field(default=None, ge=1)
+    """Most images of one request; with more, the oldest are described until half are left. Empty: any number."""
     max_tool_result_chars: MaxChars | None = None
     """Most characters of one tool result for it: 0 or less means 4000, 1 to 999 means 1000."""
     sanitise: frozenset[Sanitise] = frozenset()

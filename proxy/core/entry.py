@@ -15,6 +15,7 @@ from proxy.core.edits import Edit, Moved, Path, Reason, spliced
 from proxy.core.estimate import Counter
 from proxy.core.sizes import NOTHING, Size, size_of
 
+_IMAGE: Final = b'"image_url"'
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits for the sake of what a model can read, not for the saving."""
 
@@ -57,6 +58,13 @@ class Entry:
     def moved(self) -> tuple[Moved, ...]:
         """What its edits have taken out to be sent behind its batch."""
         return tuple(edit.moved for edit in self.edits if edit.moved is not None)
+
+    @property
+    def images(self) -> int:
+        """How many images are sent of it, in it or behind its batch."""
+        moved = [part for one in self.moved for part in one.parts if _IMAGE in part]
+        here = self.message.media_parts() if _IMAGE in self.message.raw else ()
+        return len(moved) + sum("image_url" in part for part in here)
 
     def edited(self, edits: Sequence[Edit], counter: Counter) -> Entry:
         """The entry after further edits; itself when they would not make it shorter, though that is what they are for.

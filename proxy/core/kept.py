@@ -7,7 +7,7 @@ sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core import jsontext
@@ -124,10 +124,7 @@ class Kept:
         last = self.entries[-1] if self._moved else None
         if last is None:
             return
-        spoken = [moved.spoken for moved in self._moved if moved.spoken is not None][:1]
-        parts = jsontext.join_array([part for moved in self._moved for part in moved.parts])
-        shown = jsontext.join_object({"role": b'"user"', "content": parts})
-        followed = last.followed_by([Message.read(raw) for raw in (*spoken, shown)], self._counter)
+        followed = last.followed_by(_messages_of(self._moved), self._counter)
         self._total += followed.following_size - last.following_size
         self.entries[-1], self._blocks[-1], self._moved = followed, Block.of(followed), ()
 
@@ -203,6 +200,25 @@ class Kept:
                 self._blocks[entry.index] = self._blocks[entry.index].left_out()
             self.units.remove(unit)
 
+    def redo(self, entry: Entry) -> None:
+        """Put another preparation of a message in its place; what follows its batch is made anew."""
+        unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
+        old = self.entries[entry.index]
+        assert old is not None, "only what is kept is done again"
+        before, moved = self.size_of(unit), tuple[Moved, ...]()
+        self.entries[entry.index] = replace(entry, following=old.following, following_size=old.following_size)
+        for one in list(self.in_unit(unit)):
+            moved += one.moved
+            if one.following:
+                self.entries[one.index] = one.followed_by(_messages_of(moved), self._counter)
+                moved = ()
+        for one in self.in_unit(unit):
+            self._blocks[one.index] = Block.of(one)
+            if self.digest.edit is not None and self.digest.edit.message == one.index:
+                self.digest = self.digest.carried_by(one, self._counter)
+        self._edited = True
+        self._total += self.size_of(unit) - before
+
     def note_what_is_gone(self, notices: Notices, room_tokens: int) -> None:
         """Bring the note about what is left out up to date, at the end of a cut."""
         used = self._used | names_used(self._gone)
@@ -263,3 +279,13 @@ class Kept:
 
 def _is_page(entry: Entry) -> bool:
     return any(is_ours(text) for _, text in content_texts(entry.message))
+
+
+def _messages_of(moved: Sequence[Moved]) -> list[Message]:
+    """The messages that hold what was moved out of the results of a batch."""
+    if not moved:
+        return []
+    spoken = [one.spoken for one in moved if one.spoken is not None][:1]
+    parts = jsontext.join_array([part for one in moved for part in one.parts])
+    shown = jsontext.join_object({"role": b'"user"', "content": parts})
+    return [Message.read(raw) for raw in (*spoken, shown)]

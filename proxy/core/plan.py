@@ -31,6 +31,15 @@ DIGEST_SHARE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class ImageLimit:
+    """How many images one request may hold."""
+
+    max_images: int
+    local: tuple[LocalStep, ...]
+    """The local steps for a message whose images are described."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """The steps of one kind of send."""
 
@@ -42,6 +51,7 @@ class Pipeline:
     notices: Notices
     counter: Counter
     budget: Budget
+    images: ImageLimit | None = None
 
 
 @dataclass(slots=True)
@@ -104,6 +114,7 @@ def plan(
     if kept.batch_is_open or (not kept.complete and kept.over(pipeline.budget, pipeline.budget.fill)):
         kept = kept.copy()
         kept.end_batch()
+        _limit_images(kept, pipeline)
         _settle(kept, pipeline)
     edits = tuple(kept.edits())
     fits = pipeline.budget.admits(kept.total)
@@ -130,10 +141,12 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         message = messages[index]
         for call in message.calls:
             tools[call.id] = call.name
-        entry = _prepared(index, message, message.name or tools.get(message.tool_call_id, ""), pipeline)
+        tool = message.name or tools.get(message.tool_call_id, "")
+        entry = _prepared(index, message, tool, pipeline, pipeline.local)
         before += entry.original_size
         kept.add(entry)
         if kept.complete:
+            _limit_images(kept, pipeline)
             _settle(kept, pipeline)
     return Progress(kept, len(messages), tools, before)
 
@@ -143,13 +156,31 @@ def cut_goal(budget: Budget) -> float:
     return (budget.low_mark - DIGEST_SHARE) * budget.fill
 
 
-def _prepared(index: int, message: Message, tool: str, pipeline: Pipeline) -> Entry:
+def _prepared(index: int, message: Message, tool: str, pipeline: Pipeline, steps: Sequence[LocalStep]) -> Entry:
     entry = Entry.of(index, message, tool, pipeline.counter)
-    for step in pipeline.local:
+    for step in steps:
         edits = tuple(step(index, entry.message, tool, pipeline.notices))
         if edits:
             entry = entry.edited(edits, pipeline.counter)
     return entry
+
+
+def _limit_images(kept: Kept, pipeline: Pipeline) -> None:
+    """One point of the replay for the number of images: when there are too many, the oldest are described until half of
+    them are left, and of the newest messages no more than needed."""
+    limit = pipeline.images
+    if limit is None:
+        return
+    counts = [(entry, entry.images) for entry in kept.all() if entry.images]
+    total = sum(count for _, count in counts)
+    if total <= limit.max_images:
+        return
+    newest = kept.units[-1].start
+    for entry, count in counts:
+        if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
+            return
+        kept.redo(_prepared(entry.index, entry.original, entry.tool, pipeline, limit.local))
+        total -= count
 
 
 def _settle(kept: Kept, pipeline: Pipeline) -> None:

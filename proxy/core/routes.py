@@ -26,8 +26,6 @@ MAX_IMAGE_PIXELS: Final = 89_478_485
 """Pillow, with which vLLM, SGLang and most servers open images, takes more for a decompression bomb.
 https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open"""
 MAX_BYTES: Final = 20 * 1024 * 1024
-MAX_SHOWN: Final = 32
-"""Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
 MAX_TEXT_BYTES: Final = 51_200
 """Of a text file that is put into a message as text."""
 _HEAD_BYTES: Final = 65_536
@@ -80,7 +78,7 @@ _CLAIMED_KINDS: Final = {
 def modalities_in(message: Message) -> frozenset[Modality]:
     """What a model must read to take the media parts of a message, by what they say of themselves."""
     found = (attachment_of(part) for part in message.media_parts())
-    return frozenset(_modality_claimed(one) for one in found if one is not None)
+    return frozenset(modality_claimed(one) for one in found if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +118,8 @@ class Routes:
     max_bytes: int = MAX_BYTES
     """Of one content."""
     max_image_pixels: int = MAX_IMAGE_PIXELS
+    max_images: int | None = None
+    """Of one message."""
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model reads it; None when nobody states it."""
@@ -137,17 +137,17 @@ class Routes:
         notices: Notices,
         *,
         can_hold: bool,
-        shown: int,
+        is_too_many: bool = False,
     ) -> Placed:
         """Where a content goes. `part`: what it came in. `can_hold`: whether its message may hold media, or they may be
-        moved out of it. `shown`: contents of this message that are shown already."""
+        moved out of it. `is_too_many`: whether enough images of its message are shown without it."""
         if attachment.is_elsewhere:
-            return self._elsewhere(attachment, notices, can_hold=can_hold)
-        return _Placing(self, attachment, part, tool, notices, can_hold, shown).placed()
+            return self._elsewhere(attachment, notices, can_hold=can_hold, is_too_many=is_too_many)
+        return _Placing(self, attachment, part, tool, notices, can_hold, is_too_many).placed()
 
-    def _elsewhere(self, attachment: Attachment, notices: Notices, *, can_hold: bool) -> Placed:
+    def _elsewhere(self, attachment: Attachment, notices: Notices, *, can_hold: bool, is_too_many: bool) -> Placed:
         """A content that is not here is shown where it is, or its address stands for it."""
-        modality = _modality_claimed(attachment)
+        modality = modality_claimed(attachment)
         kind = _CLAIMED_KINDS[modality]
         found = MediaType("", kind, "")
         reads = self.reads(modality)
@@ -155,11 +155,12 @@ class Routes:
             if not (attachment.is_asked_for and reads and can_hold and attachment.address.startswith("http")):
                 return Placed(Route.UNKNOWN, found)
             return Placed(Route.IMAGE, found, {"type": "image_url", "image_url": {"url": attachment.address}})
-        if reads is None:
+        is_too_many = is_too_many and kind is Kind.IMAGE
+        if reads is None and not is_too_many:
             return Placed(Route.UNKNOWN, found)
-        if reads and can_hold:
+        if reads and can_hold and not is_too_many:
             return Placed(_SHAPES.get(attachment.shape, (modality, Route.UNKNOWN))[1], found)
-        why = Why.MODEL if reads is False else Why.PLACE
+        why = Why.MODEL if reads is False else Why.TOO_MANY if is_too_many else Why.PLACE
         described = Described(found, why, attachment.name, address=attachment.address)
         words = description(described, None, notices)
         return Placed(Route.DESCRIPTION, found, words=words, reason=why.value)
@@ -172,7 +173,7 @@ def not_here(attachment: Attachment, unfetched: Unfetched, notices: Notices) -> 
     return Placed(Route.DESCRIPTION, MediaType("", Kind.IMAGE, ""), words=words, reason=unfetched.obstacle.value)
 
 
-def _modality_claimed(attachment: Attachment) -> Modality:
+def modality_claimed(attachment: Attachment) -> Modality:
     """What a model must read to take a part, by what the part says of itself."""
     if attachment.shape in _SHAPES:
         return _SHAPES[attachment.shape][0]
@@ -193,16 +194,16 @@ class _Placing:
     tool: str
     notices: Notices
     can_hold: bool
-    shown: int
+    is_too_many: bool
     content: bytes = b""
     found: MediaType = field(default=MediaType("", Kind.OTHER, ""))
     pixels: tuple[int, int] | None = None
 
     def placed(self) -> Placed:
         attachment = self.attachment
-        claimed = _modality_claimed(attachment)
+        claimed = modality_claimed(attachment)
         stays = attachment.is_part and not attachment.is_fetched
-        if stays and self._nothing_is_known and not self._is_over_a_limit():
+        if stays and self._nothing_is_known and not self.is_too_many and not self._is_over_a_limit():
             return Placed(Route.UNKNOWN, self.found)
         content = attachment.content()
         if content is None:
@@ -249,6 +250,8 @@ class _Placing:
             return self._described(Why.TOO_LARGE, routes.max_bytes)
         if self._has_too_many_pixels:
             return self._described(Why.TOO_MANY_PIXELS, routes.max_image_pixels)
+        if self.is_too_many and self.found.kind is Kind.IMAGE and reads is not False:
+            return self._described(Why.TOO_MANY)
         if reads is None:
             return self._unknown(claimed) if is_part else self._described(Why.IN_TEXT)
         if not reads:
@@ -257,8 +260,6 @@ class _Placing:
             return self._described(Why.PLACE)
         if self.found.mime in _NOT_SHOWN or (route is Route.IMAGE and not self._may_be_shown):
             return self._described(Why.FORMAT)
-        if not is_part and self.shown >= MAX_SHOWN:
-            return self._described(Why.TOO_MANY)
         return self._shown(route)
 
     @property

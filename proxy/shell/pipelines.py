@@ -7,7 +7,7 @@ the prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.jsontext import Raw
 from proxy.core.notices import Notices
-from proxy.core.plan import LocalStep, Pipeline, cut_goal
+from proxy.core.plan import ImageLimit, LocalStep, Pipeline, cut_goal
 from proxy.core.profile import Modality, ModelProfile, ToolImages
 from proxy.core.providers import usual_tool_images
 from proxy.core.references import Resolved
@@ -91,15 +91,21 @@ class Pipelines:
         built = self._pipeline(reading, budget, counter, reach, way, keeping)
         if not resolved:
             return built
-        local = (replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in built.local)
-        return replace(built, local=tuple(local))
+        images = built.images
+        if images is not None:
+            images = replace(images, local=_with_resolved(images.local, resolved))
+        return replace(built, local=_with_resolved(built.local, resolved), images=images)
 
     def _build(
         self, reading: Reading, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool
     ) -> Pipeline:
         notices = Notices(self._settings.language, way, reach, keeping)
+        local = self._local_steps(reading, budget.result_tokens, keeping)
+        entry = entry_of(self._settings.models, reading.model)
+        limit = entry.max_images if entry is not None else None
         return Pipeline(
-            local=self._local_steps(reading, budget.result_tokens, keeping),
+            images=None if limit is None else ImageLimit(limit, _without_images(local)),
+            local=local,
             reliefs=(
                 DropOldReasoning(),
                 ShortenOldTexts(notices),
@@ -126,6 +132,7 @@ class Pipelines:
             is_strict=media.unknown_capability == "text",
             max_bytes=media.max_bytes,
             max_image_pixels=media.max_image_pixels,
+            max_images=entry.max_images if entry is not None else None,
         )
         stated = entry.tool_images if entry is not None else None
         if stated is None and routes.reads(Modality.VISION) is None:
@@ -144,6 +151,18 @@ class Pipelines:
         )
         own = {name: _own(limits, stated) for name, stated in every.tools.items()}
         return TruncateToolOutput(limits, own, every.never, every.preview_chars)
+
+
+def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:
+    return tuple(replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
+
+
+def _without_images(steps: Sequence[LocalStep]) -> tuple[LocalStep, ...]:
+    """The same steps, but every image is described."""
+    return tuple(
+        replace(step, routes=replace(step.routes, max_images=0)) if isinstance(step, RouteMedia) else step
+        for step in steps
+    )
 
 
 def _own(every: Limits, stated: ToolLimits) -> Limits:

@@ -17,10 +17,14 @@ from proxy.core.edits import Artifact, Edit, Moved, Reason, RoutedMedia
 from proxy.core.jsontext import Raw
 from proxy.core.media_descriptions import label, shown, spoken
 from proxy.core.notices import Notices
-from proxy.core.profile import ToolImages
+from proxy.core.profile import Modality, ToolImages
 from proxy.core.references import Resolved, Unfetched, references_in
-from proxy.core.routes import Placed, Route, Routes, not_here
+from proxy.core.routes import Placed, Route, Routes, modality_claimed, not_here
 
+MAX_SHOWN: Final = 32
+"""Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
+MAX_REPLACED: Final = 1_000
+"""Contents of one message that words stand for: what is over stays, as the words would be longer than the text."""
 _ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 """System and developer texts are never changed."""
 
@@ -77,6 +81,10 @@ class _Work:
     done: list[tuple[RoutedMedia, Artifact | None]] = field(default_factory=list)
     """What was routed, with what has to be kept of it."""
     shown: int = 0
+    images: int = 0
+    """Image parts so far."""
+    images_over: int = 0
+    """The first so many image parts of the message are over the limit."""
     behind: list[bytes] = field(default_factory=list)
     """Parts that go behind the batch."""
 
@@ -91,6 +99,8 @@ class _Work:
             return jsontext.dump(parts[0]["text"]) if len(parts) == 1 else jsontext.dump(parts)
         if not isinstance(opened, list):
             return None
+        if self.routes.max_images is not None:
+            self.images_over = sum(map(_is_image, opened)) - self.routes.max_images
         items: list[Raw] = []
         for item, part in zip(jsontext.items(raw), opened, strict=True):
             items += self._routed_part(item, part)
@@ -124,6 +134,8 @@ class _Work:
         here: list[dict[str, Any]] = []
 
         def replace(attachment: Attachment) -> str | None:
+            if len(self.done) >= MAX_REPLACED:
+                return None
             placed = self._placed(attachment, None)
             if placed.stays:
                 return None
@@ -168,7 +180,25 @@ class _Work:
         if found is not None:
             attachment = attachment.fetched(found.content, found.declared, found.name)
         can_hold = self.message.role != "assistant" and self.target is not ToolImages.TEXT
-        return self.routes.place(attachment, part, self.tool, self.notices, can_hold=can_hold, shown=self.shown)
+        is_too_many = self._is_too_many(attachment)
+        return self.routes.place(attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many)
+
+    def _is_too_many(self, attachment: Attachment) -> bool:
+        """Whether enough images are shown without this one: the newest parts are, and the first of a text."""
+        limit = self.routes.max_images
+        if limit == 0:
+            return True
+        if not attachment.is_part:
+            return self.shown >= (MAX_SHOWN if limit is None else min(MAX_SHOWN, limit))
+        if modality_claimed(attachment) is not Modality.VISION:
+            return False
+        self.images += 1
+        return self.images <= self.images_over
 
     def _note(self, placed: Placed) -> None:
         self.done.append((placed.noted, placed.artifact))
+
+
+def _is_image(part: Any) -> bool:
+    attachment = attachment_of(part) if isinstance(part, dict) else None
+    return attachment is not None and modality_claimed(attachment) is Modality.VISION

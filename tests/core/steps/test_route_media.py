@@ -374,3 +374,17 @@ def test_a_plain_message_is_not_opened(monkeypatch):
     monkeypatch.setattr(Message, "content", None)
     assert list(RouteMedia(Routes(TEXT))(0, message, "", notices())) == []
     assert signs.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
+
+
+def test_words_stand_for_a_bounded_number_of_contents_of_one_text():
+    short = base64_of(PNG)
+    after, edits = routed("tool", " ".join([short] * 1_100), TEXT)
+    assert len(edits) == 1_000
+    assert after.count("[cannot read]") == 1_000
+
+
+def test_of_the_images_of_a_message_the_newest_are_shown():
+    contents = [image_part(png(3, 2 + number)) for number in range(4)]
+    after, edits = routed("user", [audio_part(PNG), *contents], ALL, max_images=2)
+    assert [one["type"] for one in after] == ["image_url", "text", "text", "image_url", "image_url"]
+    assert routes(edits)[1][2] == "too_many"
