@@ -11,6 +11,11 @@ from typing import Final
 MAX_SIDE_PIXELS: Final = 65_535
 """What JPEG and GIF can say at most; a larger side in another format is a broken or a hostile header."""
 
+_HEIF_BRANDS: Final = frozenset(
+    b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
+)
+_MOST_EXTENTS: Final = 64
+
 _JPEG_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})
 """TEM, RST0-7 and SOI: markers that stand alone. ITU T.81, table B.1."""
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -47,7 +52,7 @@ def _read(head: bytes) -> tuple[int, int] | None:
         return _webp(head)
     if head.startswith(b"BM"):
         return _bmp(head)
-    return None
+    return _heif(head) if head[4:12] in _HEIF_BRANDS else None
 
 
 def _jpeg(head: bytes) -> tuple[int, int] | None:
@@ -81,6 +86,15 @@ def _webp(head: bytes) -> tuple[int, int] | None:
     if chunk == b"VP8X" and len(head) >= 30:
         return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
     return None
+
+
+def _heif(head: bytes) -> tuple[int, int] | None:
+    """HEIC and AVIF: the largest `ispe`, as tiles have others beside the image's own. ISO/IEC 23008-12, 6.5.3."""
+    at, sizes = head.find(b"ispe"), list[tuple[int, int]]()
+    while at >= 0 and len(sizes) < _MOST_EXTENTS:
+        sizes.append(_pair(">II", head, at + 8))
+        at = head.find(b"ispe", at + 16)
+    return max(sizes, key=lambda size: size[0] * size[1], default=None)
 
 
 def _bmp(head: bytes) -> tuple[int, int] | None:

@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from proxy.core.conversation import Message
-from proxy.core.estimate import Counter, image_size, image_tokens
+from proxy.core.estimate import Counter
+from proxy.core.image_tokens import tokens_of_image
+from proxy.core.imagesize import image_size
 from proxy.core.jsontext import Raw
 
 MESSAGE_TOKENS: Final = 4
@@ -50,7 +52,7 @@ def size_of(message: Message, counter: Counter) -> Size:
     """The size of a message; its texts are counted together, as a model reads them."""
     texts = list(message.texts())
     text = texts[0] if len(texts) == 1 else "\n".join(texts)
-    tokens = MESSAGE_TOKENS + counter.count(text) + sum(map(_media_tokens, message.media_parts()))
+    tokens = MESSAGE_TOKENS + counter.count(text) + sum(_media_tokens(part, counter) for part in message.media_parts())
     return Size(tokens, len(text), len(message.raw))
 
 
@@ -62,13 +64,12 @@ def size_of_tools(tools: Raw | None, counter: Counter) -> Size:
     return Size(counter.count(text), len(text), len(text.encode("utf-8", "replace")))
 
 
-def _media_tokens(part: Mapping[str, Any]) -> int:
+def _media_tokens(part: Mapping[str, Any], counter: Counter) -> int:
     image = part.get("image_url")
     if image is None:
         return OTHER_MEDIA_TOKENS
     url, detail = (image.get("url"), image.get("detail")) if isinstance(image, dict) else (image, None)
-    width, height = _pixel_size(url) or (None, None)
-    return image_tokens(width, height, detail if isinstance(detail, str) else None)
+    return tokens_of_image(counter, _pixel_size(url), detail if isinstance(detail, str) else None)
 
 
 def _pixel_size(url: object) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from proxy.core.conversation import Message
 from proxy.core.edits import Edit, Reason
 from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.hidden import HiddenCalls
+from proxy.core.image_tokens import with_images_of
 from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import Modality, ModelProfile
 from proxy.core.references import Fetched, Reference, Resolved, references_in
@@ -303,7 +304,7 @@ class Planner:
         own, budget = self._limits(profile, asked[1] if asked else None, *self._ratio_of(request.model))
         if terms.goal_tokens is not None:
             budget = budget.lowered_to(terms.goal_tokens)
-        counter = ByteClassCounter() if rough and _may_do_roughly(request, budget) else own
+        counter = _rough_counter(profile.model) if rough and _may_do_roughly(request, budget) else own
         measured = _of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__
         base, reach = measured(tools, counter, terms.way.folder is not None)
         is_rough = counter.name != own.name
@@ -317,13 +318,19 @@ class Planner:
         known = self._known_limits.get(key)
         if known is not None and known[0] is profile:
             return known[1:]
-        own = counter_for(profile.tokenizer, profile.model)
+        own = with_images_of(profile.model, counter_for(profile.tokenizer, profile.model))
         exact = own.exact or calibrated
         budget = budget_for(profile, asked_reply_tokens, exact=exact, rules=self._pipelines.rules, ratio=ratio)
         if len(self._known_limits) >= MAX_KNOWN_LIMITS:
             self._known_limits = {}
         self._known_limits[key] = profile, own, budget
         return own, budget
+
+
+@functools.lru_cache(1024)
+def _rough_counter(model: str) -> Counter:
+    """The estimate, with images counted as the model's maker does."""
+    return with_images_of(model, ByteClassCounter())
 
 
 def _known(match: Match[Planned] | None) -> Resolved:

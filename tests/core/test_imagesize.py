@@ -104,3 +104,15 @@ def test_a_webp_without_its_start_code_has_no_size(kind):
 def test_nothing_raises(start, rest):
     size = image_size(start + rest)
     assert size is None or all(0 < side <= MAX_SIDE_PIXELS for side in size)
+
+
+def heif(*sizes, brand=b"avif"):
+    extents = b"".join(b"\0\0\0\x14ispe\0\0\0\0" + struct.pack(">II", *size) for size in sizes)
+    return b"\0\0\0\x1cftyp" + brand + b"\0\0\0\0mif1miaf\0\0\0\x99meta" + extents
+
+
+def test_an_image_of_tiles_is_as_large_as_the_whole():
+    assert image_size(heif((512, 512), (4032, 3024), (160, 120), brand=b"heic")) == (4032, 3024)
+    assert image_size(heif((64, 48))) == (64, 48)
+    assert image_size(heif()) is None
+    assert image_size(heif((64, 48))[:-3]) is None

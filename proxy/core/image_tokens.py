@@ -1,0 +1,93 @@
+"""Tokens of an image by the rule of who made the model.
+
+Rule: a function of the image's size alone; where makers differ from model to model, the larger count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from proxy.core.estimate import Counter, image_tokens
+from proxy.core.model_names import last_part
+from proxy.core.providers import vendor_of
+
+_ANTHROPIC_PIXELS_PER_TOKEN: Final = 750
+_ANTHROPIC_LONGEST_SIDE_PIXELS: Final = 1_568
+_ANTHROPIC_MOST_TOKENS: Final = 1_600
+"""https://docs.anthropic.com/en/docs/build-with-claude/vision#calculate-image-costs"""
+_GEMINI_TILE_TOKENS: Final = 258
+_GEMINI_TILE_PIXELS: Final = 768
+"""https://ai.google.dev/gemini-api/docs/tokens"""
+_GEMINI_LEAST_TOKENS: Final = 1_100
+"""Gemini 3 has about so many for an image of any size: huggingface.co/datasets/JOHNISKING/image-token-cost"""
+_QWEN_PATCH_PIXELS: Final = 28
+_QWEN_TOKENS: Final = (4, 16_384)
+"""Between `min_pixels` 3136 and `max_pixels` 12845056: huggingface.co/Qwen/Qwen2-VL-7B-Instruct/discussions/47 and
+preprocessor_config.json beside it. Qwen3-VL has patches of 32 pixels."""
+_QWEN_FRAME_TOKENS: Final = 2
+"""`<|vision_start|>` and `<|vision_end|>`."""
+
+
+class ImageRule(StrEnum):
+    """Whose rule it is."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+    QWEN = "qwen"
+
+
+_BY_VENDOR: Final = {"anthropic": ImageRule.ANTHROPIC, "google": ImageRule.GEMINI, "alibaba": ImageRule.QWEN}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCounter:
+    """A counter of text that counts images by another rule than OpenAI's."""
+
+    texts: Counter
+    rule: ImageRule
+
+    @property
+    def name(self) -> str:
+        return self.texts.name
+
+    @property
+    def exact(self) -> bool:
+        return self.texts.exact
+
+    def count(self, text: str) -> int:
+        return self.texts.count(text)
+
+
+def with_images_of(model: str, texts: Counter) -> Counter:
+    """The counter for a model, by its name.
+
+    >>> from proxy.core.estimate import ByteClassCounter
+    >>> with_images_of("qwen2.5-vl-7b", ByteClassCounter()).rule.value
+    'qwen'
+    """
+    rule = _BY_VENDOR.get(vendor_of(last_part(model)))
+    return texts if rule is None else ImageCounter(texts, rule)
+
+
+def tokens_of_image(counter: Counter, size: tuple[int, int] | None, detail: str | None) -> int:
+    """Tokens of an image of so many pixels; of one whose size is not known, as OpenAI has for a usual one."""
+    rule = counter.rule if isinstance(counter, ImageCounter) else ImageRule.OPENAI
+    if size is None:
+        return image_tokens(None, None, detail)
+    width, height = size
+    match rule:
+        case ImageRule.OPENAI:
+            return image_tokens(width, height, detail)
+        case ImageRule.ANTHROPIC:
+            scale = min(1.0, _ANTHROPIC_LONGEST_SIDE_PIXELS / max(width, height))
+            found = math.ceil(width * scale * height * scale / _ANTHROPIC_PIXELS_PER_TOKEN)
+            return min(found, _ANTHROPIC_MOST_TOKENS)
+        case ImageRule.GEMINI:
+            tiles = math.ceil(width / _GEMINI_TILE_PIXELS) * math.ceil(height / _GEMINI_TILE_PIXELS)
+            return max(_GEMINI_LEAST_TOKENS, _GEMINI_TILE_TOKENS * tiles)
+    patches = math.ceil(width / _QWEN_PATCH_PIXELS) * math.ceil(height / _QWEN_PATCH_PIXELS)
+    return min(max(patches, _QWEN_TOKENS[0]), _QWEN_TOKENS[1]) + _QWEN_FRAME_TOKENS
