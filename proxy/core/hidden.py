@@ -109,10 +109,7 @@ def mark_in(task: str, message: Message) -> str | None:
     """The mark of the calls in a message that a client returns; None when there is nothing to look up."""
     if message.role != "assistant" or not message.calls:
         return None
-    try:
-        return mark_of(task, jsontext.items(message.members()["tool_calls"]))
-    except (jsontext.NotJson, KeyError):
-        return None
+    return mark_of(task, jsontext.items(message.members()["tool_calls"]))
 
 
 def _meant(call: Any) -> list[Any]:

@@ -16,10 +16,10 @@ from proxy.core.budget import Budget
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.digest import Digest, names_used
 from proxy.core.edits import Edit, Moved, Reason
-from proxy.core.entry import Entry, content_texts
+from proxy.core.entry import Entry
 from proxy.core.estimate import Counter
-from proxy.core.notices import Notices, is_ours
-from proxy.core.said import RETRIEVAL_TOOL
+from proxy.core.notices import Notices
+from proxy.core.pages import is_page
 from proxy.core.sizes import Size
 
 
@@ -174,7 +174,7 @@ class Kept:
     def results(self, unit: Unit) -> list[Entry]:
         """The tool results of a unit that may be cut: pages of the proxy's own tool stay whole, or go whole."""
         found = (entry for entry in self.in_unit(unit) if entry.message.role in TOOL_ROLES)
-        return [entry for entry in found if not (entry.tool == RETRIEVAL_TOOL and _is_page(entry))]
+        return [entry for entry in found if not is_page(entry.message, entry.tool)]
 
     def apply(self, change: Change) -> None:
         """Make a change; edits that would not make their message smaller are not made."""
@@ -275,10 +275,6 @@ class Kept:
                 if entry.following:
                     found += [message.raw for message in entry.following]
         return found
-
-
-def _is_page(entry: Entry) -> bool:
-    return any(is_ours(text) for _, text in content_texts(entry.message))
 
 
 def _messages_of(moved: Sequence[Moved]) -> list[Message]:

@@ -66,6 +66,8 @@ class HiddenCallMemory:
 
     async def look_up(self, owner: str, marks: Sequence[str]) -> bool:
         """Ask the store what is hidden under these marks; whether anything is."""
+        for mark in marks[:-MAX_ASKED]:
+            self._note(owner, mark, None)
         newest = marks[-MAX_ASKED:]
         found = await asyncio.gather(*(self._asked(owner, mark) for mark in newest))
         for mark, hidden in zip(newest, found, strict=True):

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from journey import KEY, Received, World, long_text, one_call, result
+from journey import KEY, Received, World, long_text, one_call
 from models import in_turn, reads, said, thinking
 from starlette.types import Send
 from wire.answer_shapes import understood
@@ -326,8 +326,53 @@ def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:
     assert "line 0: value 0" in world.upstream.last.messages[-1]["content"]
 
 
-def test_a_result_that_the_agent_gives_itself_is_no_page(build: Any) -> None:
-    world = build()
-    body = request()
-    body["messages"].append(result(1, LONG))
-    assert world.ask(body).status_code in (200, 400)
+async def _too_long_with_pages(received: Received, send: Send) -> bool:
+    """An upstream whose window is smaller than anybody said: it shows when pages come."""
+    if len(received.body) < 8_000 or "read_artifact(" not in received.body.decode():
+        return False
+    message = "This model's maximum context length is 6000 tokens. However, your messages resulted in 7000 tokens."
+    error = {"message": message, "code": "context_length_exceeded", "param": "messages"}
+    await said(send, json.dumps({"error": error}).encode(), status=400)
+    return True
+
+
+@STREAMED
+def test_a_later_round_that_is_too_long_is_healed_unseen(stream: bool, build: Any) -> None:
+    world, name = learnt(build, tool_output={"max_bytes": 3_000})
+    world.upstream.answer = then(_too_long_with_pages, thinking(in_turn(reads(name), reads(name), Reply("Done."))))
+    assert asked(world, request(), stream)["message"]["content"] == "Done."
+    refused = world.logged("overflow_detected")[0]
+    assert refused["request_id"] == world.logged("request_done", 2)[-1]["request_id"]
+    assert world.logged("overflow_retried")
+
+
+def test_pages_that_never_fit_end_the_answer_and_not_the_session(build: Any) -> None:
+    world, name = learnt(build, tool_output={"max_bytes": 6_000})
+
+    async def refusing(received: Received, send: Send) -> bool:
+        return received.messages[-1]["role"] == "tool" and "lines 1-" in received.messages[-1]["content"]
+
+    async def never(received: Received, send: Send) -> bool:
+        if not await refusing(received, send):
+            return False
+        error = {"message": "Input is too long for requested model.", "code": "context_length_exceeded"}
+        await said(send, json.dumps({"error": error}).encode(), status=400)
+        return True
+
+    world.upstream.answer = then(never, thinking(in_turn(reads(name, "Let me look."))))
+    told = asked(world, request())
+    assert (told["message"]["content"], told["finish"]) == ("Let me look.", "stop")
+
+
+def test_a_mixed_answer_whose_record_cannot_be_kept_is_the_clients_alone(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name), Reply("All done."))
+    folder = world.folder / "tool-output"
+    (folder / ".meta").rename(folder / "away")
+    (folder / ".meta").write_text("in the way")
+    told = asked(world, request("short"))
+    assert len(told["message"]["tool_calls"]) == 2
+    following = answered(request("short"), told["message"], "one", "two")
+    assert asked(world, following)["message"]["content"] == "All done."
+    assert len(world.upstream.last.messages) == 7
+    assert world.logged("artifact_store_failed")

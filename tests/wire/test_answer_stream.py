@@ -206,3 +206,20 @@ def test_a_usage_that_is_in_the_last_event_of_text_is_told_once():
     stream.end()
     client = understood(told + stream.last_words())
     assert (client["message"]["content"], client["usage"]) == ("Hm.", USAGE)
+
+
+def test_odd_deltas_pass_and_are_put_together_as_far_as_they_go():
+    stream = AnswerStream()
+    events = [
+        chunk([choice({"role": "assistant", "reasoning_details": [{"text": "a"}], "refusal": None})]),
+        chunk([choice({"reasoning_details": [{"text": "b"}], "content": "x", "seen": 1})]),
+        chunk([choice({"content": 7, "seen": 2, "tool_calls": "none"})]),
+        chunk([choice({"tool_calls": [OTHER | {"index": 0}]})]),
+    ]
+    assert b"".join(stream.feed(event) for event in events) == b"".join(events)
+    stream.feed(chunk([choice({"tool_calls": [OWN | {"index": 1}, {"index": 1, "extra": {"a": {"b": 1}}}]})]))
+    stream.feed(chunk([choice({"tool_calls": [{"index": 1, "function": None, "extra": {"a": {"c": 2}}}]})]))
+    sent_back = json.loads(stream.end().message)
+    assert sent_back["reasoning_details"] == [{"text": "a"}, {"text": "b"}]
+    assert sent_back["tool_calls"][1]["extra"] == {"a": {"b": 1, "c": 2}}
+    assert sent_back["tool_calls"][1]["function"]["name"] == RETRIEVAL_TOOL

@@ -291,3 +291,23 @@ def test_an_error_has_the_shape_of_openai():
 def test_neither_body_nor_messages_are_shown_by_repr():
     assert "SECRET" not in repr(parse(b'{"x":"SECRET","messages":[{"role":"user","content":"SECRET"}]}'))
     assert isinstance(parse(b'{"messages":[]}'), ChatRequest)
+
+
+def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
+    first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
+    request = parse(first + b"]}")
+    more = (Message.read(b'{"role": "assistant", "content": "whole"}'), Message.read(b'{"role": "tool"}'))
+    whole = request.completed({1: more})
+    assert request.completed({}) is request
+    assert whole.conversation.messages == (request.conversation[0], *more)
+    assert whole.full_bytes == len(whole.body) + whole.added_bytes > request.full_bytes == len(request.body)
+    body = first + b', {"role": "user", "content": "c"}]}'
+    shared = whole.shared_messages(body)
+    assert shared == 3
+    following = parse(body, whole, shared)
+    assert [message.role for message in following.conversation] == ["user", "assistant", "tool", "user"]
+    assert following.added_bytes == whole.added_bytes
+    assert whole.shared_messages(body.replace(b'"b"', b'"x"')) == 1
+    longer = whole.continued([Message.read(b'{"role": "user"}')])
+    assert (len(longer.conversation), longer.ends) == (4, ())
+    assert parse(body, longer, longer.shared_messages(body)).added_bytes == 0

@@ -17,6 +17,7 @@ from proxy.core.edits import Artifact, Edit, Moved, Reason, RoutedMedia
 from proxy.core.jsontext import Raw
 from proxy.core.media_descriptions import label, shown, spoken
 from proxy.core.notices import Notices
+from proxy.core.pages import is_page
 from proxy.core.profile import Modality, ToolImages
 from proxy.core.references import Resolved, Unfetched, references_in
 from proxy.core.routes import Placed, Route, Routes, modality_claimed, not_here
@@ -40,7 +41,7 @@ class RouteMedia:
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """One edit for each content that is routed; they all put the same in the place of the message's content."""
-        if message.role not in _ROLES or not may_hold_media(message.raw):
+        if message.role not in _ROLES or not may_hold_media(message.raw) or is_page(message, tool):
             return
         target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
         work = _Work(self.routes, self._resolved_for(message), message, tool, notices, target)

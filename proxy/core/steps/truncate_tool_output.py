@@ -17,6 +17,7 @@ from proxy.core.excerpt import Excerpt, Limits, excerpt
 from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
 from proxy.core.notices import Notices, is_ours
+from proxy.core.pages import is_page
 from proxy.core.steps.shorten_response import shortened_response
 from proxy.core.tool_response import tool_response
 
@@ -45,7 +46,7 @@ class TruncateToolOutput:
         if message.role not in TOOL_ROLES or tool in self.never:
             return
         limits = self.limits_of(tool)
-        if _surely_admitted(message.raw, limits):
+        if _surely_admitted(message.raw, limits) or is_page(message, tool):
             return
         content = message.content()
         if isinstance(content, str):
