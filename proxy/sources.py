@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
@@ -46,6 +45,8 @@ _SHOWN_CHARS: Final = 80
 
 def read_yaml(file: Path, mistakes: list[str]) -> Nested:
     """The keys and values of a file; sections that are left empty are left out."""
+    import yaml  # noqa: PLC0415 - 35 ms of the start, for those who have a file
+
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
