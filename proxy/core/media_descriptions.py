@@ -36,6 +36,8 @@ class Why(StrEnum):
     """The message that it came in cannot hold it."""
     FORCED = "forced"
     """It was decoded as text."""
+    ENCODING = "encoding"
+    """It is text, and not in Unicode."""
     LONG_TEXT = "long_text"
     """It is text, and too long to stand here."""
 
@@ -57,6 +59,7 @@ _REASONS: Final[Mapping[Why, tuple[str, str]]] = {
         "It was decoded as text, which has damaged it: read the file as binary instead.",
         "它被当作文本解码，内容已损坏：请改为以二进制方式读取该文件。",
     ),
+    Why.ENCODING: ("It is text in an encoding other than Unicode.", "它是文本，但不是 Unicode 编码。"),
     Why.LONG_TEXT: ("It is text, too long to be shown here.", "它是文本，过长而未在此显示。"),
 }
 _PHRASES: Final[Mapping[str, tuple[str, str]]] = {

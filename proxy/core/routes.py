@@ -290,9 +290,11 @@ class _Placing:
                 return Placed(Route.UNKNOWN, self.found)
             if reads and attachment.shape is Shape.FILE and self.can_hold:
                 return self._shown(Route.FILE)
-        text = text_of(self.content)
-        if text is None or len(self.content) > MAX_TEXT_BYTES:
+        if len(self.content) > MAX_TEXT_BYTES:
             return self._described(Why.LONG_TEXT)
+        text = text_of(self.content)
+        if text is None:
+            return self._described(Why.ENCODING)
         words = named(self.attachment.name, text)
         return Placed(Route.TEXT, self.found, words=words, byte_count=len(self.content))
 

@@ -388,3 +388,22 @@ def test_of_the_images_of_a_message_the_newest_are_shown():
     after, edits = routed("user", [audio_part(PNG), *contents], ALL, max_images=2)
     assert [one["type"] for one in after] == ["image_url", "text", "text", "image_url", "image_url"]
     assert routes(edits)[1][2] == "too_many"
+
+
+def test_a_text_in_the_encoding_of_one_country_is_described_with_the_way_to_it():
+    latin = "Größe;Länge\n".encode("latin-1") * 9
+    after, edits = routed("user", [file_part(latin, "text/csv", "a.csv")], TEXT)
+    assert "It is text in an encoding other than Unicode." in after[0]["text"]
+    assert edits[0].artifact.content == latin
+
+
+def test_what_came_as_media_but_is_fetched_text_and_other_odd_parts_are_left_alone():
+    content = [7, None, {"type": "image_url"}, {"type": "text"}, image_part()]
+    after, _ = routed("user", content, TEXT)
+    assert after[:4] == content[:4]
+
+
+def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
+    message = Message.read(spelled({"role": "tool", "content": [image_part()]}))
+    (edit,) = RouteMedia(Routes(SEEING))(0, message, "", notices())
+    assert json.loads(edit.moved.parts[0])["text"] == "[attachment 1 of the result of a tool]"
