@@ -53,6 +53,8 @@ class ModelProfile:
     """What it reads."""
     refused: frozenset[Modality] = frozenset()
     """What its upstream has refused, whatever is stated."""
+    results_hold_text: bool = False
+    """Whether its upstream has refused media in the results of tools."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
     sources: Mapping[str, str] = field(default_factory=dict)

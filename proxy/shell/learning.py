@@ -7,6 +7,7 @@ shared by all workers through one small file; without a file to write it lasts a
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from proxy.core.overflow import Scope, Verdict
 from proxy.core.profile import Modality
 from proxy.shell.shared_file import SharedFile
 from proxy.shell.telemetry import logger
-from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, Limits
+from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
 
 MAX_MODELS: Final = 512
 """Remembered, the oldest go first; a model's name is foreign input."""
@@ -58,6 +59,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a prompt may hold, concluded from such refusals."""
     refused: tuple[Modality, ...] = ()
     """Kinds of input that were refused, and without which the same request was taken."""
+    results_hold_text: bool = False
+    """Whether media were refused in the results of tools."""
     ratio: Annotated[float, msgspec.Meta(ge=_PLAUSIBLE[0], le=_PLAUSIBLE[1] + RATIO_STEP)] = 1.0
     """The upstream's tokens for one of ours."""
     calibrated: bool = False
@@ -105,14 +108,13 @@ class Learning:
     def limits(self, model: str) -> tuple[Limits, str] | None:
         """What refusals have taught, and who says so, for the resolver of profiles."""
         known = self._of(model)
-        refused = frozenset(known.refused) or None
+        media = Limits(refused=frozenset(known.refused) or None, results_hold_text=known.results_hold_text or None)
         if known.inferred_tokens is not None:
-            limits = Limits(known.window_tokens, known.inferred_tokens, refused=refused)
+            limits = dataclasses.replace(media, window_tokens=known.window_tokens, input_tokens=known.inferred_tokens)
             return limits, "inferred from refusals that name no limit"
-        if known.window_tokens is None and known.input_tokens is None and refused is None:
-            return None
         window = known.window_tokens if known.window_tokens is not None else known.input_tokens
-        return Limits(window_tokens=window, input_tokens=known.input_tokens, refused=refused), "learned from a refusal"
+        limits = dataclasses.replace(media, window_tokens=window, input_tokens=known.input_tokens)
+        return None if limits == NOTHING else (limits, "learned from a refusal")
 
     def ratio(self, model: str) -> tuple[float, bool]:
         """(the upstream's tokens for one of ours, whether that was measured)."""
@@ -171,6 +173,15 @@ class Learning:
             return
         self._adopt(model, lambda found: replace(found, refused=tuple(sorted({*found.refused, *new}))))
         self._log.info("media_refusal_learned", model=_key(model), refused=sorted(new))
+        self.on_change()
+
+    def note_media_refused_in_results(self, model: str) -> None:
+        """Keep that an upstream takes text alone in the results of tools."""
+        self.refresh()
+        if not self._enabled or self._of(model).results_hold_text:
+            return
+        self._adopt(model, lambda found: replace(found, results_hold_text=True))
+        self._log.info("media_refusal_learned", model=_key(model), refused=["tool_results"])
         self.on_change()
 
     def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:

@@ -25,7 +25,15 @@ Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
 MAX_PROFILES: Final = 1024
 """Profiles that are remembered; a name is foreign input, and a client may send a new one with every request."""
 
-_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "refused", "tokenizer")
+_VALUES: Final = (
+    "window_tokens",
+    "input_tokens",
+    "output_tokens",
+    "modalities",
+    "refused",
+    "results_hold_text",
+    "tokenizer",
+)
 
 
 class ModelResolver:

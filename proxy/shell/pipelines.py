@@ -46,6 +46,7 @@ class Reading(NamedTuple):
     model: str
     modalities: frozenset[Modality] | None
     refused: frozenset[Modality]
+    results_hold_text: bool
 
 
 class Pipelines:
@@ -87,7 +88,7 @@ class Pipelines:
     ) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
         `resolved`: what its messages name and do not hold."""
-        reading = Reading(profile.model, profile.modalities, profile.refused)
+        reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
         built = self._pipeline(reading, budget, counter, reach, way, keeping)
         if not resolved:
             return built
@@ -135,7 +136,8 @@ class Pipelines:
             max_images=entry.max_images if entry is not None else None,
         )
         stated = entry.tool_images if entry is not None else None
-        if stated is None and routes.reads(Modality.VISION) is None:
+        is_unknown = reading.modalities is None and not routes.is_strict and not reading.results_hold_text
+        if stated is None and is_unknown:
             return RouteMedia(routes, ToolImages.KEEP)  # nobody states anything: what came as media stays where it is
         return RouteMedia(routes, stated or usual_tool_images(reading.model, self._settings.upstream.base_url))
 

@@ -180,7 +180,11 @@ class Relay:
     def _learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, planned: Planned) -> None:
         """A refusal of media is believed of the model once the same request was taken without them."""
         is_taken = outcome.status < 400 and outcome.verdict.kind is Kind.ACCEPTED
-        if attempt.rung is Rung.WITHOUT_MEDIA and is_taken and refusal.refuses_model:
+        if attempt.rung is not Rung.WITHOUT_MEDIA or not is_taken:
+            return
+        if refusal.refuses_in_results:
+            self._learning.note_media_refused_in_results(planned.request.model)
+        elif refusal.refuses_model:
             refused = refusal.refused & attempt.refused or attempt.refused
             self._learning.note_refused_media(planned.request.model, refused)
 

@@ -81,6 +81,8 @@ class Limits:
     """What it reads."""
     refused: frozenset[Modality] | None = None
     """What it was seen to refuse; only learning says so."""
+    results_hold_text: bool | None = None
+    """Whether media were refused in the results of tools; only learning says so."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
 

@@ -190,3 +190,24 @@ async def test_images_of_results_are_healed_like_those_of_users(tmp_path: Path) 
         assert answer.status == 200
         assert parts_of(stage.model.bodies[1])[0]["text"].startswith("[cannot read] image.png (artifact:tool_shot_")
     assert answer.body == COMPLETION
+
+
+async def test_an_upstream_that_takes_no_images_in_results_gets_them_behind_the_batch_from_then_on(
+    tmp_path: Path,
+) -> None:
+    messages = [
+        {"role": "user", "content": "Take a picture."},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": [image_part()]},
+    ]
+    said = "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains one."
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    async with staged(tmp_path) as stage:
+        stage.model.plays(refusing(400, said), accepting)
+        assert (await stage.ask(body)).status == 200
+        assert types_of(stage.model.bodies[1]) == ["text"]
+        stage.model.plays(accepting)
+        assert (await stage.ask(body)).attempts == "1"
+        sent = json.loads(stage.model.bodies[0])["messages"]
+        assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
+        assert sent[3]["content"][1] == image_part()

@@ -15,7 +15,7 @@ from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
 from proxy.core.overflow.figures import merged, with_figures
 from proxy.core.overflow.grammar import Strength, normalised
 from proxy.core.overflow.leaves import Leaf, Leaves
-from proxy.core.overflow.media import is_about_the_model, refused_media
+from proxy.core.overflow.media import is_about_results, is_about_the_model, refused_media
 from proxy.core.overflow.numbers import read
 from proxy.core.overflow.unwrap import unwrap
 from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
@@ -184,7 +184,12 @@ def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
     texts = [text for text in evidence.texts if Kind.MEDIA in text.vetoes]
     refusing = " ".join(one.text for text in texts for one in text.readings if one.kind is Kind.MEDIA)
     whole = " ".join(one.text for text in texts for one in text.readings)
-    return replace(verdict, refused=refused_media(refusing), refuses_model=bool(texts) and is_about_the_model(whole))
+    return replace(
+        verdict,
+        refused=refused_media(refusing),
+        refuses_model=bool(texts) and is_about_the_model(whole),
+        refuses_in_results=is_about_results(whole),
+    )
 
 
 def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:

@@ -28,6 +28,7 @@ _ABOUT_ONE: Final = re.compile(
     r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|格式|下载|解码"
 )
 """Pillow's `cannot identify image file`, OpenAI's `one of the following formats: ['png', 'jpeg', 'gif', 'webp']`."""
+_IN_RESULTS: Final = re.compile(r"role:? ?'?tool|tool ?messages?|toolmessage|tool results?")
 _ABOUT_PLACE: Final = re.compile(r"role|tool ?messages?|toolmessage|system ?messages?|assistant ?messages?")
 """`Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image`."""
 
@@ -41,6 +42,15 @@ def refused_media(text: str) -> frozenset[Modality]:
     refused = _ALLOWED.sub("", text, count=1)
     said = refused if any(named.search(refused) for named in _NAMED.values()) else text
     return frozenset(modality for modality, named in _NAMED.items() if named.search(said))
+
+
+def is_about_results(text: str) -> bool:
+    """Whether a normalised refusal is about media in the results of tools.
+
+    >>> is_about_results("image urls are only allowed for messages with role user, but this one has role tool")
+    True
+    """
+    return _IN_RESULTS.search(text) is not None
 
 
 def is_about_the_model(text: str) -> bool:

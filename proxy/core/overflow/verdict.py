@@ -82,6 +82,8 @@ class Verdict:
     """Kinds of input, of a refusal of media that names them."""
     refuses_model: bool = False
     """Whether a refusal of media is about what the model reads, and not about this one content or its place."""
+    refuses_in_results: bool = False
+    """Whether it is about media in the results of tools."""
     evidence: str = ""
     """Path of the leaf that decided, as `error.metadata.raw>error.message`; never its content."""
     upstream_message: str = ""

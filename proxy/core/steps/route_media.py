@@ -7,11 +7,11 @@ media stays byte for byte when nobody states whether the model reads it; binary 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from proxy.core import jsontext
-from proxy.core.attachments import Attachment, attachment_of, may_hold_media, with_replaced
+from proxy.core.attachments import Attachment, Shape, attachment_of, may_hold_media, with_replaced
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.edits import Artifact, Edit, Moved, Reason, RoutedMedia
 from proxy.core.jsontext import Raw
@@ -20,7 +20,7 @@ from proxy.core.notices import Notices
 from proxy.core.pages import is_page
 from proxy.core.profile import Modality, ToolImages
 from proxy.core.references import Resolved, Unfetched, references_in
-from proxy.core.routes import Placed, Route, Routes, modality_claimed, not_here
+from proxy.core.routes import Placed, Routes, modality_claimed, not_here
 
 MAX_SHOWN: Final = 32
 """Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
@@ -44,7 +44,9 @@ class RouteMedia:
         if message.role not in _ROLES or not may_hold_media(message.raw) or is_page(message, tool):
             return
         target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
-        work = _Work(self.routes, self._resolved_for(message), message, tool, notices, target)
+        is_text = target is ToolImages.TEXT
+        routes = replace(self.routes, is_strict=True) if is_text and not self.routes.is_strict else self.routes
+        work = _Work(routes, self._resolved_for(message), message, tool, notices, target)
         replacement = work.content()
         if replacement is None:
             return
@@ -134,7 +136,7 @@ class _Work:
         """A text part with words in the place of what the text held, and behind it what is shown of that here."""
         here: list[dict[str, Any]] = []
 
-        def replace(attachment: Attachment) -> str | None:
+        def words_for(attachment: Attachment) -> str | None:
             if len(self.done) >= MAX_REPLACED:
                 return None
             placed = self._placed(attachment, None)
@@ -150,11 +152,11 @@ class _Work:
                 here.append(placed.part)
             return shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
 
-        return [{"type": "text", "text": with_replaced(text, replace)}, *here]
+        return [{"type": "text", "text": with_replaced(text, words_for)}, *here]
 
     def _routed_media(self, raw: Raw, part: dict[str, Any], attachment: Attachment) -> list[Raw]:
         placed = self._placed(attachment, part)
-        if placed.stays and (placed.route is Route.UNKNOWN or not self._goes_behind):
+        if placed.stays and (not self._goes_behind or attachment.shape is Shape.BLOCK):
             return [raw]
         self._note(placed)
         if placed.words:

@@ -407,3 +407,12 @@ def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
     message = Message.read(spelled({"role": "tool", "content": [image_part()]}))
     (edit,) = RouteMedia(Routes(SEEING))(0, message, "", notices())
     assert json.loads(edit.moved.parts[0])["text"] == "[attachment 1 of the result of a tool]"
+
+
+def test_a_stated_place_holds_though_nobody_states_what_the_model_reads():
+    after, edits = routed("tool", [image_part()], None, ToolImages.USER_AFTER_BATCH)
+    assert moved(edits)[1] == image_part()
+    assert routed("tool", [mcp_block()], None, ToolImages.USER_AFTER_BATCH) == ([mcp_block()], [])
+    after, edits = routed("tool", [image_part()], None, ToolImages.TEXT)
+    assert after[0]["type"] == "text"
+    assert edits[0].artifact.content == PNG
