@@ -40,12 +40,6 @@ MEMORY_BYTES: Final = 64 * 1024 * 1024
 """What the remembered conversations of one process may hold."""
 SMALL_BYTES: Final = 4 * 1024
 """Read anew in less time than it takes to look for it among many that begin alike."""
-ROUGH_SHARE: Final = 0.75
-"""Of the room: up to here the estimate stands for the count of models whose own counter is exact, and twenty times as
-dear. It errs high: of single messages of coding agents one in twenty takes 1.1 times as many tokens of o200k_base
-(docs/decisions/0002-counting-tokens.md), and made text that is worse is still caught when the upstream refuses it."""
-LEAST_TOKENS_A_BYTE: Final = 0.3
-"""Of a conversation, by the estimate: less is no ordinary text, or hardly any text at all."""
 MAX_KNOWN_LIMITS: Final = 256
 """Models, each with the reply limits that are asked of it; both are foreign input."""
 MAX_TOOLS_BYTES: Final = 256 * 1024
@@ -254,7 +248,7 @@ class Planner:
         known = match.remembered.knowledge
         budget, size = known.basis.budget, known.plan.after
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
-        if known.basis.is_rough and not _fits_roughly(body, grown, budget):
+        if known.basis.is_rough and not _surely_fits(len(body), body, budget):
             return False  # the model's own counter comes in, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
 
@@ -283,8 +277,8 @@ class Planner:
         if known is not None and known.basis == basis and known.progress.messages <= shared:
             earlier = known.progress
         made, progress = plan(request.conversation, basis.base, self._pipeline(basis, counter, resolved), earlier)
-        if basis.is_rough and not _fits_roughly(request.body, made.before, basis.budget, request.added_bytes):
-            # Nothing is given up, and nothing near the room is sent, before the model's own counter has been asked.
+        if basis.is_rough and made.before.tokens > basis.budget.room_tokens:
+            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
             basis, counter = self._basis(request, terms, rough=False)
             made, progress = plan(request.conversation, basis.base, self._pipeline(basis, counter, resolved))
         lowered = _lowered(request, basis.budget, made)
@@ -304,7 +298,8 @@ class Planner:
         own, budget = self._limits(profile, asked[1] if asked else None, *self._ratio_of(request.model))
         if terms.goal_tokens is not None:
             budget = budget.lowered_to(terms.goal_tokens)
-        counter = _rough_counter(profile.model) if rough and _may_do_roughly(request, budget) else own
+        roughly = rough and _surely_fits(request.full_bytes, request.body, budget)
+        counter = _rough_counter(profile.model) if roughly else own
         measured = _of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__
         base, reach = measured(tools, counter, terms.way.folder is not None)
         is_rough = counter.name != own.name
@@ -357,18 +352,9 @@ def _goes_on(request: ChatRequest, known: ChatRequest, shared: int) -> bool:
     return shared > 0 and request.conversation.messages[shared - 1] is known.conversation.messages[shared - 1]
 
 
-def _may_do_roughly(request: ChatRequest, budget: Budget) -> bool:
-    """Whether the estimate is worth asking first. Of a longer body it says that the model's own counter is needed."""
-    return request.full_bytes * LEAST_TOKENS_A_BYTE <= budget.room_tokens * ROUGH_SHARE
-
-
-def _fits_roughly(body: bytes, estimated: Size, budget: Budget, added_bytes: int = 0) -> bool:
-    """Whether a request fits without an exact count: no conversation of agents or people has a third more tokens than
-    the estimate says, and no token is shorter than a byte, images aside."""
-    room = budget.room_tokens
-    if estimated.tokens <= room * ROUGH_SHARE:
-        return True
-    return len(body) + added_bytes <= room and estimated.tokens <= room and b'"image_url"' not in body
+def _surely_fits(full_bytes: int, body: bytes, budget: Budget) -> bool:
+    """Whether a body needs no exact count: no token is shorter than a byte, images aside."""
+    return full_bytes <= budget.room_tokens and b'"image_url"' not in body
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:
