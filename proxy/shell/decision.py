@@ -16,7 +16,7 @@ from proxy.core.edits import Edit, Reason
 from proxy.core.overflow import Verdict
 from proxy.errors import ProxyError
 from proxy.shell.metrics import Metrics
-from proxy.shell.planning import Planned
+from proxy.shell.planned import Planned
 from proxy.shell.prefix import LastSent, share_kept
 from proxy.shell.recent import MAX_MODEL_CHARACTERS, RecentDecisions, Recorded
 from proxy.shell.telemetry import logger

@@ -18,7 +18,8 @@ from proxy.core.refusal import does_not_fit
 from proxy.core.way_back import WayBack
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
-from proxy.shell.planning import Planned, Planner
+from proxy.shell.planned import Planned
+from proxy.shell.planning import Planner
 from proxy.shell.recent import described_blocks
 
 PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")

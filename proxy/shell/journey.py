@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.attempts import Attempt, Rung, Situation
-from proxy.shell.planning import Planned
+from proxy.shell.planned import Planned
 from proxy.shell.upstream import Headers
 
 UNCOMPRESSED: Final = frozenset({b"identity"})

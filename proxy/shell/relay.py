@@ -27,7 +27,8 @@ from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, accepting
 from proxy.shell.learning import Learning
 from proxy.shell.models import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
-from proxy.shell.planning import Planned, Planner
+from proxy.shell.planned import Planned
+from proxy.shell.planning import Planner
 from proxy.shell.retrieval import Retrieval, Rounds
 from proxy.shell.store import ArtifactStore
 from proxy.shell.telemetry import logger

@@ -25,7 +25,8 @@ from proxy.shell.artifact_reader import ArtifactReader
 from proxy.shell.decision import Decision, Recorder
 from proxy.shell.holding import HeldAnswer
 from proxy.shell.journey import Journey
-from proxy.shell.planning import Planned, Planner
+from proxy.shell.planned import Planned
+from proxy.shell.planning import Planner
 
 MAX_ROUNDS: Final = 8
 """For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""

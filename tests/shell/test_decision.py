@@ -17,7 +17,8 @@ from proxy.settings import Settings
 from proxy.shell.decision import Decision, Recorder, system_tokens
 from proxy.shell.metrics import Metrics
 from proxy.shell.pipelines import Pipelines
-from proxy.shell.planning import Planned, Planner
+from proxy.shell.planned import Planned
+from proxy.shell.planning import Planner
 from proxy.shell.recent import MAX_MODEL_CHARACTERS
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))

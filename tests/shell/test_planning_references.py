@@ -9,7 +9,7 @@ from core.strategies import exchange, user
 from test_planning import planner
 
 from proxy.core.references import Fetched, Obstacle, Reference, Unfetched
-from proxy.shell import planning
+from proxy.shell import plan_maker, planning
 from proxy.shell.planning import Planner
 
 OWNER = b"owner"
@@ -106,13 +106,13 @@ async def test_another_owner_looks_for_itself() -> None:
 async def test_contents_are_put_in_off_the_event_loop(monkeypatch: Any) -> None:
     """Base64 of many megabytes takes longer than the loop may be held."""
     threads: list[int] = []
-    real = planning.plan
+    real = plan_maker.plan
 
     def seen(*given: Any) -> Any:
         threads.append(threading.get_ident())
         return real(*given)
 
-    monkeypatch.setattr(planning, "plan", seen)
+    monkeypatch.setattr(plan_maker, "plan", seen)
     one = looking(Lookup(a=FETCHED))
     history = [user("hello"), *LONG]
     await one.plan(OWNER, body(*history), looking_up=True)

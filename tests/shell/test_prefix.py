@@ -9,7 +9,7 @@ from test_planning import OWNER, body, planner, run
 from proxy.core.attempts import Attempt, Rung
 from proxy.shell.decision import Decision, Recorder
 from proxy.shell.metrics import Metrics
-from proxy.shell.planning import Planned
+from proxy.shell.planned import Planned
 from proxy.shell.prefix import share_kept
 
 MESSAGES = st.lists(st.binary(min_size=1, max_size=9), max_size=6).map(tuple)
