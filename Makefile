@@ -74,8 +74,11 @@ serve: .venv/made ## run the proxy; UPSTREAM=URL
 config.example.yaml: proxy/settings.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference > $@
 
-docs/metrics.md: proxy/shell/metrics.py proxy/reference.py .venv/made
+docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference metrics > $@
+
+docs/log.md: proxy/shell/telemetry/events.py proxy/core/edits.py proxy/reference.py .venv/made
+	@$(BIN)/python -m proxy.reference log > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra demo --extra otel --group dev -o requirements-dev.lock

@@ -170,7 +170,7 @@ class _PyreqwestAnswer:
 
 def _ours(base_url: str) -> Client:
     from proxy.settings import UpstreamSettings
-    from proxy.shell.upstream import Upstream
+    from proxy.shell.upstream.client import Upstream
 
     return Upstream(UpstreamSettings(base_url=base_url))
 
@@ -180,7 +180,7 @@ CLIENTS: dict[str, Callable[[str], Client]] = {
     "httpx over httpx-aiohttp": _httpx_aiohttp,
     "aiohttp": _Aiohttp,
     "pyreqwest": _Pyreqwest,
-    "proxy.shell.upstream": _ours,
+    "proxy.shell.upstream.client": _ours,
 }
 
 

@@ -22,7 +22,7 @@ from proxy.core.profile import ModelProfile
 from proxy.core.sizes import Size
 from proxy.core.tools import Reach
 from proxy.settings import Settings
-from proxy.shell.pipelines import Pipelines
+from proxy.shell.planning.pipelines import Pipelines
 
 CONVERSATIONS = 12
 TURNS = 80

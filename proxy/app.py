@@ -14,35 +14,35 @@ from starlette.routing import Route
 
 from proxy import __version__
 from proxy.settings import Settings
-from proxy.shell.artifact_folder import ArtifactFolder
-from proxy.shell.artifact_reader import ArtifactReader
-from proxy.shell.artifact_routes import ARTIFACTS_PATH, ArtifactRoute
-from proxy.shell.bucket import Bucket
-from proxy.shell.decision import Recorder
-from proxy.shell.explaining import Explainer
-from proxy.shell.findings import Findings
-from proxy.shell.hidden_calls import HiddenCallMemory
-from proxy.shell.learning import Learning
-from proxy.shell.metrics import Metrics
-from proxy.shell.models import ModelResolver
-from proxy.shell.operator_routes import add_operator_routes
+from proxy.shell.answering.retrieval import Retrieval
+from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.folder import ArtifactFolder
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.whereabouts import WaysBack
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.operator.explaining import Explainer
+from proxy.shell.operator.readiness import Readiness, upstream_check
+from proxy.shell.operator.routes import add_operator_routes
+from proxy.shell.operator.status_routes import add_status_routes
 from proxy.shell.owners import Owners
-from proxy.shell.pipelines import Pipelines
-from proxy.shell.planning import Planner
-from proxy.shell.private_folder import PrivateFolder
-from proxy.shell.readiness import Readiness, upstream_check
+from proxy.shell.planning.hidden_calls import HiddenCallMemory
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planner import Planner
+from proxy.shell.references.findings import Findings
+from proxy.shell.references.resolver import Downloads, Resolver
 from proxy.shell.relay import Relay
-from proxy.shell.resolver import Downloads, Resolver
-from proxy.shell.retrieval import Retrieval
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
-from proxy.shell.status_routes import add_status_routes
-from proxy.shell.store import ArtifactStore
-from proxy.shell.telemetry import configure_logging
-from proxy.shell.upstream import Upstream
-from proxy.shell.whereabouts import WaysBack
+from proxy.shell.telemetry.decision import Recorder
+from proxy.shell.telemetry.logs import configure_logging
+from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
-    from proxy.shell.tracing import Tracer
+    from proxy.shell.telemetry.tracing import Tracer
 
 REFRESH_SECONDS: Final = 2
 """Between two looks at what other workers have learned; a look is one stat."""
@@ -150,7 +150,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     """What traces requests, when that is wanted; OpenTelemetry takes 0.2 s to load."""
     if not settings.tracing.enabled:
         return None
-    from proxy.shell.tracing import Tracer  # noqa: PLC0415
+    from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415
 
     return Tracer(settings.upstream.base_url)
 
@@ -165,8 +165,8 @@ def _downloads(settings: Settings) -> Downloads | None:
     media = settings.media
     if not media.fetch_remote_images:
         return None
-    from proxy.shell.fetch import Fetcher  # noqa: PLC0415
-    from proxy.shell.guarded_requests import GuardedRequests  # noqa: PLC0415
+    from proxy.shell.references.fetch import Fetcher  # noqa: PLC0415
+    from proxy.shell.references.guarded_requests import GuardedRequests  # noqa: PLC0415
 
     guarded = GuardedRequests(allow_private=media.allow_private_addresses)
     return Fetcher(guarded, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)

@@ -1,7 +1,7 @@
-"""`config.example.yaml`, written from the settings, and `docs/metrics.md`, written from the counters.
+"""`config.example.yaml`, written from the settings, `docs/metrics.md` from the counters, `docs/log.md` from the events.
 
-Rule: nothing about a setting or a metric is said here, all of it stands where they are declared. `python -m
-proxy.reference` prints the one, `python -m proxy.reference metrics` the other.
+Rule: nothing about a setting, a metric or an event is said here, all of it stands where they are declared. `python -m
+proxy.reference` prints the first, `python -m proxy.reference metrics` and `… log` the others.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import yaml
@@ -22,7 +23,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from proxy import settings
-from proxy.shell import metrics
+from proxy.core import edits
+from proxy.shell.telemetry import metrics
+from proxy.shell.telemetry.events import EVENTS
 from proxy.sources import section_in
 
 LINE_CHARS: Final = 110
@@ -34,7 +37,7 @@ HEAD: Final = """\
 
 def render() -> str:
     """The whole file."""
-    return HEAD + "\n".join(_lines(settings.Settings, _docstrings(), 0)) + "\n"
+    return HEAD + "\n".join(_lines(settings.Settings, _docstrings(settings), 0)) + "\n"
 
 
 def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]], depth: int) -> Iterator[str]:
@@ -55,15 +58,16 @@ def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]]
             yield from (f"{_blank(depth + 1)}#   {line.strip()}" for line in _lines(inner, docstrings, depth + 1))
 
 
-def _docstrings() -> dict[str, dict[str, str]]:
+def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
     """By class and field, the string under the field; under the empty name, the docstring of the class."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(settings)).body:
+    for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = {"": ast.get_docstring(node) or ""}
             for field, below in zip(node.body, node.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    found[node.name][ast.unparse(field.target)] = str(ast.literal_eval(below.value))
+                if isinstance(field, ast.AnnAssign | ast.Assign) and isinstance(below, ast.Expr):
+                    target = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
+                    found[node.name][ast.unparse(target)] = str(ast.literal_eval(below.value))
     return found
 
 
@@ -93,13 +97,31 @@ def _written(default: Any) -> str:
 METRICS_HEAD: Final = """\
 # Metrics
 
-What `/metrics` says, in Prometheus' text format; written by `make docs/metrics.md` from `proxy/shell/metrics.py`.
-With several workers the figures are those of all of them together, whichever is asked. Counters begin at 0 when the
-proxy starts; sizes in tokens are estimates. [deploy/grafana](../deploy/grafana/context-proxy.json) shows them.
+What `/metrics` says, in Prometheus' text format; written by `make docs/metrics.md` from
+`proxy/shell/telemetry/metrics.py`. With several workers the figures are those of all of them together, whichever is
+asked. Counters begin at 0 when the proxy starts; sizes in tokens are estimates.
+[deploy/grafana](../deploy/grafana/context-proxy.json) shows them.
 
 | metric | type | labels | what it says |
 |---|---|---|---|
 """
+
+LOG_HEAD: Final = """\
+# The log
+
+One JSON object a line, coloured text on a terminal; never a key, never the content of a message. Written by `make
+docs/log.md` from `proxy/shell/telemetry/events.py`.
+
+| event | when |
+|---|---|
+"""
+REASONS_HEAD: Final = """\
+## Reasons for edits
+
+They stand in the log, in `x-context-proxy-edits`, in `/decisions` and in the metrics.
+
+| reason | what was done |
+|---|---|"""
 
 
 def render_metrics() -> str:
@@ -112,6 +134,14 @@ def render_metrics() -> str:
         rows.append(f"| `{name}` | {family.type} | {_named(labels) or '–'} | {family.documentation} |")
     values = [f"* `{label}`: {_named(metrics.LABEL_VALUES[label])}" for label in metrics.LABEL_VALUES if label in used]
     return METRICS_HEAD + "\n".join([*rows, "", "Labels:", "", *values]) + "\n"
+
+
+def render_log() -> str:
+    """The page about the log and the reasons for edits."""
+    events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
+    said = _docstrings(edits)[edits.Reason.__name__]
+    reasons = [f"| `{reason.value}` | {said[reason.name]} |" for reason in edits.Reason]
+    return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
 
 
 def metric_families() -> list[tuple[Metric, Sequence[str]]]:
@@ -129,5 +159,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+PAGES: Final[Mapping[str, Callable[[], str]]] = {"config": render, "metrics": render_metrics, "log": render_log}
+
 if __name__ == "__main__":
-    sys.stdout.write(render_metrics() if sys.argv[1:] == ["metrics"] else render())
+    sys.stdout.write(PAGES[sys.argv[1] if sys.argv[1:] else "config"]())

@@ -14,8 +14,8 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy.app import create_app
 from proxy.settings import Settings
-from proxy.shell.metrics import SHARED_FOLDER
-from proxy.shell.telemetry import configure_logging, logger
+from proxy.shell.telemetry.logs import configure_logging, logger
+from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 KEEP_ALIVE_SECONDS: Final = 75
 """Longer than the 60 seconds for which load balancers keep idle connections: the side that reuses must close first."""

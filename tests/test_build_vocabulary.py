@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.shell.tokenizer import _VOCABULARIES
+from proxy.shell.models.tokenizer import _VOCABULARIES
 
 ROOT = Path(__file__).parent.parent
 spec = importlib.util.spec_from_file_location("build_vocabulary", ROOT / "build_vocabulary.py")

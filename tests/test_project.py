@@ -31,7 +31,7 @@ def test_the_example_holds_the_defaults_and_nothing_else(monkeypatch):
 
 
 def test_every_setting_has_its_docstring():
-    said = reference._docstrings()
+    said = reference._docstrings(reference.settings)
     silent = [
         f"{name}.{field}"
         for name, fields in said.items()

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy import server
-from proxy.shell.metrics import SHARED_FOLDER
+from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 
 def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a model takes: its window, its limits, what it reads. A record; who says so stands in `shell/models.py`.
+"""What a model takes: its window, its limits, what it reads. A record; who says so: `shell/models/`.
 
 Rule: `None` means that nobody states it, which is not the same as no.
 """

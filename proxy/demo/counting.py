@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proxy.demo.chat import ChatMessage
-from proxy.shell.tokenizer import counter_for
+from proxy.shell.models.tokenizer import counter_for
 
 ENCODING: Final = "o200k_base"
 """The vocabulary of gpt-4o and later; where it is not installed, `counter_for` estimates."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.attempts import Attempt, Rung, Situation
-from proxy.shell.planned import Planned
-from proxy.shell.upstream import Headers
+from proxy.shell.planning.planned import Planned
+from proxy.shell.upstream.client import Headers
 
 UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}

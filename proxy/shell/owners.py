@@ -13,10 +13,10 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from proxy.shell.artifact_folder import META, TROUBLE
-from proxy.shell.bucket import Bucket
-from proxy.shell.telemetry import logger
-from proxy.shell.upstream import Headers
+from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.folder import META, TROUBLE
+from proxy.shell.telemetry.logs import logger
+from proxy.shell.upstream.client import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Where clients put keys: OpenAI and most others, Azure, Anthropic-like relays."""

@@ -20,20 +20,20 @@ from proxy.core.routes import modalities_in
 from proxy.core.way_back import NOWHERE, WayBack
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.settings import Mode, Settings
+from proxy.shell.answering.holding import HeldAnswer
+from proxy.shell.answering.retrieval import Retrieval, Rounds
+from proxy.shell.answering.watched import StreamedAnswer, WholeAnswer, watched
+from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.bodies import can_unpack, unpack
-from proxy.shell.decision import Decision, Recorder
-from proxy.shell.holding import HeldAnswer
 from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, accepting
-from proxy.shell.learning import Learning
-from proxy.shell.models import ModelResolver
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
-from proxy.shell.planned import Planned
-from proxy.shell.planning import Planner
-from proxy.shell.retrieval import Retrieval, Rounds
-from proxy.shell.store import ArtifactStore
-from proxy.shell.telemetry import logger
-from proxy.shell.upstream import Headers, Upstream, UpstreamAnswer
-from proxy.shell.watched import StreamedAnswer, WholeAnswer, watched
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.telemetry.decision import Decision, Recorder
+from proxy.shell.telemetry.logs import logger
+from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))

@@ -16,14 +16,14 @@ from typing import Final, Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.errors import ClientLeft, ProxyError, ServerStopping, UnknownPath
+from proxy.shell.answering.keepalive import KeepAlive
+from proxy.shell.artifacts.whereabouts import WaysBack
 from proxy.shell.bodies import BodyStream, read_body
-from proxy.shell.decision import Decision, Recorder
 from proxy.shell.disconnect import UntilClientLeaves
-from proxy.shell.keepalive import KeepAlive
 from proxy.shell.relay import Relay, header
-from proxy.shell.telemetry import logger
-from proxy.shell.upstream import Headers
-from proxy.shell.whereabouts import WaysBack
+from proxy.shell.telemetry.decision import Decision, Recorder
+from proxy.shell.telemetry.logs import logger
+from proxy.shell.upstream.client import Headers
 from proxy.wire.openai_chat import error_body
 
 API_PREFIX: Final = b"/v1"

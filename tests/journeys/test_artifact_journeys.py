@@ -15,10 +15,10 @@ from journey import KEY, World, long_text, one_call
 
 from proxy.core.edits import Artifact
 from proxy.errors import ArtifactNotFound
-from proxy.shell.artifact_reader import PIECE_BYTES, ArtifactReader
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.reader import PIECE_BYTES, ArtifactReader
+from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.owners import Owners
-from proxy.shell.private_folder import PrivateFolder
-from proxy.shell.store import ArtifactStore
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"

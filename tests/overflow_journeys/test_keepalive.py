@@ -27,7 +27,7 @@ from overflow_stage import (
 from overflow_words import conversation, too_long, window
 from shell.scripted_upstream import soon
 
-from proxy.shell.keepalive import COMMENT
+from proxy.shell.answering.keepalive import COMMENT
 
 OFTEN = window(12_000, overflow={"keepalive_seconds": 0.02})
 REQUEST = conversation(9_500, stream=True)

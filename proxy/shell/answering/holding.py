@@ -1,0 +1,103 @@
+"""Looks at the beginning of an answer before the client gets any of it, so that a refusal can still be cured unseen.
+
+Rule: no longer than it takes to see: the first event of a stream that means something, or the whole of a short body;
+what was looked at is passed on with the rest, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from proxy.shell.bodies import can_unpack
+from proxy.shell.upstream.client import Headers, UpstreamAnswer
+from proxy.wire.sse import EventSplitter, data_of
+
+_USAGE: Final = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,9})')
+_TAIL_BYTES: Final = 4_096
+"""Of an answer, where its usage stands; what a model wrote before it is not searched."""
+HELD_BYTES: Final = 64 * 1024
+"""Refusals are shorter; a longer body is an answer."""
+_EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""A body that begins with one is a stream of events, whatever its content-type says: some servers say nothing, or
+`application/json` as for their other errors."""
+_ANY_ZLIB_FORMAT: Final = 47
+"""zlib tells gzip and deflate apart itself."""
+
+
+class HeldAnswer:
+    """An answer whose beginning was read."""
+
+    def __init__(self, answer: UpstreamAnswer) -> None:
+        self.status = answer.status
+        self.headers: Headers = answer.headers
+        self._answer = answer
+        self._pieces = answer.chunks()
+        self._held: list[bytes] = []
+        self._last: tuple[bytes, bytes] = (b"", b"")
+        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", can_unpack) else None
+        self.evidence = b""
+        """What was read, decompressed."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events, by what it says or by its looks."""
+        says = self._says(b"content-type", lambda value: b"event-stream" in value)
+        return says or self.evidence.lstrip().startswith(_EVENT_FIELDS)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the body is not compressed."""
+        return not self._says(b"content-encoding", lambda value: value not in (b"", b"identity"))
+
+    async def look(self) -> None:
+        """Read as much as is needed to judge the answer. Raises UpstreamUnreachable and UpstreamTimeout."""
+        splitter = EventSplitter() if self.is_stream else None
+        seen, self.evidence = 0, b""
+        async for piece in self._pieces:
+            self._held.append(piece)
+            readable = self._unpacked(piece)
+            self.evidence += readable
+            seen += len(piece)
+            if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
+                splitter, readable = EventSplitter(), self.evidence
+            if seen >= HELD_BYTES or (splitter is not None and any(map(data_of, splitter.feed(readable)))):
+                return
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The whole body, as UpstreamAnswer.chunks."""
+        for piece in self._held:
+            self._last = (self._last[1], piece)
+            yield piece
+        async for piece in self._pieces:
+            self._last = (self._last[1], piece)
+            yield piece
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """What the upstream counted, as it says at the end of its answer; None when it does not."""
+        end = self.evidence if self._unpacker is not None else b"".join(self._last)
+        found = _USAGE.findall(end[-_TAIL_BYTES:])
+        return int(found[-1]) if found else None
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._answer.aclose()
+
+    def _unpacked(self, piece: bytes) -> bytes:
+        """What a piece says; of broken data nothing, and of a bomb its beginning."""
+        if self._unpacker is None:
+            return piece
+        try:
+            return self._unpacker.decompress(piece, HELD_BYTES)
+        except zlib.error:
+            return b""
+
+    def _says(self, name: bytes, wanted: Callable[[bytes], bool]) -> bool:
+        """Whether a header of that name has a value of that kind."""
+        for found, value in self.headers:  # noqa: SIM110 - asked of every answer; any() takes three times as long
+            if found == name and wanted(value.strip().lower()):
+                return True
+        return False

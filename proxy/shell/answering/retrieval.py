@@ -1,0 +1,129 @@
+"""Answers the calls of the proxy's own tool and goes on with the model, until it has an answer for the client.
+
+Rule: a client never gets an error that it would not have had without the tool: what cannot be read is said to the
+model, what does not fit ends the answer where it is. At most MAX_ROUNDS readings in one answer; each is on the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from proxy.core import jsontext
+from proxy.core.conversation import Message
+from proxy.core.hidden import HiddenCalls
+from proxy.core.measures import utf8_length
+from proxy.core.notices import Language
+from proxy.core.reading import Query
+from proxy.core.retrieval import Wanted, wanted_by
+from proxy.core.retrieval_notices import failed, last_reading, stopped, too_many, unnamed
+from proxy.core.said import OwnCall, Said
+from proxy.errors import ContextOverflow, ProxyError
+from proxy.shell.answering.holding import HeldAnswer
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.journey import Journey
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.telemetry.decision import Decision, Recorder
+
+MAX_ROUNDS: Final = 8
+"""For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""
+MAX_CALLS: Final = 8
+"""Of one round, that are answered."""
+MIN_PAGE_BYTES: Final = 500
+"""Less says nothing."""
+_SHARES: Final = (1.0, 0.25, 0.06)
+"""Of a page, tried one after the other when the request would not fit with it."""
+
+Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[HeldAnswer, Planned]]]
+"""Sends what is planned for the request of this id; the answer that stands, and what it answers. Raises ProxyError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What every answer needs for its rounds."""
+
+    planner: Planner
+    reader: ArtifactReader
+    recorder: Recorder
+    language: Language
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of one answer."""
+
+    retrieval: Retrieval
+    send: Send
+    journey: Journey
+    decision: Decision
+    planned: Planned
+    """What was sent last."""
+    count: int = 0
+    """Of the readings so far."""
+
+    @property
+    def last_words(self) -> str:
+        """What an answer says in which the model did not say a word, and may not go on."""
+        return stopped(MAX_ROUNDS, self.retrieval.language)
+
+    async def following(self, said: Said) -> HeldAnswer | None:
+        """The model's next answer, once its calls were answered; None when it may not go on. Raises ProxyError."""
+        if self.count == MAX_ROUNDS:
+            return None
+        _, planned = await self._read(said)
+        if not planned.plan.fits:
+            return None
+        try:
+            answer, self.planned = await self.send(replace(self.journey, planned=planned), self.decision.request_id)
+        except ContextOverflow:
+            return None
+        return answer
+
+    async def hide(self, said: Said) -> None:
+        """Answer the calls of a mixed answer, for when the client comes back."""
+        results, _ = await self._read(said)
+        hidden = HiddenCalls.of(self.journey.planned.request.conversation, said, results)
+        await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
+
+    async def _read(self, said: Said) -> tuple[list[bytes], Planned]:
+        """Tool messages that answer our calls, as much as fits, and the plan for the request with them."""
+        self.count += 1
+        self.decision.retrieval_rounds = self.count
+        wanted = [wanted_by(call.arguments) for call in said.own]
+        page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
+        for share in _SHARES:
+            texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
+            results = [_result(call, text) for call, text in zip(said.own, texts, strict=True)]
+            messages = [Message.read(raw) for raw in (said.message, *results)]
+            planned = await self.retrieval.planner.plan_further(self.planned, messages)
+            if planned.plan.fits:
+                break
+        for one, text in zip(wanted, texts, strict=True):
+            self.retrieval.recorder.artifact_read(self.decision, one.artifact if one else "", utf8_length(text))
+        return results, planned
+
+    async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
+        """What is said to each call."""
+        texts = await asyncio.gather(*(self._text(one, page_bytes) for one in wanted[:MAX_CALLS]))
+        texts += [too_many(MAX_CALLS, self.retrieval.language)] * (len(wanted) - MAX_CALLS)
+        if self.count == MAX_ROUNDS:
+            texts[-1] += last_reading(MAX_ROUNDS, self.retrieval.language)
+        return texts
+
+    async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
+        reader, language = self.retrieval.reader, self.retrieval.language
+        if wanted is None:
+            return unnamed(language)
+        try:
+            query = Query.parse(wanted.asked) or Query()
+            stored = await reader.find(wanted.artifact, self.journey.owner)
+            return (await reader.page(stored, query, page_bytes)).decode("utf-8", "replace")
+        except ProxyError as error:
+            return failed(wanted.artifact, error.message, language)
+
+
+def _result(call: OwnCall, text: str) -> bytes:
+    return jsontext.dump({"role": "tool", "tool_call_id": call.id, "content": text})

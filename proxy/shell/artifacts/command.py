@@ -1,0 +1,127 @@
+"""`context-proxy artifacts ls|show|rm`: what the store holds, for its operator, whoever brought it.
+
+Rule: what is printed is bounded, and on a terminal nothing that a tool wrote can steer it; `--whole` gives the very
+bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import obstore
+
+from proxy.core.reading import Query
+from proxy.errors import ProxyError
+from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact
+from proxy.shell.artifacts.reader import ArtifactReader
+
+DONE: Final = 0
+NOT_DONE: Final = 1
+SHOWN: Final = 50
+"""Artifacts that `ls` shows without being told how many."""
+_KEPT_SIGNS: Final = frozenset("\n\t")
+
+
+def list_artifacts(folder: ArtifactFolder, most: int, *, as_json: bool) -> int:
+    """Print the artifacts that were used last; the exit status."""
+    try:
+        found = sorted(_found(folder), key=lambda one: -one["used"])
+    except TROUBLE as error:
+        return _complain(f"{folder.address} cannot be read ({type(error).__name__})")
+    shown = [{**one, "used": _moment(one["used"])} for one in found[:most]]
+    if as_json:
+        print(json.dumps({"folder": folder.address, "total": len(found), "artifacts": shown}, indent=2))
+        return DONE
+    for one in shown:
+        print(f"{one['used']}  {one['bytes']:>13,}  {one['id']}")
+    total_bytes = sum(one["bytes"] for one in found)
+    print(f"{len(shown):,} of {len(found):,} artifacts, {total_bytes:,} bytes in all, in {folder.address}")
+    return DONE
+
+
+def show_artifact(folder: ArtifactFolder, retention_days: float, name: str, query: Query | None) -> int:
+    """Print a page of an artifact, or with None the whole of it; the exit status."""
+
+    async def shown() -> None:
+        reader = ArtifactReader(folder, retention_days=retention_days)
+        try:
+            stored = await reader.find(name, None)
+            if query is None:
+                async for piece in reader.pieces(stored, 0, stored.size):
+                    sys.stdout.buffer.write(piece)
+            else:
+                page = await reader.page(stored, query)
+                sys.stdout.buffer.write(_harmless(page) if sys.stdout.isatty() else page)
+        finally:
+            reader.close()
+        sys.stdout.buffer.flush()
+
+    try:
+        asyncio.run(shown())
+    except ProxyError as error:
+        return _complain(error.message)
+    return DONE
+
+
+def remove_artifacts(folder: ArtifactFolder, names: Sequence[str]) -> int:
+    """Remove artifacts with all that is known of them; the exit status."""
+    missing = 0
+    for name in names:
+        try:
+            removed = _removed(folder, name)
+        except TROUBLE as error:
+            return _complain(f"{folder.address} cannot be changed ({type(error).__name__})")
+        if not removed:
+            missing = _complain(f"there is no artifact {name!a}")
+    return NOT_DONE if missing else DONE
+
+
+def _found(folder: ArtifactFolder) -> Iterator[dict[str, Any]]:
+    if not folder.is_used():
+        return
+    contents: dict[str, int] = {}
+    used: dict[str, float] = {}
+    for one in folder.listed():
+        belongs = artifact_of(one.key)
+        if belongs is not None:
+            name, is_content = belongs
+            used[name] = max(one.used, used.get(name, 0.0))
+            if is_content:
+                contents[name] = one.size
+    for name, size in contents.items():
+        yield {"id": name, "bytes": size, "used": used[name]}
+
+
+def _removed(folder: ArtifactFolder, name: str) -> bool:
+    """Remove the content first: what is left after a crash is still found by its notes."""
+    if not is_artifact(name) or not folder.is_used():
+        return False
+    gone = False
+    for key in (name, *[one.key for one in folder.listed(f"{META}/{name}.")]):
+        with contextlib.suppress(FileNotFoundError):
+            obstore.delete(folder.opened(), key)
+            gone = True
+    return gone
+
+
+def _moment(unix_seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(unix_seconds, datetime.UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _harmless(page: bytes) -> bytes:
+    """Text for a terminal: nothing that moves its cursor or turns the direction of writing."""
+    text = page.decode("utf-8", "replace")
+    return "".join(
+        sign if sign.isprintable() or sign in _KEPT_SIGNS else "\N{REPLACEMENT CHARACTER}" for sign in text
+    ).encode()
+
+
+def _complain(problem: str) -> int:
+    print(problem, file=sys.stderr)
+    return NOT_DONE

@@ -1,0 +1,215 @@
+"""Reads what the store keeps: for its owner, a piece at a time.
+
+Rule: memory and time are bounded whatever the size of an artifact; reading is a use, so what is read stays; nobody
+learns from an answer whether another owner has kept something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+import obstore
+
+from proxy.core.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
+from proxy.core.notices import Language
+from proxy.core.pointer import part_at
+from proxy.core.reading import Query, read
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
+from proxy.shell.artifacts.folder import TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
+from proxy.shell.artifacts.store import INDEXED_BYTES
+
+PIECE_BYTES: Final = 1024 * 1024
+"""Of a whole artifact, read and sent at a time."""
+READ_SECONDS: Final = 15.0
+"""Longest wait for one answer of the store."""
+SEARCH_SECONDS: Final = 5.0
+"""Longest search; where to go on is said then. RE2 reads a few hundred MB in this time."""
+JSON_BYTES: Final = 64 * 1024 * 1024
+"""Longest artifact that is read as JSON: it has to be in memory as a whole."""
+
+_TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-sh")
+_TEXT_SUFFIXES: Final = ("+json", "+xml", "yaml", "toml", "sql", "ndjson")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An artifact that may be read."""
+
+    name: str
+    metadata: Metadata
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.metadata.size
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it has lines."""
+        kind = self.metadata.media_type
+        return kind.startswith(_TEXT_TYPES) or kind.endswith(_TEXT_SUFFIXES)
+
+
+class ArtifactReader:
+    """Reads from a folder or a bucket."""
+
+    def __init__(
+        self,
+        folder: ArtifactFolder,
+        *,
+        retention_days: float,
+        language: Language = "en",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._retention_seconds = retention_days * 24 * 3600
+        self._language = language
+        self._clock = clock
+        # Threads of its own: a long search must not hold up what has to be kept before a request is sent.
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="artifact-reading")
+
+    async def find(self, name: str, owner: str | None) -> Stored:
+        """An artifact by its name. `owner` None: whoever brought it. Raises ArtifactError."""
+        return await self._run(self._find, name, owner)
+
+    async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
+        """Some of its bytes. Raises ArtifactError."""
+        return await self._run(self._bytes, stored, (start, stop))
+
+    async def pieces(self, stored: Stored, start: int, stop: int) -> AsyncIterator[bytes]:
+        """Its bytes from one position to another, a bounded piece at a time. Raises ArtifactError."""
+        for at in range(start, stop, PIECE_BYTES):
+            yield await self.piece(stored, at, min(stop, at + PIECE_BYTES))
+
+    async def page(self, stored: Stored, query: Query, max_bytes: int = PAGE_BYTES) -> bytes:
+        """What a query asks for, as much as fits, under a header that says what it is. Raises BadArtifactQuery,
+        RangeOutside and ArtifactError."""
+        if query.stat:
+            return msgspec.json.encode(await self.stat(stored)) + b"\n"
+        if query.pointer is None and not stored.is_text:
+            raise BadArtifactQuery(
+                f"`lines` and `grep` read text, and this is {stored.metadata.media_type}: ask for the whole, or for "
+                "a range of its bytes"
+            )
+        return await self._run(self._page, stored, query, max_bytes)
+
+    async def stat(self, stored: Stored) -> dict[str, Any]:
+        """What it is. Raises ArtifactError."""
+        known = stored.metadata
+        lines = (await self._run(self._index, stored))[0].total_lines if stored.is_text else None
+        return {
+            "id": stored.name,
+            "bytes": known.size,
+            "lines": lines,
+            "type": known.media_type,
+            "tool": known.tool,
+            "created": known.created,
+        }
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[..., Result], *given: object) -> Result:
+        try:
+            async with asyncio.timeout(READ_SECONDS + SEARCH_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+        except FileNotFoundError:
+            raise ArtifactNotFound(
+                "there is no such artifact, or it came with another key, or its time is over"
+            ) from None
+        except TimeoutError:
+            raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
+        except TROUBLE as error:
+            raise ArtifactStoreUnavailable(f"the artifact cannot be read ({type(error).__name__})") from None
+
+    def _find(self, name: str, owner: str | None) -> Stored:
+        try:
+            notes = [metadata_key(name, owner)] if owner is not None else self._notes_of(name)
+        except ValueError:
+            raise FileNotFoundError from None
+        for note in notes:
+            found = obstore.get(self._folder.opened(), note)
+            idle_seconds = self._clock() - found.meta["last_modified"].timestamp()
+            if idle_seconds > self._retention_seconds:
+                continue
+            written = bytes(found.bytes())
+            if idle_seconds >= TOUCH_SECONDS:
+                with contextlib.suppress(*TROUBLE):  # a store that can be read but not written serves its readers
+                    self._folder.put(note, written)
+            return Stored(name, msgspec.json.decode(written, type=Metadata))
+        raise FileNotFoundError
+
+    def _notes_of(self, name: str) -> list[str]:
+        """The notes of all owners, the newest first. Raises ValueError for what is no artifact's name."""
+        beginning = metadata_key(name, "x").removesuffix("x.json")
+        if not self._folder.is_used():
+            return []
+        found = sorted(self._folder.listed(beginning), key=lambda one: -one.used)
+        return [one.key for one in found if one.key != index_key(name)]
+
+    def _bytes(self, stored: Stored, span: Span) -> bytes:
+        start, stop = span
+        if start >= stop:
+            return b""
+        return bytes(obstore.get_range(self._folder.opened(), stored.name, start=start, end=stop))
+
+    def _page(self, stored: Stored, query: Query, max_bytes: int) -> bytes:
+        if query.pointer is None:
+            index, text = self._index(stored)
+        else:
+            if stored.size > JSON_BYTES:
+                raise BadArtifactQuery(
+                    f"`json` reads artifacts of up to {JSON_BYTES:,} bytes, this one has {stored.size:,}: use `grep`",
+                    param="json",
+                )
+            text = part_at(self._bytes(stored, (0, stored.size)), query.pointer)
+            index = LineIndex.of_text(text)
+        reader = read(index, query, stored.name, self._language, max_bytes)
+        if text is not None:
+            return _driven(reader, lambda span: text[span[0] : span[1]])
+        return _driven(reader, lambda span: self._bytes(stored, span))
+
+    def _index(self, stored: Stored) -> tuple[LineIndex, bytes | None]:
+        """Where the lines of a text are, and the text when it was short enough to be read whole."""
+        if stored.size <= INDEXED_BYTES:
+            text = self._bytes(stored, (0, stored.size))
+            return LineIndex.of_text(text), text
+        key = index_key(stored.name)
+        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+            written = bytes(obstore.get(self._folder.opened(), key).bytes())
+            index = msgspec.json.decode(written, type=LineIndex)
+            if index.size == stored.size and len(index.feeds) == -(-stored.size // BLOCK_BYTES):
+                return index, None
+        index = LineIndex.of(self._blocks(stored))
+        with contextlib.suppress(*TROUBLE):
+            self._folder.put(key, msgspec.json.encode(index))
+        return index, None
+
+    def _blocks(self, stored: Stored) -> Generator[bytes, None, None]:
+        for start in range(0, stored.size, PIECE_BYTES):
+            piece = self._bytes(stored, (start, min(stored.size, start + PIECE_BYTES)))
+            for at in range(0, len(piece), BLOCK_BYTES):
+                yield piece[at : at + BLOCK_BYTES]
+
+
+def _driven(reader: Generator[Span, bytes, bytes], bytes_of: Callable[[Span], bytes]) -> bytes:
+    """Send a reader what it asks for; when that takes too long, it is told to come to an end."""
+    ends = monotonic() + SEARCH_SECONDS
+    try:
+        span = next(reader)
+        while True:
+            found = bytes_of(span)
+            span = reader.send(found) if monotonic() < ends else reader.throw(TimeoutError())
+    except StopIteration as done:
+        return bytes(done.value)

@@ -1,0 +1,265 @@
+"""Where the artifacts are kept: what is taken out of a request lies here, whole, before the request is sent.
+
+Rule: a reader sees a whole file or none; only the user that the proxy runs as can read it; trouble with the store
+never breaks a request: `keep` says what could not be kept, and the log says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import mimetypes
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+import obstore
+
+from proxy.core.edits import Artifact
+from proxy.core.lines import LineIndex
+from proxy.shell.artifacts.folder import META, TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
+from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
+from proxy.shell.telemetry.logs import logger
+
+KEEP_SECONDS: Final = 10.0
+"""Longest wait for the store; a request goes on without it then."""
+REST_SECONDS: Final = 30.0
+"""After such a wait; what comes up until then cannot be kept and waits for nothing."""
+INDEXED_BYTES: Final = 1024 * 1024
+"""Shorter texts are read whole to find their lines; longer ones get an index."""
+SWEEP_SECONDS: Final = 3600.0
+"""From one pass to the next."""
+FIRST_SWEEP_SECONDS: Final = (5.0, 60.0)
+"""From the start to the first pass, drawn at random: workers that start together do not sweep together."""
+WARN_SECONDS: Final = 60.0
+"""A full disk fails every request; one line a minute says so."""
+MAX_KNOWN: Final = 10_000
+"""Artifacts whose keeping is remembered, about 3 MB."""
+MAX_TOOL_CHARACTERS: Final = 200
+"""Of a tool's name in metadata and logs; it comes from outside and may have any length."""
+
+_TRIAL_KEY: Final = f"{META}/trial"
+"""Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
+_HTTP_STATUS: Final = re.compile(r"status code: ([1-5][0-9]{2} [A-Za-z ]{1,40})")
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+
+
+class _Outcome(Enum):
+    SAVED = auto()
+    """It was new."""
+    THERE = auto()
+    """It had been kept before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    reason: str
+
+
+class ArtifactStore:
+    """Keeps artifacts in a folder, each under its own name, and removes what is old or too much."""
+
+    def __init__(
+        self, folder: ArtifactFolder, *, retention_days: float, max_bytes: int, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._folder = folder
+        self._retention_seconds = retention_days * 24 * 3600
+        self._max_bytes = max_bytes
+        self._clock = clock
+        """Unix time."""
+        self._known: dict[tuple[str, str], float] = {}
+        """Name and owner of what was kept: when that was last made sure of; the oldest first."""
+        self._threads = _threads()
+        self._hung = float("-inf")
+        """When the store last gave no answer."""
+        self._warned = float("-inf")
+        self._sweeping: asyncio.Task[None] | None = None
+        self._closing = threading.Event()
+        self._log = logger()
+        self.on_saved: Callable[[int], None] = lambda _: None
+        """Called when an artifact of so many bytes is new."""
+        self.on_swept: Callable[[int, int], None] = lambda *_: None
+        """Called after a pass, from another thread: how many artifacts are left, and their bytes."""
+
+    def place_of(self, artifact: Artifact) -> str:
+        """Where its operator finds it: a path or a URL, whether or not it is kept by now."""
+        return f"{self._folder.address}/{artifact.id}"
+
+    async def keep(self, artifacts: Sequence[Artifact], owner: str) -> frozenset[str]:
+        """Make sure that these lie in the store. Returns the names of those that do not; empty: all are safe."""
+        wanted = {artifact.id: artifact for artifact in artifacts}
+        new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, owner, artifact)}
+        if not new:
+            return frozenset()
+        outcomes = await self._tried(new, owner)
+        failures = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _Failure)}
+        for name, outcome in outcomes.items():
+            if name not in failures:
+                self._note_kept(name, owner, new[name], outcome)
+        if failures:
+            self._warn("keep", len(failures), next(iter(failures.values())))
+        return frozenset(failures)
+
+    async def _tried(self, new: Mapping[str, Artifact], owner: str) -> Mapping[str, _Outcome | _Failure]:
+        """What came of keeping these; a store that hangs is left alone for a while, so that it holds up one request and
+        not every one."""
+        if not 0 <= self._clock() - self._hung < REST_SECONDS:
+            try:
+                async with asyncio.timeout(KEEP_SECONDS):
+                    return await asyncio.get_running_loop().run_in_executor(self._threads, self._kept, new, owner)
+            except TimeoutError:
+                self._hung = self._clock()
+        return dict.fromkeys(new, _Failure("no answer in time"))
+
+    async def trouble(self) -> str | None:
+        """Why nothing can be written; None when it can. It is tried out, with one small object that stays."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, _TRIAL_KEY, b"ok\n")
+        except TROUBLE as error:
+            return f"the artifact store cannot be written: {_reason(error)}"
+        return None
+
+    async def start(self) -> None:
+        """Begin to sweep, soon and then every hour."""
+        self._closing.clear()
+        self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="artifact-sweep")
+
+    async def close(self) -> None:
+        """Stop sweeping and let go of the threads; what is kept stays."""
+        self._closing.set()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeping
+            self._sweeping = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads = _threads()
+
+    def _is_known(self, name: str, owner: str, artifact: Artifact) -> bool:
+        """Whether it was kept a short time ago and is there still: a look at one file, no more."""
+        made_sure = self._known.get((name, owner))
+        if made_sure is None or not 0 <= self._clock() - made_sure < TOUCH_SECONDS:
+            return False
+        return self._folder.is_surely_there(name, len(artifact.content))
+
+    def _note_kept(self, name: str, owner: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
+        if outcome is _Outcome.SAVED and (name, owner) not in self._known:
+            self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
+            self.on_saved(len(artifact.content))
+        self._known.pop((name, owner), None)
+        self._known[name, owner] = self._clock()
+        if len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    def _kept(self, artifacts: Mapping[str, Artifact], owner: str) -> dict[str, _Outcome | _Failure]:
+        outcomes: dict[str, _Outcome | _Failure] = {}
+        for name, artifact in artifacts.items():
+            try:
+                outcomes[name] = self._keep_one(name, artifact, owner)
+            except TROUBLE as error:
+                outcomes[name] = _Failure(_reason(error))
+        return outcomes
+
+    def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
+        """Note the use, then see to the content: a sweep that is under way looks at the note before it removes.
+
+        A file of another length is what a crash of the machine left behind; it is written again.
+        """
+        note = metadata_key(name, owner)
+        store = self._folder.opened()
+        try:
+            noted = obstore.head(store, note)["last_modified"].timestamp()
+            if self._clock() - noted >= TOUCH_SECONDS:
+                self._folder.put(note, bytes(obstore.get(store, note).bytes()))
+            if obstore.head(store, name)["size"] == len(artifact.content):
+                return _Outcome.THERE
+        except FileNotFoundError:
+            pass
+        self._folder.put(note, msgspec.json.encode(self._described(name, artifact, owner)))
+        self._folder.put(name, artifact.content)
+        if len(artifact.content) > INDEXED_BYTES:
+            with contextlib.suppress(*TROUBLE):  # whoever reads lines first makes it then
+                self._folder.put(index_key(name), msgspec.json.encode(LineIndex.of_text(artifact.content)))
+        return _Outcome.SAVED
+
+    def _described(self, name: str, artifact: Artifact, owner: str) -> Metadata:
+        created = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC).isoformat(timespec="seconds")
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return Metadata(_readable(artifact.tool), created, len(artifact.content), media_type, owner)
+
+    async def _sweep_for_ever(self) -> None:
+        await asyncio.sleep(random.uniform(*FIRST_SWEEP_SECONDS))  # noqa: S311 - spreads load, guards nothing
+        while True:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._sweep_once)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    def _sweep_once(self) -> None:
+        if not self._folder.is_used():
+            return
+        try:
+            now = self._clock()
+            self._folder.remove_staged(now - PROTECTED_SECONDS)
+            swept = sweep(
+                self._folder.opened(),
+                self._folder.listed(),
+                now,
+                retention_seconds=self._retention_seconds,
+                max_bytes=self._max_bytes,
+                stopped=self._closing.is_set,
+            )
+        except TROUBLE as error:
+            self._warn("sweep", 0, _reason(error))
+            return
+        if self._closing.is_set():
+            return  # the pass was cut short: its figures say nothing
+        self._log.info(
+            "artifacts_swept",
+            removed=swept.removed,
+            removed_bytes=swept.removed_bytes,
+            kept=swept.kept,
+            kept_bytes=swept.kept_bytes,
+        )
+        self.on_swept(swept.kept, swept.kept_bytes)
+
+    def _warn(self, during: str, artifacts: int, reason: str) -> None:
+        now = self._clock()
+        if not 0 <= now - self._warned < WARN_SECONDS:
+            self._warned = now
+            self._log.warning(
+                "artifact_store_failed",
+                during=during,
+                artifacts=artifacts,
+                folder=self._folder.address,
+                reason=reason,
+            )
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Of its own: a disk that hangs must not take those that plan requests. None is made before it is needed."""
+    return ThreadPoolExecutor(4, thread_name_prefix="artifacts")
+
+
+def _readable(tool: str) -> str:
+    """A tool's name, fit for JSON: it may be long, and JSON can carry half a surrogate pair into a string."""
+    return tool[:MAX_TOOL_CHARACTERS].encode("utf-8", "replace").decode()
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in the words of the operating system or of HTTP where there are any; the whole text may hold
+    anything."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (found := _OS_ERROR.search(str(error))):
+        number = int(found[1])
+    if number is not None:
+        return os.strerror(number)
+    status = _HTTP_STATUS.search(str(error))
+    return type(error).__name__ + (f" ({status[1]})" if status else "")

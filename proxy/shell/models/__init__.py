@@ -1,0 +1,1 @@
+"""What is known of models: profiles and their sources, what refusals taught, who counts."""

@@ -1,0 +1,120 @@
+"""Prints what `context-proxy models` has to say: each value of a profile, and where it came from.
+
+Rule: it works without an upstream and says so; names that an upstream sent never steer the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy.core.profile import ModelProfile
+from proxy.settings import Settings
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.profiles import ModelResolver
+
+TIMEOUT_SECONDS: Final = 3.0
+"""Somebody is looking at the terminal; the catalogue's answer is worth having without the upstream's."""
+
+_LABELS: Final[Mapping[str, str]] = {
+    "window_tokens": "context window",
+    "input_tokens": "input limit",
+    "output_tokens": "output limit",
+    "modalities": "reads",
+    "refused": "has refused",
+    "tokenizer": "tokenizer",
+}
+
+
+def print_models(
+    settings: Settings, name: str | None = None, *, as_json: bool = False, console: Console | None = None
+) -> None:
+    """Print one model's profile, or without a name those of all models that configuration and upstream name."""
+    console = console or Console()
+    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
+    resolver = ModelResolver(settings, learned=learning.limits)
+    failure = asyncio.run(resolver.discovery.ask(timeout_seconds=TIMEOUT_SECONDS))
+    names = (name,) if name is not None else _names(settings, resolver, learning)
+    profiles = [resolver.profile(one) for one in names]
+    if as_json:
+        console.out(
+            json.dumps(_as_json(settings, failure, profiles, name), ensure_ascii=True, indent=2), highlight=False
+        )
+        return
+    if name is not None:
+        console.print(_one(profiles[0], learning.ratio(profiles[0].model)))
+    elif profiles:
+        console.print(_many(profiles))
+    else:
+        console.print(
+            "Neither the configuration nor the upstream names a model; ask for one: context-proxy models NAME"
+        )
+    if failure is not None:
+        console.print(Text(f"{settings.upstream.base_url} did not list its models: {failure}", style="yellow"))
+
+
+def _names(settings: Settings, resolver: ModelResolver, learning: Learning) -> tuple[str, ...]:
+    """Patterns name no model; the models that they match show under their own names."""
+    written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
+    return tuple(dict.fromkeys((*written, *learning.models, *resolver.discovery.names)))
+
+
+def _one(profile: ModelProfile, learned_ratio: tuple[float, bool]) -> Table:
+    table = Table(title=_plain(profile.model), title_justify="left", box=None, header_style="dim")
+    for heading in ("value", "", "from"):
+        table.add_column(heading)
+    for field, label in _LABELS.items():
+        table.add_row(label, _shown(profile, field), _plain(profile.sources.get(field, "")))
+    ratio, measured = learned_ratio
+    table.add_row("its tokens for one of ours", f"{ratio:.2f}", _plain("learned from usage" if measured else "default"))
+    return table
+
+
+def _many(profiles: list[ModelProfile]) -> Table:
+    table = Table(box=None, header_style="dim")
+    table.add_column("model")
+    for heading in ("window", "input", "output"):
+        table.add_column(heading, justify="right")
+    table.add_column("reads")
+    table.add_column("window from")
+    for profile in profiles:
+        cells = [_shown(profile, field) for field in ("window_tokens", "input_tokens", "output_tokens", "modalities")]
+        table.add_row(_plain(profile.model), *cells, _plain(profile.sources["window_tokens"]))
+    return table
+
+
+def _shown(profile: ModelProfile, field: str) -> str:
+    value = getattr(profile, field)
+    if field == "refused":
+        return ", ".join(sorted(value)) or "–"
+    if field == "modalities":
+        return "unknown" if value is None else ", ".join(sorted(value))
+    if field == "tokenizer":
+        return value or "by name"
+    return "–" if value is None else f"{value:,}".replace(",", " ")
+
+
+def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfile], name: str | None) -> dict[str, Any]:
+    described = [
+        {
+            "model": profile.model,
+            **{field: getattr(profile, field) for field in _LABELS if field not in ("modalities", "refused")},
+            "refused": sorted(profile.refused),
+            "modalities": None if profile.modalities is None else sorted(profile.modalities),
+            "sources": dict(profile.sources),
+        }
+        for profile in profiles
+    ]
+    upstream = {"base_url": settings.upstream.base_url, "listed": failure is None, "reason": failure}
+    return {**described[0], "upstream": upstream} if name is not None else {"models": described, "upstream": upstream}
+
+
+def _plain(text: str) -> Text:
+    """Foreign text for a terminal: no markup, no control characters."""
+    return Text("".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text))

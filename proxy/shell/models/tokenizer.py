@@ -1,0 +1,167 @@
+"""Which counter counts for a model: tiktoken with the vocabulary that is installed with us, or the estimate.
+
+Rule: nothing here goes to the network, reads or sets the environment or raises for any text; the same text has the same
+count on every machine, so what bounds the work is length, never a clock (measured: 0.09 s a megabyte of code, 0.6 s of
+random capitals without a blank, the worst found; a thread's work above 32 KB, tiktoken lets other threads run).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.estimate import ByteClassCounter, Counter
+from proxy.core.model_names import last_part, plainest
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+VOCABULARY_FOLDER: Final = Path(__file__).parents[2] / "vocabulary"
+"""Filled by build_vocabulary.py when the package is built or installed."""
+
+SLICE_CHARACTERS: Final = 262_144
+"""tiktoken's regex engine gives up on a run of about a million blanks; a quarter of that is well away from it."""
+MAX_COUNTED_CHARACTERS: Final = 8_388_608
+"""Longer texts are more than twice what any window takes; that they are too long needs no tokenizer."""
+
+_ESTIMATE: Final = ByteClassCounter()
+_loading: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """What makes an encoding of OpenAI; the figures are those of tiktoken_ext/openai_public.py."""
+
+    file_name: str
+    """sha1 of the address that tiktoken downloads it from: TIKTOKEN_CACHE_DIR may point to our folder, too."""
+    sha256: str
+    pattern: str
+    """Splits a text into the pieces within which bytes are merged."""
+
+
+_VOCABULARIES: Final = {
+    "o200k_base": _Vocabulary(
+        file_name="fb374d419588a4632f3f557e76b4b70aebbca790",
+        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        pattern="|".join(
+            (
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                r"\p{N}{1,3}",
+                r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+                r"\s*[\r\n]+",
+                r"\s+(?!\S)",
+                r"\s+",
+            )
+        ),
+    ),
+    "cl100k_base": _Vocabulary(
+        file_name="9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        pattern=(
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+            r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+        ),
+    ),
+}
+
+_FAMILIES: Final = (
+    ("o200k_base", re.compile(r"(?:chatgpt|gpt-4o|gpt-4\.[15]|gpt-5|gpt-oss|codex-mini|o[134])(?![a-z0-9])")),
+    ("cl100k_base", re.compile(r"gpt-(?:4|3\.5|35)(?![a-z0-9.])")),
+)
+"""OpenAI's chat models by the beginning of their names, as in tiktoken/model.py; gpt-oss has o200k_base's ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TiktokenCounter:
+    """Counts as OpenAI's models do; the vocabulary is loaded at the first count and shared by the whole process."""
+
+    name: str
+    exact: bool
+
+    def count(self, text: str) -> int:
+        """Tokens. Special tokens such as `<|endoftext|>` count as the text that they are in a request."""
+        if not text:
+            return 0
+        if len(text) > MAX_COUNTED_CHARACTERS:
+            return _ESTIMATE.count(text)
+        encoding = _encoding(self.name)
+        return sum(_count_slice(encoding, piece) for piece in _slices(text))
+
+
+def counter_for(tokenizer: str | None, model: str) -> Counter:
+    """The counter that is configured (`o200k_base`, `cl100k_base`, `bytes`), or that of the model by its name.
+
+    A configured encoding counts for any model, but is `exact` only for those that OpenAI made with it. Names that are
+    not known, and encodings whose vocabulary is not installed, get the estimate.
+    """
+    own = _family_encoding(model)
+    name = tokenizer if tokenizer is not None else own
+    if name is None or not _is_installed(name):
+        return _ESTIMATE
+    return TiktokenCounter(name, exact=name == own)
+
+
+@functools.lru_cache(1024)
+def _family_encoding(model: str) -> str | None:
+    name = plainest(last_part(model))
+    return next((encoding for encoding, family in _FAMILIES if family.match(name)), None)
+
+
+@functools.cache
+def _is_installed(name: str) -> bool:
+    return name in _VOCABULARIES and _contents(_VOCABULARIES[name]) is not None
+
+
+def _contents(vocabulary: _Vocabulary) -> bytes | None:
+    try:
+        contents = (VOCABULARY_FOLDER / vocabulary.file_name).read_bytes()
+    except OSError:
+        return None
+    return contents if hashlib.sha256(contents).hexdigest() == vocabulary.sha256 else None
+
+
+def _encoding(name: str) -> Encoding:
+    with _loading:  # two threads would both load, at 80 MB each
+        return _load(name)
+
+
+@functools.cache
+def _load(name: str) -> Encoding:
+    """Made from our file: tiktoken.get_encoding would ask the network for a file that its cache lacks."""
+    from tiktoken import Encoding  # noqa: PLC0415  # 27 ms that a start need not wait for
+
+    vocabulary = _VOCABULARIES[name]
+    lines = (_contents(vocabulary) or b"").splitlines()
+    ranks = {base64.b64decode(token): int(rank) for token, _, rank in (line.partition(b" ") for line in lines)}
+    return Encoding(
+        name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)}
+    )
+
+
+def _slices(text: str) -> Iterator[str]:
+    """Cut behind the last newline of each SLICE_CHARACTERS, else at their end: at most one token more for each cut."""
+    start = 0
+    while len(text) - start > SLICE_CHARACTERS:
+        end = text.rfind("\n", start, start + SLICE_CHARACTERS) + 1 or start + SLICE_CHARACTERS
+        yield text[start:end]
+        start = end
+    yield text[start:] if start else text
+
+
+def _count_slice(encoding: Encoding, text: str) -> int:
+    try:
+        return len(encoding.encode(text, disallowed_special=()))
+    except ValueError:  # its regex engine has given up
+        return _ESTIMATE.count(text)
+    except BaseException as panic:  # a panic in Rust arrives as a BaseException of a class that cannot be imported
+        if type(panic).__name__ != "PanicException":
+            raise
+        return _ESTIMATE.count(text)

@@ -1,0 +1,129 @@
+"""A dry run of a chat request: what would become of each message, and why; nothing is sent, nothing is stored.
+
+Rule: it is the planner of real requests that is asked, so that the explanation cannot drift from the deed; sizes, names
+and reasons, never content. What a request refers to and does not hold (an image on the web) is not looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.core import jsontext
+from proxy.core.blocks import Block
+from proxy.core.edits import Artifact
+from proxy.core.profile import ModelProfile
+from proxy.core.refusal import does_not_fit
+from proxy.core.way_back import WayBack
+from proxy.errors import MalformedRequest
+from proxy.settings import Settings
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.telemetry.recent import described_blocks
+
+PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What would be done to one request."""
+
+    planned: Planned
+    mode: str
+    """As the settings say; with `observe` and `off` the request goes as it came."""
+    places: dict[str, str]
+    """Artifacts that would be written: name to place."""
+    ratio: tuple[float, bool]
+    """The upstream's tokens for one of ours, and whether that was measured."""
+    problem: str | None
+    """Why it would be refused before anything is sent; None when it would be sent."""
+
+    @property
+    def profile(self) -> ModelProfile:
+        """Of its model."""
+        return self.planned.basis.profile
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """A block for each message."""
+        return self.planned.plan.blocks
+
+    def described(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        planned, plan = self.planned, self.planned.plan
+        lowered = planned.reply_limit
+        return {
+            "model": self.profile.model,
+            "mode": self.mode,
+            "fits": plan.fits,
+            "problem": self.problem,
+            "changed": planned.changed,
+            "edits": dict(planned.reasons),
+            "size": {
+                unit: {"before": getattr(plan.before, unit), "after": getattr(plan.after, unit)}
+                for unit in ("tokens", "chars", "bytes")
+            },
+            "besides_messages_tokens": planned.basis.base.tokens,
+            "room": {
+                "tokens": plan.budget.room_tokens,
+                "chars": plan.budget.room_chars,
+                "bytes": plan.budget.room_bytes,
+            },
+            "reply_limit": {
+                "asked": planned.request.reply_limit[1] if planned.request.reply_limit else None,
+                "sent": lowered[1] if lowered else None,
+            },
+            "counted_by": planned.basis.counted_by,
+            "profile": {name: self.value_of(name) for name in PROFILE_VALUES},
+            "token_ratio": {"value": self.ratio[0], "from": "learned from usage" if self.ratio[1] else "default"},
+            "messages": described_blocks(self.blocks),
+            "artifacts": [
+                {"id": artifact.id, "bytes": len(artifact.content), "place": self.places[artifact.id]}
+                for artifact in plan.artifacts
+            ],
+        }
+
+    def value_of(self, name: str) -> dict[str, Any]:
+        """A value of the profile, and where it came from."""
+        value = getattr(self.profile, name)
+        if name == "modalities" and value is not None:
+            value = sorted(value)
+        return {"value": value, "from": self.profile.sources.get(name)}
+
+
+class Explainer:
+    """Explains requests with the planner and the settings of the proxy."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        planner: Planner,
+        place_of: Callable[[Artifact], str],
+        way: WayBack,
+        ratio_of: Callable[[str], tuple[float, bool]],
+    ) -> None:
+        self._settings = settings
+        self._planner = planner
+        self._place_of = place_of
+        self._way = way
+        self._ratio_of = ratio_of
+
+    async def explain(self, body: bytes, model: str | None = None) -> Explanation:
+        """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
+        planned = await self._planner.dry_run(body if model is None else _for_model(body, model), self._way)
+        profile, plan = planned.basis.profile, planned.plan
+        problem = None
+        if not plan.fits:
+            problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
+        places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
+        mode = self._settings.mode if self._settings.enabled else "off"
+        return Explanation(planned, mode, places, self._ratio_of(profile.model), problem)
+
+
+def _for_model(body: bytes, model: str) -> bytes:
+    try:
+        members = jsontext.members(body)
+    except jsontext.NotJson as error:
+        raise MalformedRequest(f"the body must be a JSON object: {error}") from None
+    return jsontext.join_object({"model": jsontext.dump(model), **{n: r for n, r in members.items() if n != "model"}})

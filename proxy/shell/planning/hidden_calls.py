@@ -1,0 +1,98 @@
+"""Hidden calls on their way into the store and back: what a mixed answer hid is kept before the client has its end, and
+put back when the client returns.
+
+Rule: the store says what was hidden, so a restart or another replica changes nothing; what this process knows spares it
+the question. That nothing was hidden is remembered, too: it is so for almost every call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.core.conversation import Message
+from proxy.core.hidden import HiddenCalls, mark_in, task_of
+from proxy.errors import ProxyError
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.wire.openai_chat import ChatRequest
+
+MAX_KNOWN: Final = 10_000
+"""Messages of which it is known what they hide."""
+MAX_KNOWN_BYTES: Final = 16 * 1024 * 1024
+"""Of what they hide."""
+MAX_ASKED: Final = 200
+"""Messages of one request that the store is asked about, the newest: a restart in the middle of a long run must not
+make one request wait for thousands of answers. What was hidden in older ones is left out, calls and results."""
+
+
+class HiddenCallMemory:
+    """What is hidden in the messages of each owner."""
+
+    def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
+        self._store = store
+        self._reader = reader
+        self._known: OrderedDict[tuple[str, str], HiddenCalls | None] = OrderedDict()
+        """By owner and mark; the least recently used first."""
+        self._held_bytes = 0
+
+    async def keep(self, owner: str, hidden: HiddenCalls) -> bool:
+        """Keep what a mixed answer hid; whether that was possible."""
+        if await self._store.keep([hidden.artifact()], owner):
+            return False
+        self._note(owner, hidden.mark, hidden)
+        return True
+
+    def completed(self, owner: str, request: ChatRequest, first: int) -> tuple[ChatRequest, tuple[str, ...]]:
+        """A request with what is known to be hidden in its messages from `first` on, and the marks of those of which
+        nothing is known yet."""
+        places: dict[int, Sequence[Message]] = {}
+        unknown: list[str] = []
+        task: str | None = None
+        for index, message in enumerate(request.conversation.messages[first:], start=first):
+            if not message.calls:
+                continue
+            task = task_of(request.conversation) if task is None else task
+            mark = mark_in(task, message)
+            if mark is None:
+                continue
+            if (owner, mark) not in self._known:
+                unknown.append(mark)
+            elif (hidden := self._known[owner, mark]) is not None:
+                places[index] = hidden.put_back(message)
+        return request.completed(places), tuple(unknown)
+
+    async def look_up(self, owner: str, marks: Sequence[str]) -> bool:
+        """Ask the store what is hidden under these marks; whether anything is."""
+        for mark in marks[:-MAX_ASKED]:
+            self._note(owner, mark, None)
+        newest = marks[-MAX_ASKED:]
+        found = await asyncio.gather(*(self._asked(owner, mark) for mark in newest))
+        for mark, hidden in zip(newest, found, strict=True):
+            self._note(owner, mark, hidden)
+        return any(found)
+
+    async def _asked(self, owner: str, mark: str) -> HiddenCalls | None:
+        """Trouble with the store counts as nothing hidden, for good: what a turn has sent, the next one sends."""
+        try:
+            stored = await self._reader.find(HiddenCalls.name_of(mark), owner)
+            content = await self._reader.piece(stored, 0, stored.size)
+        except ProxyError:
+            return None
+        return HiddenCalls.read(content, mark)
+
+    def _note(self, owner: str, mark: str, hidden: HiddenCalls | None) -> None:
+        self._forget((owner, mark))
+        self._known[owner, mark] = hidden
+        self._held_bytes += _bytes_of(hidden)
+        while len(self._known) > MAX_KNOWN or self._held_bytes > MAX_KNOWN_BYTES:
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        self._held_bytes -= _bytes_of(self._known.pop(key, None))
+
+
+def _bytes_of(hidden: HiddenCalls | None) -> int:
+    return sum(map(len, hidden.calls + hidden.results)) if hidden is not None else 0

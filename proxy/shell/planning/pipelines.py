@@ -1,0 +1,178 @@
+"""From settings to pipelines: which steps a request to a model goes through, and with which numbers.
+
+Rule: a pipeline is a function of settings, model, budget and tool list; nothing else of a request may change it, or
+the prefix of a conversation would change with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from proxy.core.budget import Budget, BudgetRules
+from proxy.core.estimate import Counter
+from proxy.core.excerpt import Limits
+from proxy.core.jsontext import Raw
+from proxy.core.notices import Notices
+from proxy.core.plan import ImageLimit, LocalStep, Pipeline, cut_goal
+from proxy.core.profile import Modality, ModelProfile, ToolImages
+from proxy.core.providers import usual_tool_images
+from proxy.core.references import Resolved
+from proxy.core.retrieval import with_tool
+from proxy.core.routes import Routes
+from proxy.core.said import RETRIEVAL_TOOL
+from proxy.core.steps.drop_old_reasoning import DropOldReasoning
+from proxy.core.steps.excerpt_results import ExcerptNewestResults
+from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
+from proxy.core.steps.route_media import RouteMedia
+from proxy.core.steps.sanitise import SanitiseText
+from proxy.core.steps.shorten_old_texts import ShortenOldTexts
+from proxy.core.steps.truncate_tool_output import TruncateToolOutput
+from proxy.core.tools import Reach
+from proxy.core.way_back import NOWHERE, WayBack
+from proxy.settings import ModelSettings, Settings, ToolLimits
+from proxy.shell.models.profiles import entry_of
+
+_BYTES_PER_TOKEN: Final = 3
+"""Of text, at the least in the long run."""
+_NOTHING: Final[Resolved] = {}
+
+
+class Reading(NamedTuple):
+    """A model, and what it is known to read."""
+
+    model: str
+    modalities: frozenset[Modality] | None
+    refused: frozenset[Modality]
+    results_hold_text: bool
+
+
+class Pipelines:
+    """Builds pipelines from one set of settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._local_steps = functools.lru_cache(256)(self._build_local_steps)
+        self._pipeline = functools.lru_cache(256)(self._build)
+        budget, defaults = settings.budget, settings.defaults
+        self.rules = BudgetRules(
+            fill=budget.fill,
+            low_mark=budget.low_mark,
+            margin_tokens=budget.margin,
+            clamp_reply=budget.clamp_reply,
+            max_request_chars=defaults.max_request_chars,
+            max_request_bytes=defaults.max_request_bytes,
+        )
+
+    def tools_with_ours(self, members: Mapping[str, Raw]) -> bytes | None:
+        """The tool list of a request with the proxy's own tool, when that is offered."""
+        return with_tool(members, self._settings.artifacts.retrieval_tool)
+
+    def page_bytes(self, model: str, budget: Budget) -> int:
+        """What the results of the proxy's own tool may hold at a time: as much as one result of any tool."""
+        limits = self._truncate(entry_of(self._settings.models, model), budget.result_tokens).limits_of(RETRIEVAL_TOOL)
+        return limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
+
+    def pipeline(
+        self,
+        profile: ModelProfile,
+        budget: Budget,
+        counter: Counter,
+        reach: Reach,
+        way: WayBack = NOWHERE,
+        *,
+        keeping: bool,
+        resolved: Resolved = _NOTHING,
+    ) -> Pipeline:
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
+        `resolved`: what its messages name and do not hold."""
+        reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
+        built = self._pipeline(reading, budget, counter, reach, way, keeping)
+        if not resolved:
+            return built
+        images = built.images
+        if images is not None:
+            images = replace(images, local=_with_resolved(images.local, resolved))
+        return replace(built, local=_with_resolved(built.local, resolved), images=images)
+
+    def _build(
+        self, reading: Reading, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool
+    ) -> Pipeline:
+        notices = Notices(self._settings.language, way, reach, keeping)
+        local = self._local_steps(reading, budget.result_tokens, keeping)
+        entry = entry_of(self._settings.models, reading.model)
+        limit = entry.max_images if entry is not None else None
+        return Pipeline(
+            images=None if limit is None else ImageLimit(limit, _without_images(local)),
+            local=local,
+            reliefs=(
+                DropOldReasoning(),
+                ShortenOldTexts(notices),
+                LeaveOutExchanges(notices, budget, cut_goal(budget)),
+            ),
+            last_resorts=(ExcerptNewestResults(notices, budget),),
+            notices=notices,
+            counter=counter,
+            budget=budget,
+        )
+
+    def _build_local_steps(self, reading: Reading, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:
+        entry = entry_of(self._settings.models, reading.model)
+        sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
+        truncate = self._truncate(entry, result_tokens) if keeping else None
+        route = self._route(entry, reading)
+        return tuple(step for step in (route, truncate, sanitise) if step is not None)
+
+    def _route(self, entry: ModelSettings | None, reading: Reading) -> RouteMedia:
+        media = self._settings.media
+        routes = Routes(
+            modalities=reading.modalities,
+            refused=reading.refused,
+            is_strict=media.unknown_capability == "text",
+            max_bytes=media.max_bytes,
+            max_image_pixels=media.max_image_pixels,
+            max_images=entry.max_images if entry is not None else None,
+        )
+        stated = entry.tool_images if entry is not None else None
+        is_unknown = reading.modalities is None and not routes.is_strict and not reading.results_hold_text
+        if stated is None and is_unknown:
+            return RouteMedia(routes, ToolImages.KEEP)  # nobody states anything: what came as media stays where it is
+        return RouteMedia(routes, stated or usual_tool_images(reading.model, self._settings.upstream.base_url))
+
+    def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
+        every = self._settings.tool_output
+        arriving = every.max_bytes if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
+        limits = Limits(
+            max_lines=every.max_lines,
+            max_bytes=min(every.max_bytes, arriving),
+            max_chars=entry.max_tool_result_chars if entry is not None else None,
+            direction=every.direction,
+            head_share=every.head_share,
+        )
+        own = {name: _own(limits, stated) for name, stated in every.tools.items()}
+        return TruncateToolOutput(limits, own, every.never, every.preview_chars)
+
+
+def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:
+    return tuple(replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
+
+
+def _without_images(steps: Sequence[LocalStep]) -> tuple[LocalStep, ...]:
+    """The same steps, but every image is described."""
+    return tuple(
+        replace(step, routes=replace(step.routes, max_images=0)) if isinstance(step, RouteMedia) else step
+        for step in steps
+    )
+
+
+def _own(every: Limits, stated: ToolLimits) -> Limits:
+    """The limits of one tool: what it states, the rest as for every tool."""
+    return Limits(
+        max_lines=stated.max_lines or every.max_lines,
+        max_bytes=stated.max_bytes or every.max_bytes,
+        max_chars=stated.max_chars or every.max_chars,
+        direction=stated.direction or every.direction,
+        head_share=every.head_share,
+    )

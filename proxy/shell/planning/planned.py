@@ -1,0 +1,109 @@
+"""The plan for a request, as the journey carries it: what it rests on, and the bytes to send.
+
+Rule: a record; two plans with the same basis go on from one another, and no others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from proxy.core.budget import Budget
+from proxy.core.edits import Edit
+from proxy.core.plan import Plan, Progress
+from proxy.core.profile import Modality, ModelProfile
+from proxy.core.references import Resolved
+from proxy.core.sizes import Size
+from proxy.core.tools import Reach
+from proxy.core.way_back import WayBack
+from proxy.shell.planning.prefix import LastSent
+from proxy.wire.openai_chat import ChatRequest, render, reply_limit_raw
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a plan depends on besides the messages; only plans with the same basis go on from one another."""
+
+    profile: ModelProfile
+    counted_by: str
+    is_rough: bool
+    """Whether that is not the model's own counter, as the request fits anyway."""
+    budget: Budget
+    base: Size
+    """Of what is no message: tools, mostly."""
+    reach: Reach
+    way: WayBack
+    tools: bytes | None = field(default=None, repr=False)
+    """With the proxy's own among them, when that is offered."""
+    goal_tokens: int | None = None
+    """Of the prompt at the most, after a refusal."""
+    keeping: bool = True
+    """Whether artifacts can be kept."""
+    without: frozenset[Modality] = frozenset()
+    """Kinds of input that are sent as text, after a refusal."""
+
+
+class Terms(NamedTuple):
+    """On what a plan is made, besides the request and its model; the last members of a basis."""
+
+    way: WayBack
+    tools: bytes | None
+    goal_tokens: int | None = None
+    keeping: bool = True
+    without: frozenset[Modality] = frozenset()
+
+    @classmethod
+    def of(cls, basis: Basis) -> Terms:
+        """Those of another plan."""
+        return cls(basis.way, basis.tools, basis.goal_tokens, basis.keeping, basis.without)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A request, and what to send in its place."""
+
+    request: ChatRequest
+    basis: Basis
+    plan: Plan
+    progress: Progress
+    known_messages: int
+    """Of the conversation before this request: what was done to them has been logged."""
+    reasons: Mapping[str, int]
+    """How many edits there are for each reason."""
+    reply_limit: tuple[str, int] | None
+    """The member that limits the reply and its new value, when it has to be lowered."""
+    last_sent: LastSent = field(default_factory=LastSent, repr=False)
+    """What its conversation sent before; the same object for all its turns that are remembered."""
+    resolved: Resolved = field(default_factory=dict, repr=False)
+    """What the messages name and do not hold, as far as it was found."""
+    lookup_seconds: float = 0.0
+    """That looking it up took for this request: others' time, not the proxy's own."""
+    unknown: tuple[str, ...] = field(default=(), repr=False)
+    """Marks of messages that may hide calls of the proxy's own tool."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything but the very bytes is to be sent."""
+        return self._is_rendered or self.reply_limit is not None
+
+    @property
+    def _is_rendered(self) -> bool:
+        return self.plan.changed or self.basis.tools is not None or self.request.added_bytes > 0
+
+    @property
+    def new_edits(self) -> tuple[Edit, ...]:
+        """The edits of messages that are new."""
+        return tuple(e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages)
+
+    def body(self, reply_tokens: int | None = None) -> bytes:
+        """What to send: the very bytes that came, when nothing changes. `reply_tokens`: a lower limit for the reply."""
+        limit = self.reply_limit
+        if reply_tokens is not None:
+            limit = ((self.request.reply_limit or ("max_tokens", 0))[0], reply_tokens)
+        if not self._is_rendered and limit is None:
+            return self.request.body
+        members = {} if limit is None else reply_limit_raw(*limit)
+        if self.basis.tools is not None:
+            members["tools"] = self.basis.tools
+        return render(self.request, self.plan.messages, members)

@@ -1,0 +1,180 @@
+"""Plans requests, off the event loop when that takes long, and remembers them.
+
+Rule: the event loop is never held for more than 20 ms; what a conversation has shown before is not worked on again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from proxy.core.conversation import Message
+from proxy.core.hidden import HiddenCalls
+from proxy.core.profile import Modality
+from proxy.core.references import Fetched, Reference, Resolved, references_in
+from proxy.core.sizes import Size
+from proxy.core.way_back import NOWHERE, WayBack
+from proxy.shell.planning.hidden_calls import HiddenCallMemory
+from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fits
+from proxy.shell.planning.memory import ConversationMemory, Match
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planned import Planned, Terms
+from proxy.wire.openai_chat import ChatRequest, parse
+
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+"""What the remembered conversations of one process may hold."""
+SMALL_BYTES: Final = 4 * 1024
+"""Read anew in less time than it takes to look for it among many that begin alike."""
+INLINE_BYTES: Final = 32 * 1024
+"""New bytes that are worked on at once: tiktoken counts 6 MB a second or more, so this takes about 5 ms at most.
+A thread costs 0.1 ms and waits for its turn."""
+
+_NOTHING: Final[Resolved] = {}
+_COPIES: Final = 4
+"""Of a looked-up content that a plan holds: itself, and as base64 in an edit and in a message, a third longer."""
+
+
+class Lookup(Protocol):
+    """Finds what stands elsewhere: images on the web, artifacts."""
+
+    def may_refer(self, body: bytes, start: int) -> bool:
+        """Whether a body may name something behind that position, told by its bytes."""
+
+    async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
+        """What these stand for."""
+
+
+class Planner:
+    """Plans requests; remembers plans, per owner."""
+
+    def __init__(
+        self,
+        pipelines: Pipelines,
+        profile_of: ProfileOf,
+        ratio_of: RatioOf,
+        lookup: Lookup | None = None,
+        hidden: HiddenCallMemory | None = None,
+    ) -> None:
+        self._pipelines = pipelines
+        self._maker = PlanMaker(pipelines, profile_of, ratio_of)
+        self._lookup = lookup
+        self._hidden = hidden
+        """None: nothing is ever hidden."""
+        self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
+
+    async def plan(self, owner: bytes, body: bytes, way: WayBack = NOWHERE, *, looking_up: bool = False) -> Planned:
+        """The plan for a body; `way` is how its client gets at artifacts. `looking_up`: whether what its new messages
+        name may be fetched. Raises MalformedRequest."""
+        match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
+        resolved, lookup_seconds = _known(match), 0.0
+        if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
+            started = time.perf_counter()
+            resolved = await self._resolved(self._lookup, owner, body, match)
+            lookup_seconds = time.perf_counter() - started
+        planned = await self._run(owner, body, match, resolved, way)
+        if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
+            planned = await self._run(owner, body, match, resolved, way)
+        if lookup_seconds:
+            planned = replace(planned, lookup_seconds=lookup_seconds)
+        if len(body) > SMALL_BYTES:
+            contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
+            self._memory.remember(owner, planned.request, planned, instead_of=match, more_bytes=_COPIES * contents)
+        return planned
+
+    async def plan_without_keeping(self, planned: Planned) -> Planned:
+        """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
+        terms = Terms.of(planned.basis)._replace(keeping=False)
+        return await asyncio.to_thread(self._maker.plan, planned.request, terms, planned.resolved)
+
+    async def dry_run(self, body: bytes, way: WayBack = NOWHERE) -> Planned:
+        """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
+        MalformedRequest."""
+        return await asyncio.to_thread(self._plan, b"", body, None, _NOTHING, way)
+
+    async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
+        """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
+        terms = Terms.of(refused.basis)._replace(goal_tokens=goal_tokens, keeping=keeping)
+        return await asyncio.to_thread(self._maker.plan, refused.request, terms, refused.resolved)
+
+    async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
+        """A plan for a request whose media were refused: what is of these kinds is sent as text."""
+        terms = Terms.of(refused.basis)._replace(without=media, keeping=keeping)
+        return await asyncio.to_thread(self._maker.plan, refused.request, terms, refused.resolved)
+
+    async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
+        """The plan for a request with more messages at its end, as harsh as the one for it was."""
+        request, terms = planned.request.continued(messages), Terms.of(planned.basis)
+        known = len(planned.request.conversation)
+        return await asyncio.to_thread(self._maker.plan, request, terms, planned.resolved, planned, known)
+
+    async def keep_hidden(self, owner: str, hidden: HiddenCalls) -> None:
+        """Keep what an answer hides from its client; it is put back into the client's next requests."""
+        if self._hidden is not None:
+            await self._hidden.keep(owner, hidden)
+
+    def page_bytes(self, planned: Planned) -> int:
+        """What the results of the proxy's own tool may hold at a time in an answer to this."""
+        return self._pipelines.page_bytes(planned.request.model, planned.basis.budget)
+
+    async def _run(
+        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack
+    ) -> Planned:
+        if resolved is _known(match) and self._is_quick(body, match):
+            return self._plan(owner, body, match, resolved, way)
+        return await asyncio.to_thread(self._plan, owner, body, match, resolved, way)
+
+    async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
+        """What the messages name: what is known of it, and what the new ones add."""
+        known = _known(match)
+        references = await asyncio.to_thread(_new_references, body, match)
+        wanted = [reference for reference in references if reference.address not in known]
+        found = await lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
+        return {**known, **found} if found else known
+
+    def _is_quick(self, body: bytes, match: Match[Planned] | None) -> bool:
+        """Whether little is new and nothing will have to be given up: a cut reads all that is kept."""
+        if match is None:
+            return len(body) <= SMALL_BYTES
+        new_bytes = len(body) - match.shared_bytes
+        known = match.remembered.knowledge
+        budget, size = known.basis.budget, known.plan.after
+        grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
+        if known.basis.is_rough and not surely_fits(len(body), body, budget):
+            return False  # the model's own counter comes in, and may have to load its vocabulary first
+        return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
+
+    def _plan(
+        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack
+    ) -> Planned:
+        known = match.remembered.knowledge if match else None
+        shared = match.shared_messages if match else 0
+        request = parse(body, known.request if known else None, shared, will_be_known=len(body) > SMALL_BYTES)
+        tools = self._pipelines.tools_with_ours(request.members)
+        unknown: tuple[str, ...] = ()
+        if tools is not None:
+            way = replace(way, tool=True)
+            if self._hidden is not None:
+                read = shared if known and _goes_on(request, known.request, shared) else 0
+                request, unknown = self._hidden.completed(owner.hex(), request, read)
+        planned = self._maker.plan(request, Terms(way, tools), resolved, known, shared)
+        last_sent = known.last_sent if match and known and match.is_continued else planned.last_sent
+        return replace(planned, last_sent=last_sent, unknown=unknown)
+
+
+def _known(match: Match[Planned] | None) -> Resolved:
+    return match.remembered.knowledge.resolved if match else _NOTHING
+
+
+def _new_references(body: bytes, match: Match[Planned] | None) -> list[Reference]:
+    """What the messages that are not known yet name. Raises MalformedRequest."""
+    known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
+    messages = parse(body, known, shared).conversation.messages[shared:]
+    return [reference for message in messages for reference in references_in(message)]
+
+
+def _goes_on(request: ChatRequest, known: ChatRequest, shared: int) -> bool:
+    """Whether the first messages were taken over from a known request, with what was put into them."""
+    return shared > 0 and request.conversation.messages[shared - 1] is known.conversation.messages[shared - 1]

@@ -1,0 +1,1 @@
+"""What messages name and do not hold: images on the web, artifacts of earlier requests."""

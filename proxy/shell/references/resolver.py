@@ -1,0 +1,217 @@
+"""What the references of a request stand for: images from the web, artifacts from the store.
+
+Rule: what cannot be looked up now stays as it came, and no trouble here is a request's trouble; an address is asked for
+once and then known, also as a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from proxy.core.edits import Artifact
+from proxy.core.media import media_type
+from proxy.core.public_addresses import literal_address
+from proxy.core.references import Fetched, Obstacle, Origin, Reference, Resolved, Unfetched
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.references.findings import Finding, Findings, address_sha256
+from proxy.shell.telemetry.logs import logger
+
+MAX_AT_ONCE: Final = 4
+"""Of one request."""
+MAX_REFERENCES: Final = 256
+"""Of one request; what is over stays as it is."""
+PATIENCE: Final = 3
+"""Times the limit for one image: as long as a request waits for all of its own. What comes later is there for its next
+turn; what is not there stays as it is."""
+READ_SECONDS: Final = 10.0
+"""Longest wait for the store."""
+REST_SECONDS: Final = 30.0
+"""After it gave no answer: until then it is not asked, so that it holds up one request and not every one."""
+TOOL: Final = "fetched"
+"""What the names of downloaded images say about where they come from."""
+
+Found: TypeAlias = Fetched | Unfetched
+
+
+class Downloads(Protocol):
+    """Fetches one image."""
+
+    async def fetch(self, address: str) -> Found:
+        """The image, or why there is none."""
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+
+
+class Resolver:
+    """Looks references up, per owner."""
+
+    def __init__(
+        self,
+        reader: ArtifactReader,
+        store: ArtifactStore,
+        findings: Findings,
+        downloads: Downloads | None,
+        *,
+        timeout_seconds: float,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`downloads` None: images on the web are passed on as they are. `max_bytes`: of one content; larger artifacts
+        are not looked up."""
+        self._reader = reader
+        self._store = store
+        self._findings = findings
+        self._downloads = downloads
+        self._patience_seconds = PATIENCE * timeout_seconds
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._rests_until = float("-inf")
+        self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
+        self._log = logger()
+
+    def may_refer(self, body: bytes, start: int = 0) -> bool:
+        """Whether a request may hold a reference behind that position, told by its bytes: most have none."""
+        if body.find(b"artifact:", start) >= 0:
+            return True
+        return self._downloads is not None and body.find(b"image_url", start) >= 0 and body.find(b"http", start) >= 0
+
+    async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
+        """What these stand for. What is missing in the answer stays as it is."""
+        wanted = {reference.address: reference for reference in references if self._is_ours(reference)}
+        slots = asyncio.Semaphore(MAX_AT_ONCE)
+
+        async def one(reference: Reference) -> Found | None:
+            async with slots:
+                return await self._looked_up(reference, owner)
+
+        tasks = [asyncio.create_task(one(reference)) for reference in list(wanted.values())[:MAX_REFERENCES]]
+        if not tasks:
+            return {}
+        try:
+            await asyncio.wait(tasks, timeout=self._patience_seconds)
+        finally:
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        return self._within_memory(list(wanted), outcomes)
+
+    async def aclose(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._underway.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._downloads is not None:
+            await self._downloads.aclose()
+        self._findings.close()
+
+    def _is_ours(self, reference: Reference) -> bool:
+        return reference.origin is Origin.ARTIFACT or self._downloads is not None
+
+    def _within_memory(self, addresses: Sequence[str], outcomes: Sequence[Found | BaseException | None]) -> Resolved:
+        """The outcomes, the first ones first, up to four contents of the largest size."""
+        found: dict[str, Found] = {}
+        left_bytes = MAX_AT_ONCE * self._max_bytes
+        for address, outcome in zip(addresses, outcomes, strict=False):
+            if isinstance(outcome, Fetched):
+                left_bytes -= len(outcome.content)
+            if isinstance(outcome, Fetched | Unfetched) and left_bytes >= 0:
+                found[address] = outcome
+        return found
+
+    async def _looked_up(self, reference: Reference, owner: str) -> Found | None:
+        if self._clock() < self._rests_until:
+            return None
+        try:
+            if reference.origin is Origin.ARTIFACT:
+                return await self._held(reference, owner)
+            return await self._remote(reference.address, owner)
+        except (ArtifactStoreUnavailable, TimeoutError):
+            self._rests_until = self._clock() + REST_SECONDS
+            return None
+        except Exception:
+            self._log.exception("reference_failed", origin=reference.origin.value)
+            return None
+
+    async def _held(self, reference: Reference, owner: str) -> Fetched | None:
+        """An artifact that is named. That it was missing is remembered, too: it may be there when the next turn looks,
+        and what was sent once as it was would be sent in another way."""
+        if await self._findings.recall(reference.address, owner) is not None:
+            return None
+        found = await self._read(reference.artifact_id, owner)
+        if found is None:
+            await self._findings.note(Finding(address_sha256(reference.address), obstacle=Obstacle.NOT_FOUND), owner)
+        return found
+
+    async def _read(self, artifact: str, owner: str, declared: str = "", name: str = "") -> Fetched | None:
+        """An artifact; None when it is gone, another owner's, or too large. Raises ArtifactStoreUnavailable and
+        TimeoutError."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                stored = await self._reader.find(artifact, owner)
+                if stored.size > self._max_bytes:
+                    return None
+                content = await self._reader.piece(stored, 0, stored.size)
+        except ArtifactNotFound:
+            return None
+        return Fetched(content, declared or stored.metadata.media_type, name or artifact)
+
+    async def _remote(self, address: str, owner: str) -> Found | None:
+        finding = await self._findings.recall(address, owner)
+        if finding is not None and finding.obstacle is not None:
+            said = (finding.http_code, finding.final_url, finding.content_type, finding.limit)
+            return Unfetched(finding.obstacle, *said)
+        if finding is not None and (kept := await self._read(finding.artifact, owner, finding.declared, finding.name)):
+            return kept
+        key = (address, owner)
+        task = self._underway.get(key)
+        if task is None:
+            # Another request of the same conversation may wait for it, too: it goes on when this one is given up.
+            task = self._underway[key] = asyncio.create_task(self._downloaded(address, owner))
+            task.add_done_callback(lambda ended: self._ended(key, ended))
+        return await asyncio.shield(task)
+
+    def _ended(self, key: tuple[str, str], task: asyncio.Task[Found | None]) -> None:
+        del self._underway[key]
+        if not task.cancelled():
+            task.exception()  # seen, also when nobody waits for it any more
+
+    async def _downloaded(self, address: str, owner: str) -> Found | None:
+        """The image, kept and remembered; None when it cannot be kept, as the next turn would have another one."""
+        assert self._downloads is not None, "asked for with downloads only"
+        found = await self._downloads.fetch(address)
+        digest, host = address_sha256(address), host_of(address)
+        if isinstance(found, Unfetched):
+            reason = found.obstacle.value
+            self._log.info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
+            said = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
+            await self._findings.note(Finding(digest, "", "", "", *said), owner)
+            return found
+        kind = media_type(found.content, found.declared, found.name)
+        artifact = Artifact(found.content, TOOL, kind.suffix)
+        if await self._store.keep((artifact,), owner):
+            return None
+        self._log.info("image_fetched", host=host, type=kind.mime, bytes=len(found.content), artifact=artifact.id)
+        await self._findings.note(Finding(digest, artifact.id, found.declared, found.name), owner)
+        return found
+
+
+def host_of(address: str) -> str:
+    """The host of an address: all of it that may be logged, as the rest can hold secrets; empty where it is none.
+
+    >>> host_of("https://me:key@Example.org:8443/a/secret?b=secret"), host_of("http://a b/")
+    ('example.org', '')
+    """
+    try:
+        host = urlsplit(address).hostname or ""
+        literal_address(host)
+    except ValueError:
+        return ""
+    return host

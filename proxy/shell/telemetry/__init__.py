@@ -1,0 +1,1 @@
+"""What the proxy says of itself: log lines, metrics, traces, the latest decisions."""

@@ -1,0 +1,342 @@
+"""The record of one request: what was found out, what was done, how it ended. One log line, and the metrics.
+
+Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.core.attempts import Attempt, Rung
+from proxy.core.conversation import SYSTEM_ROLES
+from proxy.core.edits import Edit, Reason
+from proxy.core.overflow import Verdict
+from proxy.errors import ProxyError
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.prefix import LastSent, share_kept
+from proxy.shell.telemetry.logs import logger
+from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recent import MAX_MODEL_CHARACTERS, RecentDecisions, Recorded
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from proxy.shell.telemetry.tracing import Tracer
+    from proxy.shell.upstream.client import Headers
+
+_RETRIED: Final = {Rung.ORIGINAL: "original_retried", Rung.WITHOUT_MEDIA: "media_refused"}
+"""Events of second sends that are not for length."""
+_MAX_PROBLEM_CHARACTERS: Final = 2_000
+"""It may name the model, too."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """One request; filled in as it goes. Times are seconds of `time.perf_counter`."""
+
+    request_id: str
+    started: float
+    outcome: str = "answered"
+    """`answered`, or the code of the error that ended it."""
+    problem: str = ""
+    """Why there was no whole answer."""
+    status: int = 0
+    """Of the answer; 0 when none came."""
+    body_bytes: int = 0
+    received: float | None = None
+    """When the body was there."""
+    planned: Planned | None = None
+    observed: bool = False
+    """Whether the plan is only for the record."""
+    refused_as_too_long: bool = False
+    """Whether the upstream said so of any send."""
+    counted_as_stream: bool = False
+    """Whether it is among the streams that run."""
+    attempts: int = 1
+    rung: str = Rung.FIRST.value
+    """The kind of the last send."""
+    sent_bytes: int = 0
+    """Of the body that went upstream."""
+    sent: float | None = None
+    """When the request left for the upstream."""
+    answered: float | None = None
+    """When the head of its answer was there."""
+    answer_bytes: int = 0
+    prompt_tokens: int | None = None
+    """As the upstream counted them, where that is known."""
+    parent: Context | None = None
+    """The client's span, when requests are traced and it names one."""
+    retrieval_rounds: int = 0
+    """Times that artifacts were read for the model before the client had its answer."""
+    prefix_kept: float | None = None
+    """The share of what the conversation sent before that this request begins with; None for its first."""
+    _last_sent: LastSent | None = None
+    _sent_before: tuple[bytes, ...] | None = None
+
+    @property
+    def own_seconds(self) -> float | None:
+        """From the last byte of the request to its departure, but for the time that was waited for images."""
+        if self.received is None or self.sent is None:
+            return None
+        return self.sent - self.received - (self.planned.lookup_seconds if self.planned is not None else 0.0)
+
+    def note_body(self, body_bytes: int) -> None:
+        """The request is here."""
+        self.body_bytes, self.received = body_bytes, time.perf_counter()
+
+    def note_plan(self, planned: Planned) -> None:
+        """The request was read, and it is clear what to send."""
+        self.planned = planned
+        if self._last_sent is None:  # a second plan is made apart from the conversation
+            self._last_sent = planned.last_sent
+            self._sent_before = planned.last_sent.messages
+
+    def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
+        """The request goes up once more."""
+        self.attempts += 1
+        self.rung, self.planned = attempt.rung.value, planned
+
+    def note_sent(self, sent_bytes: int) -> None:
+        """The request leaves."""
+        self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
+        if self.planned is not None and self._last_sent is not None:
+            self._last_sent.messages = messages = self._sent_messages(self.planned)
+            if self._sent_before:
+                self.prefix_kept = share_kept(self._sent_before, messages)
+
+    def _sent_messages(self, planned: Planned) -> tuple[bytes, ...]:
+        if self.rung == Rung.ORIGINAL:
+            return tuple(message.raw for message in planned.request.conversation)
+        return planned.plan.messages
+
+    def note_answer(self, status: int) -> None:
+        """The head of the answer is here."""
+        self.status, self.answered = status, time.perf_counter()
+
+    def note_error(self, error: ProxyError) -> None:
+        """There will be no whole answer."""
+        self.outcome, self.problem = error.code, error.message
+
+    @property
+    def sent_tokens(self) -> int:
+        """Of the last send, as they were estimated; 0 when there was no plan."""
+        if self.planned is None:
+            return 0
+        as_it_came = self.observed or self.rung == Rung.ORIGINAL
+        return self.planned.plan.before.tokens if as_it_came else self.planned.plan.after.tokens
+
+    @property
+    def went_well(self) -> bool:
+        """Whether the client got a whole answer that is no error."""
+        return self.outcome == "answered" and self.status < 400
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response headers that tell a client what was done to its request."""
+        if self.planned is None:
+            return []
+        plan, as_it_came = self.planned.plan, self.rung == Rung.ORIGINAL
+        after = plan.before if as_it_came else plan.after
+        sizes = f"before={plan.before.tokens};after={after.tokens};room={plan.budget.room_tokens}"
+        found = [
+            (b"x-context-proxy-tokens", sizes.encode()),
+            (b"x-context-proxy-attempts", str(self.attempts).encode()),
+        ]
+        if self.planned.changed and not as_it_came:
+            counts = ";".join(f"{reason}={count}" for reason, count in self.planned.reasons.items())
+            found.append((b"x-context-proxy-edits", counts.encode()))
+        return found
+
+    def described(self, now: float) -> dict[str, Any]:
+        """The members of the log line."""
+        line: dict[str, Any] = {"request_id": self.request_id, "outcome": self.outcome, "status": self.status}
+        if self.problem:
+            line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
+        if self.planned is not None:
+            line |= _described_plan(self.planned)
+        if self.observed:
+            line["mode"] = "observe"
+        if self.attempts > 1:
+            line |= {"attempts": self.attempts, "rung": self.rung}
+        if self.retrieval_rounds:
+            line["retrieval_rounds"] = self.retrieval_rounds
+        if self.prefix_kept is not None:
+            line["prefix_kept"] = round(self.prefix_kept, 6)
+        line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
+        if (own_seconds := self.own_seconds) is not None:
+            line["own_ms"] = _milliseconds(0.0, own_seconds)
+        if self.planned is not None and self.planned.lookup_seconds:
+            line["lookup_ms"] = _milliseconds(0.0, self.planned.lookup_seconds)
+        if self.sent is not None and self.answered is not None:
+            line["first_byte_ms"] = _milliseconds(self.sent, self.answered)
+        line["total_ms"] = _milliseconds(self.started, now)
+        return line
+
+
+class Recorder:
+    """Writes decisions to the log, the metrics and what is remembered of late."""
+
+    def __init__(self, metrics: Metrics, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer
+        self._metrics = metrics
+        self.recent = RecentDecisions()
+        self._log = logger()
+
+    def plan_made(self, decision: Decision) -> None:
+        """Log what a plan changes: the whole of it once, each new excerpt on its own."""
+        planned = decision.planned
+        if planned is None:
+            return
+        self._metrics.planned(decision)
+        if planned.changed:
+            self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
+        self._media_routed(decision, planned.new_edits)
+        for edit in planned.new_edits:
+            if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
+                self._log.info(
+                    "tool_output_truncated",
+                    request_id=decision.request_id,
+                    tool=edit.tool,
+                    original_chars=edit.before_chars,
+                    kept_chars=edit.after_chars,
+                    artifact=edit.artifact.id,
+                )
+        if planned.known_messages == 0 and (system := system_tokens(planned)) > planned.plan.budget.room_tokens // 2:
+            self._log.warning(
+                "system_text_long",
+                request_id=decision.request_id,
+                model=planned.request.model,
+                tokens=system,
+                room_tokens=planned.plan.budget.room_tokens,
+            )
+
+    def _media_routed(self, decision: Decision, edits: Iterable[Edit]) -> None:
+        for edit in edits:
+            if edit.media is not None:
+                self._log.info(
+                    "media_routed",
+                    request_id=decision.request_id,
+                    kind=edit.media.kind,
+                    mime=edit.media.mime,
+                    bytes=edit.media.byte_count,
+                    route=edit.media.route,
+                    reason=edit.media.reason,
+                    artifact=edit.artifact.id if edit.artifact is not None else None,
+                )
+
+    def overflowed(self, decision: Decision, verdict: Verdict) -> None:
+        """The upstream says that the request is too long."""
+        decision.refused_as_too_long = True
+        self._metrics.overflows.labels(verdict.kind.value).inc()
+        self._log.warning(
+            "overflow_detected",
+            request_id=decision.request_id,
+            status=decision.status,
+            kind=verdict.kind.value,
+            limit=verdict.limit,
+            limit_scope=verdict.limit_scope.value,
+            requested=verdict.requested,
+            prompt=verdict.prompt,
+            exactness=verdict.exactness.value,
+            evidence=verdict.evidence,
+            confidence=verdict.confidence,
+        )
+
+    def retried(self, decision: Decision, attempt: Attempt) -> None:
+        """A second request goes up that the client does not see."""
+        self._metrics.attempts.labels(attempt.rung.value).inc()
+        if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
+            self._media_routed(decision, decision.planned.plan.edits)
+        self._log.info(
+            _RETRIED.get(attempt.rung, "overflow_retried"),
+            request_id=decision.request_id,
+            rung=attempt.rung.value,
+            goal_tokens=attempt.goal_tokens,
+            reply_tokens=attempt.reply_tokens,
+            refused=sorted(attempt.refused),
+            tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
+        )
+
+    def artifact_read(self, decision: Decision, artifact: str, read_bytes: int) -> None:
+        """The model has called the proxy's own tool."""
+        self._log.info(
+            "artifact_read",
+            request_id=decision.request_id,
+            artifact=artifact,
+            bytes=read_bytes,
+            round=decision.retrieval_rounds,
+        )
+
+    def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
+        """The record of a request that has just arrived."""
+        self._metrics.running.inc()
+        decision = Decision(request_id, started=time.perf_counter())
+        self.recent.under_way[id(decision)] = decision
+        if self._tracer is not None:
+            decision.parent = self._tracer.parent_of(headers or [])
+        return decision
+
+    def finish(self, decision: Decision) -> None:
+        """The request is over."""
+        now = time.perf_counter()
+        self.recent.under_way.pop(id(decision), None)
+        self._metrics.finished(decision)
+        log = self._log.info if decision.outcome == "answered" else self._log.warning
+        line = decision.described(now)
+        log("request_done", **line)
+        self._remember(decision, line)
+        if self._tracer is not None:
+            self._tracer.finished(decision, now)
+
+    def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
+        plan = decision.planned.plan if decision.planned is not None else None
+        self.recent.add(Recorded(time.time(), line, plan.blocks if plan is not None else ()))
+        before = plan.before.tokens if plan is not None and decision.sent is not None else 0
+        totals = self.recent.totals
+        totals.count(
+            tokens_before=before,
+            tokens_saved=before - decision.sent_tokens if before else 0,
+            survived=decision.went_well if decision.refused_as_too_long else None,
+            prefix_kept=decision.prefix_kept,
+        )
+
+
+def system_tokens(planned: Planned) -> int:
+    """Tokens of system and developer text, which can never be shortened."""
+    return sum(entry.size.tokens for entry in planned.progress.kept.all() if entry.message.role in SYSTEM_ROLES)
+
+
+def _described_plan(planned: Planned) -> dict[str, Any]:
+    plan = planned.plan
+    return {
+        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
+        "stream": planned.request.stream,
+        "messages": len(planned.request.conversation),
+        "tokens_before": plan.before.tokens,
+        "tokens_after": plan.after.tokens,
+        "room_tokens": plan.budget.room_tokens,
+        "window_tokens": planned.basis.profile.window_tokens,
+        "counted_by": planned.basis.counted_by,
+        "edits": planned.reasons,
+    }
+
+
+def _described_changes(planned: Planned) -> dict[str, Any]:
+    plan, counts = planned.plan, planned.reasons
+    return {
+        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
+        "tokens_before": plan.before.tokens,
+        "tokens_after": plan.after.tokens,
+        "chars_before": plan.before.chars,
+        "chars_after": plan.after.chars,
+        "messages_before": len(planned.request.conversation),
+        "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
+        "truncated": any(edit.artifact is not None for edit in plan.edits),
+        "reasons": counts,
+    }
+
+
+def _milliseconds(start: float, end: float) -> float:
+    return round(1000 * (end - start), 2)

@@ -1,0 +1,235 @@
+"""Counters for Prometheus: what `/metrics` says.
+
+Rule: names and units by Prometheus' convention; the only foreign words in a label are the names of models whose limits
+were learned; a request costs a handful of additions. Several workers count in files that each of them can add up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from proxy.core.attempts import Rung
+from proxy.core.edits import Reason
+from proxy.core.overflow import Kind, Verdict
+from proxy.shell.models.learning import Learning
+from proxy.wire.model_list import NOTHING
+
+if TYPE_CHECKING:
+    from proxy.shell.telemetry.decision import Decision
+
+SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus_client learns, when it is imported, where the workers keep their counts."""
+
+LABEL_VALUES: Final = {
+    "reason": [reason.value for reason in Reason],
+    "rung": [rung.value for rung in Rung],
+    "kind": [kind.value for kind in Kind if Verdict(kind).is_overflow],
+    "scope": ["window", "input"],
+}
+"""What stands in a label, where that is a closed set; an outcome is `answered` or the code of an error."""
+
+
+class Metrics:
+    """The counters of one process; a set for each app, so that tests do not meet."""
+
+    def __init__(self, learning: Learning | None = None) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._learned = LearnedCollector(learning)
+        registry.register(self._learned)
+        self.requests = Counter(
+            "context_proxy_requests", "Chat requests that are over, by outcome.", ["outcome"], registry=registry
+        )
+        self.attempts = Counter(
+            "context_proxy_attempts",
+            "Chat requests sent upstream, by kind: `first`, or a second one that the client does not see.",
+            ["rung"],
+            registry=registry,
+        )
+        self.overflows = Counter(
+            "context_proxy_overflows", "Refusals for length by the upstream, by kind.", ["kind"], registry=registry
+        )
+        self.overflows_cured = Counter(
+            "context_proxy_overflows_cured",
+            "Chat requests that the upstream refused for length and that were answered all the same.",
+            registry=registry,
+        )
+        self.edits = Counter(
+            "context_proxy_edits",
+            "Edits in chat requests, by reason; one that a conversation carries along counts in each of its requests.",
+            ["reason"],
+            registry=registry,
+        )
+        self.received_tokens = Counter(
+            "context_proxy_received_tokens",
+            "Tokens of the chat requests that were sent upstream, as they came; estimated.",
+            registry=registry,
+        )
+        self.sent_tokens = Counter(
+            "context_proxy_sent_tokens", "Tokens of the same requests as they were sent; estimated.", registry=registry
+        )
+        self.prefix_kept = Histogram(
+            "context_proxy_prefix_kept_ratio",
+            "Share of a conversation's last request with which its next one begins, as they were sent.",
+            buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999999, 1),
+            registry=registry,
+        )
+        self.own_seconds = Histogram(
+            "context_proxy_own_seconds",
+            "Time from the last byte of a chat request to its departure upstream, without waits for images.",
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
+            registry=registry,
+        )
+        self.upstream_seconds = Histogram(
+            "context_proxy_upstream_first_byte_seconds",
+            "Time from a chat request's departure to the head of its answer.",
+            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
+            registry=registry,
+        )
+        self.running = Gauge(
+            "context_proxy_running_requests",
+            "Chat requests under way.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self.streams = Gauge(
+            "context_proxy_running_streams",
+            "Chat requests under way whose answer is a stream.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self.saved_artifacts = Counter(
+            "context_proxy_saved_artifacts", "Artifacts that were written to the store.", registry=registry
+        )
+        self.saved_bytes = Counter("context_proxy_saved_artifact_bytes", "Bytes of these artifacts.", registry=registry)
+        self.stored_artifacts = Gauge(
+            "context_proxy_stored_artifacts",
+            "Artifacts in the store when it was last looked through, once an hour.",
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+        self.stored_bytes = Gauge(
+            "context_proxy_stored_artifact_bytes",
+            "Bytes of these artifacts.",
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+        self.retrieval_rounds = Counter(
+            "context_proxy_retrieval_rounds",
+            "Times that artifacts were read for a model before its client had the answer.",
+            registry=registry,
+        )
+        # Looked up once: finding the child of a label costs as much as counting.
+        self._answered = self.requests.labels("answered")
+        self._first = self.attempts.labels(Rung.FIRST.value)
+        self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
+
+    def planned(self, decision: Decision) -> None:
+        """It is clear what to send."""
+        planned = decision.planned
+        if planned is None:
+            return
+        for reason, count in planned.reasons.items():
+            self._edits[reason].inc(count)
+        if planned.request.stream:
+            decision.counted_as_stream = True
+            self.streams.inc()
+
+    def finished(self, decision: Decision) -> None:
+        """A chat request is over."""
+        self.running.dec()
+        if decision.counted_as_stream:
+            self.streams.dec()
+        if decision.outcome == "answered":
+            self._answered.inc()
+        else:
+            self.requests.labels(decision.outcome).inc()
+        if decision.refused_as_too_long and decision.went_well:
+            self.overflows_cured.inc()
+        if decision.prefix_kept is not None:
+            self.prefix_kept.observe(decision.prefix_kept)
+        if decision.retrieval_rounds:
+            self.retrieval_rounds.inc(decision.retrieval_rounds)
+        if decision.sent is None:
+            return
+        self._first.inc()
+        if decision.planned is not None:
+            self.received_tokens.inc(decision.planned.plan.before.tokens)
+            self.sent_tokens.inc(decision.sent_tokens)
+        if (own_seconds := decision.own_seconds) is not None:
+            self.own_seconds.observe(own_seconds)
+        if decision.answered is not None:
+            self.upstream_seconds.observe(decision.answered - decision.sent)
+
+    def saved(self, size: int) -> None:
+        """An artifact of so many bytes is new in the store."""
+        self.saved_artifacts.inc()
+        self.saved_bytes.inc(size)
+
+    def stored(self, artifacts: int, size: int) -> None:
+        """The store was looked through."""
+        self.stored_artifacts.set(artifacts)
+        self.stored_bytes.set(size)
+
+    def exposed(self) -> bytes:
+        """What `/metrics` says: of this process, or of all workers when they share a folder."""
+        folder = os.environ.get(SHARED_FOLDER)
+        if folder is None:
+            return generate_latest(self.registry)
+        _forget_the_dead(Path(folder))
+        together = CollectorRegistry()
+        together.register(self._learned)
+        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call] # prometheus_client has no types there
+        return generate_latest(together)
+
+
+class LearnedCollector(Collector):
+    """What refusals have taught, read when somebody asks; the same in all workers, as they share one file."""
+
+    def __init__(self, learning: Learning | None) -> None:
+        self._learning = learning
+
+    def describe(self) -> list[Metric]:
+        """The family without values; asking for them at the start would be too early."""
+        return [self._family()]
+
+    def collect(self) -> list[Metric]:
+        """The family with a value for each model and scope."""
+        family, learning = self._family(), self._learning
+        if learning is None:
+            return [family]
+        for model in learning.models:
+            limits, _ = learning.limits(model) or (NOTHING, "")
+            for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
+                if tokens is not None:
+                    family.add_metric([model, scope], tokens)
+        return [family]
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily(
+            "context_proxy_learned_limit_tokens",
+            "Limits that the upstream's refusals have taught, by model and by what they limit.",
+            labels=["model", "scope"],
+        )
+
+
+def _forget_the_dead(folder: Path) -> None:
+    """A worker that was killed has requests under way for ever."""
+    for file in folder.glob("gauge_live*.db"):
+        number = file.stem.rpartition("_")[2]
+        if not number.isdigit():
+            continue
+        try:
+            os.kill(int(number), 0)
+        except ProcessLookupError:
+            with contextlib.suppress(FileNotFoundError):  # two workers may be asked at once
+                mark_process_dead(int(number), str(folder))  # type: ignore[no-untyped-call] # as above
+        except PermissionError:
+            pass

@@ -1,0 +1,180 @@
+"""The decisions of this process, the newest first: what `/decisions` and the dashboard show.
+
+Rule: bounded in number and in bytes, and gone with the process; sizes, names and reasons, never a key and never
+content. A request pays for one entry in a queue; what is only for people is worked out when somebody looks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.core.attempts import Rung
+from proxy.core.blocks import Block
+
+if TYPE_CHECKING:
+    from proxy.shell.telemetry.decision import Decision
+
+MAX_MODEL_CHARACTERS: Final = 256
+"""Of a model's name in a record: it is foreign input."""
+MAX_DECISIONS: Final = 500
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of all that is remembered, counted as if each decision had its blocks for itself; most share those of the turn
+before."""
+_LINE_BYTES: Final = 2_048
+"""What the members of a log line take in memory, about."""
+_BLOCK_BYTES: Final = 320
+"""What a block takes with the names in it, about."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """One request that is over; nobody changes it."""
+
+    ended: float
+    """Unix time."""
+    line: Mapping[str, Any]
+    """The members of its log line."""
+    blocks: tuple[Block, ...]
+    """Empty when there was no plan."""
+    _summary: dict[str, Any] | None = None
+    """Remembered from the first look on, as the dashboard looks every other second."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes, about."""
+        return _LINE_BYTES + len(self.line.get("problem", "")) + _BLOCK_BYTES * len(self.blocks)
+
+    def summary(self) -> dict[str, Any]:
+        """The log line, and where the tokens of the messages went: kept, cut, left out."""
+        if self._summary is None:
+            self._summary = self._summed_up()
+        return self._summary
+
+    def _summed_up(self) -> dict[str, Any]:
+        blocks = self._sent_blocks()
+        left_out = [block.tokens_before for block in blocks if not block.tokens_after]
+        shortened = [max(0, block.tokens_before - block.tokens_after) for block in blocks if block.tokens_after]
+        came = sum(block.tokens_before for block in blocks)
+        ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
+        shares = {"kept": came - sum(left_out) - sum(shortened), "cut": sum(shortened), "left_out": sum(left_out)}
+        return {"ended": ended, **self.line, "message_tokens": shares, "messages_left_out": len(left_out)}
+
+    def detail(self) -> dict[str, Any]:
+        """The summary, and a block for each message."""
+        return {**self.summary(), "blocks": described_blocks(self._sent_blocks())}
+
+    def _sent_blocks(self) -> tuple[Block, ...]:
+        """What the last send did: an original that went up in place of a refused plan has no edits."""
+        if self.line.get("rung") != Rung.ORIGINAL:
+            return self.blocks
+        return tuple(Block(block.role, block.tool, block.tokens_before, block.tokens_before) for block in self.blocks)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the process started."""
+
+    requests: int = 0
+    tokens_before: int = 0
+    """Of the requests that were sent, as they came."""
+    tokens_saved: int = 0
+    """Of these, tokens that the upstream did not have to read."""
+    overflows: int = 0
+    """Requests that the upstream refused as too long."""
+    overflows_survived: int = 0
+    """Of these, answered all the same, with a second send."""
+    followed: int = 0
+    """Requests that went on with a conversation whose last request is known."""
+    prefix_kept: float = 0.0
+    """Sum over these of the share that stayed the same."""
+
+    def count(self, *, tokens_before: int, tokens_saved: int, survived: bool | None, prefix_kept: float | None) -> None:
+        """A request is over. `survived`: whether a refusal for length was cured; None when there was none."""
+        self.requests += 1
+        self.tokens_before += tokens_before
+        self.tokens_saved += tokens_saved
+        if survived is not None:
+            self.overflows += 1
+            self.overflows_survived += survived
+        if prefix_kept is not None:
+            self.followed += 1
+            self.prefix_kept += prefix_kept
+
+
+@dataclass(slots=True)
+class RecentDecisions:
+    """Remembers decisions; the oldest go."""
+
+    max_decisions: int = MAX_DECISIONS
+    max_bytes: int = MAX_BYTES
+    totals: Totals = field(default_factory=Totals)
+    started: float = field(default_factory=time.time)
+    under_way: dict[int, Decision] = field(default_factory=dict)
+    """Requests that are not over, by their identity; a client may use an id twice."""
+    _held_bytes: int = 0
+    _decisions: deque[Recorded] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def add(self, recorded: Recorded) -> None:
+        """One more."""
+        self._decisions.append(recorded)
+        self._held_bytes += recorded.held_bytes
+        while len(self._decisions) > self.max_decisions or self._held_bytes > self.max_bytes:
+            self._held_bytes -= self._decisions.popleft().held_bytes
+
+    def newest(self, limit: int) -> Iterator[Recorded]:
+        """At most so many, the newest first."""
+        return islice(reversed(self._decisions), limit)
+
+    def find(self, request_id: str) -> Recorded | None:
+        """The newest of that id, which a client may use twice."""
+        return next((one for one in reversed(self._decisions) if one.line["request_id"] == request_id), None)
+
+    def described(self, limit: int, workers: int) -> dict[str, Any]:
+        """What `/decisions` says."""
+        totals = self.totals
+        mean = round(totals.prefix_kept / totals.followed, 4) if totals.followed else None
+        return {
+            "running": [_described(decision) for decision in islice(reversed(self.under_way.values()), limit)],
+            "decisions": [recorded.summary() for recorded in self.newest(limit)],
+            "totals": {
+                "requests": totals.requests,
+                "running": len(self.under_way),
+                "tokens_before": totals.tokens_before,
+                "tokens_saved": totals.tokens_saved,
+                "overflows": totals.overflows,
+                "overflows_survived": totals.overflows_survived,
+                "prefix_kept": mean,
+            },
+            "worker": {
+                "pid": os.getpid(),
+                "workers": workers,
+                "seconds": round(time.time() - self.started),
+                "remembered": len(self),
+            },
+        }
+
+
+def _described(decision: Decision) -> dict[str, Any]:
+    """A request that is under way, as far as it is clear what becomes of it."""
+    seconds = round(time.perf_counter() - decision.started, 1)
+    line: dict[str, Any] = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
+    if decision.planned is not None:
+        line["model"] = decision.planned.request.model[:MAX_MODEL_CHARACTERS]
+        line["tokens_before"] = decision.planned.plan.before.tokens
+        line["tokens_after"] = decision.sent_tokens
+    return line
+
+
+def described_blocks(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Blocks as JSON."""
+    return [{"message": index, **block._asdict()} for index, block in enumerate(blocks)]

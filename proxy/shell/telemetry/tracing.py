@@ -1,0 +1,118 @@
+"""Traces by OpenTelemetry: one span for each chat request, named and described by the GenAI conventions
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/), with the proxy's own sizes beside them.
+
+Rule: loaded only when tracing is on; a span is made when its request is over, so that nothing waits for it; sizes,
+names and reasons, never a key and never content. Where spans go is said by the standard `OTEL_…` variables, which
+OpenTelemetry reads itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from proxy import __version__
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.recent import MAX_MODEL_CHARACTERS
+from proxy.shell.upstream.client import Headers
+
+CLOSE_SECONDS: Final = 5
+"""For the last spans; a collector that is gone must not hold up the end of the process."""
+_CONTEXT_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class Tracer:
+    """Makes a span of each decision."""
+
+    def __init__(self, upstream_url: str, processor: SpanProcessor | None = None) -> None:
+        resource = Resource.create()
+        if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):  # OTEL_SERVICE_NAME has the say
+            resource = resource.merge(Resource({SERVICE_NAME: "context-proxy", SERVICE_VERSION: __version__}))
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
+        self._tracer = self._provider.get_tracer("context-proxy", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+        parts = urlsplit(upstream_url)
+        # OpenAI's format is spoken by many; the conventions say `openai` where it is not known who answers.
+        self._same_for_all: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "server.address": parts.hostname or "",
+            "server.port": parts.port or (443 if parts.scheme == "https" else 80),
+        }
+
+    def parent_of(self, headers: Headers) -> Context | None:
+        """The client's span, when it names one."""
+        carrier = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTEXT_HEADERS}
+        return self._propagator.extract(carrier) if carrier else None
+
+    def finished(self, decision: Decision, now: float) -> None:
+        """The request is over; `now` by the clock of the decision."""
+        end = time.time_ns()
+        start = end - int((now - decision.started) * _NANOSECONDS)
+        attributes = {**self._same_for_all, **_described(decision)}
+        model = attributes.get("gen_ai.request.model", "")
+        span = self._tracer.start_span(
+            f"chat {model}".rstrip(), decision.parent, SpanKind.CLIENT, attributes, start_time=start
+        )
+        if not decision.went_well:
+            span.set_status(Status(StatusCode.ERROR, decision.problem or f"HTTP {decision.status}"))
+        span.end(end)
+
+    def close(self) -> None:
+        """Send what is left, for a short time; blocks."""
+        last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        last.start()
+        last.join(CLOSE_SECONDS)
+
+
+def _described(decision: Decision) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"context_proxy.request_id": decision.request_id}
+    if decision.planned is not None:
+        found |= _described_plan(decision)
+    if decision.status:
+        found["http.response.status_code"] = decision.status
+    if not decision.went_well:
+        found["error.type"] = decision.outcome if decision.outcome != "answered" else str(decision.status)
+    if decision.attempts > 1:
+        found |= {"context_proxy.attempts": decision.attempts, "context_proxy.rung": decision.rung}
+    if decision.prefix_kept is not None:
+        found["context_proxy.prefix_kept"] = decision.prefix_kept
+    if decision.own_seconds is not None:
+        found["context_proxy.own_seconds"] = decision.own_seconds
+    if decision.sent is not None and decision.answered is not None:
+        found["gen_ai.response.time_to_first_chunk"] = decision.answered - decision.sent
+    if decision.prompt_tokens is not None:
+        found["gen_ai.usage.input_tokens"] = decision.prompt_tokens
+    return found
+
+
+def _described_plan(decision: Decision) -> Mapping[str, Any]:
+    planned = decision.planned
+    assert planned is not None
+    plan, request = planned.plan, planned.request
+    found: dict[str, Any] = {
+        # Half a surrogate pair, which JSON can carry, has no UTF-8.
+        "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
+        "gen_ai.request.stream": request.stream,
+        "context_proxy.messages": len(request.conversation),
+        "context_proxy.tokens.before": plan.before.tokens,
+        "context_proxy.tokens.after": decision.sent_tokens,
+        "context_proxy.tokens.room": plan.budget.room_tokens,
+        "context_proxy.observed": decision.observed,
+    }
+    if request.reply_limit is not None:
+        found["gen_ai.request.max_tokens"] = request.reply_limit[1]
+    return found | {f"context_proxy.edits.{reason}": count for reason, count in planned.reasons.items()}

@@ -1,0 +1,263 @@
+"""The upstream as seen from the proxy; with its two parts, the only modules that know the HTTP client (aiohttp).
+
+Rule: what the client library raises stops here and becomes one of the proxy's errors; a connection whose answer nobody
+reads any more is closed at once, however that comes about. Why this library: docs/decisions/0001-http-client.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
+
+from proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from proxy.settings import UpstreamSettings
+from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges
+from proxy.shell.upstream.upload import Upload, Whole
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+"""Names in lower case; order and repeats as received."""
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    b"upgrade".split()
+)
+"""Headers about one connection, not about the message: RFC 9110 7.6.1 and the older list of RFC 2616 13.5.1."""
+_OWN_TO_A_SEND: Final = frozenset((b"host", b"expect"))
+"""What the HTTP client states itself; `expect` was answered by our own server."""
+_OWN_TO_A_POST: Final = _OWN_TO_A_SEND | {b"content-length"}
+"""Another length than the body's own stands there when a body was replaced."""
+_LOCAL_IDLE_SECONDS: Final = 4
+"""uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. One that is closed while a
+request is on its way looks like a failure, and nobody may send a POST twice; so the proxy lets go first."""
+_HOSTED_IDLE_SECONDS: Final = 55
+"""Load balancers of hosted APIs keep connections for 60 seconds and more; TLS makes new ones dear."""
+_TCP_KEEPALIVE_SECONDS: Final = 30
+"""Models think for minutes; routers forget silent connections after less."""
+
+
+def end_to_end(headers: Headers) -> Headers:
+    """Headers without those that are about one connection, nor those that `Connection` names.
+
+    >>> end_to_end([(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"accept", b"*/*")])
+    [(b'accept', b'*/*')]
+    """
+    dropped = _HOP_BY_HOP
+    for name, value in headers:
+        if name == b"connection" and value not in (b"keep-alive", b"close"):
+            dropped |= {option.strip().lower() for option in value.split(b",")}
+    return [pair for pair in headers if pair[0] not in dropped]
+
+
+class UpstreamAnswer:
+    """An answer whose head has been read and whose body waits. Close it, read or not."""
+
+    def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
+        self.status = response.status
+        self.headers: Headers = end_to_end([(name.lower(), value) for name, value in response.raw_headers])
+        self._response = response
+        self._where = where
+        self._idle_seconds = idle_seconds
+        self._loop = asyncio.get_running_loop()
+        self._waiting_since: float | None = None
+        """Loop time; None while it is the reader that takes its time."""
+        self._cut_off = _end_of_connection(response)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable when it breaks off, and
+        UpstreamTimeout after a silence that is too long; the time that the reader takes does not count."""
+        # One timer for the whole answer, not one for each piece: pieces come by the thousand.
+        self._timer = self._loop.call_later(self._idle_seconds, self._end_silence)
+        read, now = self._response.content.readany, self._loop.time
+        try:
+            self._waiting_since = now()
+            while piece := await read():
+                self._waiting_since = None
+                yield piece
+                self._waiting_since = now()
+            if self._cut_off is not None and self._cut_off.done():
+                self._cut_off.result()
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"{self._where} was silent for {self._idle_seconds:g} s in the middle of its answer "
+                "(upstream.idle_timeout_seconds)"
+            ) from None
+        except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError) as error:
+            raise UpstreamUnreachable(f"{self._where} broke off its answer: {_cause(error)}") from None
+        finally:
+            self._timer.cancel()
+
+    async def aclose(self) -> None:
+        """Let go of the connection: it is back in the pool if the body was read to its end, else it is closed now."""
+        self._response.close()
+
+    def _end_silence(self) -> None:
+        silent = 0.0 if self._waiting_since is None else self._loop.time() - self._waiting_since
+        if silent < self._idle_seconds:
+            self._timer = self._loop.call_later(self._idle_seconds - silent, self._end_silence)
+        else:
+            self._response.content.set_exception(TimeoutError())
+
+
+class Upstream:
+    """Sends requests to one base URL, over as many connections as there are requests under way."""
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        self._settings = settings
+        parts = urlsplit(settings.base_url)
+        self._where = f"the upstream {parts.scheme}://{parts.netloc}"
+        self._base_url = settings.base_url
+        self._idle_seconds = _HOSTED_IDLE_SECONDS if parts.scheme == "https" else _LOCAL_IDLE_SECONDS
+        # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
+        proxies = {} if proxy_bypass(parts.netloc) else getproxies()
+        self._proxy = proxies.get(parts.scheme) or proxies.get("all")
+        self._base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
+        self._session: aiohttp.ClientSession | None = None
+        self._exchanges: Exchanges | None = None
+        """None as well where a proxy of the environment stands before the upstream."""
+
+    async def send(
+        self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
+    ) -> UpstreamAnswer:
+        """Send a request to `target`, path and query behind the base URL, and read the head of its answer.
+
+        Raises UpstreamUnreachable, UpstreamTimeout, and what a streamed body raises.
+        """
+        session = self._session or self._open()
+        if self._exchanges is not None and method == "POST" and isinstance(body, bytes):
+            return await self._post(self._exchanges, target, headers, body)
+        # Another length than the body's own stands there when a body was replaced; a stream keeps the announced one.
+        whole = isinstance(body, bytes)
+        pairs = [
+            (name.decode("latin-1"), _header_text(value))
+            for name, value in end_to_end(headers)
+            if name not in _OWN_TO_A_SEND and not (whole and name == b"content-length")
+        ]
+        limit = self._settings.first_byte_timeout_seconds
+        upload = None if body is None or isinstance(body, bytes) else Upload(body)
+        payload = upload.pieces() if upload else Whole(body) if isinstance(body, bytes) else None
+        await _notice_what_was_closed()
+        try:
+            async with asyncio.timeout(None if upload else limit) as wait:
+                if upload:
+                    upload.wait_for_upstream = lambda: wait.reschedule(asyncio.get_running_loop().time() + limit)
+                    upload.wait_for_client = lambda: wait.reschedule(None)
+                response = await session.request(
+                    method,
+                    URL(self._base_url + _target_text(target), encoded=True),
+                    headers=pairs,
+                    data=payload,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                )
+        except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
+            if upload is not None and upload.failure is not None:
+                raise upload.failure from None
+            raise self._failed(error) from None
+        return UpstreamAnswer(response, self._where, self._settings.idle_timeout_seconds)
+
+    async def _post(self, exchanges: Exchanges, target: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
+        """The short way of nearly all requests: a body that is all there, to an upstream without a proxy before it."""
+        passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
+        await _notice_what_was_closed()
+        try:
+            async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
+                exchange = await exchanges.post(self._base_path + _target_text(target).encode(), passed, body)
+        except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
+            raise self._failed(error) from None
+        return UpstreamAnswer(exchange, self._where, self._settings.idle_timeout_seconds)
+
+    def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
+        """What the HTTP client raised before there was an answer, in the proxy's words."""
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            limit, setting = self._settings.connect_timeout_seconds, "upstream.connect_timeout_seconds"
+            return UpstreamTimeout(f"{self._where} took no connection within {limit:g} s ({setting})")
+        if isinstance(error, TimeoutError):
+            limit, setting = self._settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
+            return UpstreamTimeout(f"{self._where} began no answer within {limit:g} s ({setting})")
+        return UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}")
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        """Made at the first send, as it belongs to the running loop."""
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            keepalive_timeout=self._idle_seconds,
+            # Reads SSL_CERT_FILE; 20 ms, so only where TLS is spoken.
+            ssl=ssl.create_default_context() if self._base_url.startswith("https") else False,
+            socket_factory=_kept_alive_socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),  # added where there is none
+            timeout=aiohttp.ClientTimeout(total=None, connect=self._settings.connect_timeout_seconds),
+            max_field_size=MAX_HEADER_BYTES,
+            max_line_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
+        )
+        if self._proxy is None:
+            base_url = URL(self._base_url, encoded=True)
+            self._exchanges = Exchanges(self._session, base_url, self._settings.connect_timeout_seconds)
+        return self._session
+
+
+async def _notice_what_was_closed() -> None:
+    """A pooled connection that was closed while the loop was busy is noticed now, not when it is used."""
+    for _ in range(2):  # uvloop takes one turn for it, asyncio two
+        await asyncio.sleep(0)
+
+
+def _end_of_connection(response: aiohttp.ClientResponse | Exchange) -> asyncio.Future[None] | None:
+    """How the connection ends, for an answer that ends with it: aiohttp takes a reset for an end there, too."""
+    if isinstance(response, Exchange):
+        return response.ending
+    protocol = response.connection.protocol if response.connection else None
+    if protocol is None or "content-length" in response.headers or "transfer-encoding" in response.headers:
+        return None
+    return protocol.closed
+
+
+def _kept_alive_socket(address: tuple[Any, ...]) -> socket.socket:
+    found = socket.socket(*address[:3])
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not on macOS
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _TCP_KEEPALIVE_SECONDS)
+    return found
+
+
+def _target_text(target: bytes) -> str:
+    """The target as it came; bytes that no URL may hold are escaped, as the HTTP client takes ASCII only."""
+    return target.decode() if target.isascii() else "".join(chr(b) if b < 128 else f"%{b:02X}" for b in target)
+
+
+def _header_text(value: bytes) -> str:
+    """The client library sends text as UTF-8: what is UTF-8 arrives as it was."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _cause(error: Exception) -> str:
+    """Why, in words of the operating system or the name of the error: other texts may quote the URL or a header."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "it closed the connection"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
+        return str(error.strerror)
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return type(error).__name__

@@ -1,0 +1,210 @@
+"""The store in a bucket, held against one in memory and against a server that speaks S3 on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from obstore.exceptions import GenericError
+from s3_server import new_bucket, s3_server
+from structlog.testing import capture_logs
+
+from proxy.core.edits import Artifact
+from proxy.core.reading import Query
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
+from proxy.shell.artifacts import store as store_module
+from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.folder import Listed, index_key, metadata_key
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.sweep import sweep
+from proxy.shell.owners import SECRET_KEY, Owners
+
+OWNER, OTHER = "5eed" * 8, "beef" * 8
+DAY = 24 * 3600
+SHORT = Artifact(b"one\ntwo\n", "sh")
+LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
+Open = Callable[[], Bucket]
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["memory", "s3"])
+def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
+    """Opens the same empty bucket again and again, as replicas do."""
+    if request.param == "memory":
+        only = Bucket("memory://")
+        return lambda: only
+    url = new_bucket(request.getfixturevalue("s3_endpoint"), tmp_path.name, monkeypatch)
+    return lambda: Bucket(f"{url}/some/prefix/")
+
+
+def store_in(bucket: Bucket, **changed: Any) -> ArtifactStore:
+    return ArtifactStore(bucket, **{"retention_days": 7, "max_bytes": 2**30, **changed})
+
+
+def keys(bucket: Bucket) -> set[str]:
+    return {one.key for one in bucket.listed()}
+
+
+async def test_what_one_replica_keeps_another_reads(open_bucket: Open) -> None:
+    assert await store_in(open_bucket()).keep([SHORT, LONG], OWNER) == frozenset()
+    assert keys(open_bucket()) == {
+        SHORT.id,
+        LONG.id,
+        index_key(LONG.id),
+        metadata_key(SHORT.id, OWNER),
+        metadata_key(LONG.id, OWNER),
+    }
+    reader = ArtifactReader(open_bucket(), retention_days=7)
+    stored = await reader.find(LONG.id, OWNER)
+    assert b"".join([piece async for piece in reader.pieces(stored, 0, stored.size)]) == LONG.content
+    page = await reader.page(stored, Query.parse({"lines": "50000"}) or Query())
+    assert page.endswith(b"\nline 50000 of a long text\n")
+    assert (await reader.find(SHORT.id, None)).metadata.owner == OWNER
+    with pytest.raises(ArtifactNotFound):
+        await reader.find(SHORT.id, OTHER)
+    reader.close()
+
+
+async def test_what_is_there_is_not_written_again(open_bucket: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store_in(open_bucket()).keep([SHORT], OWNER)
+    written: list[str] = []
+    monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
+    assert await store_in(open_bucket()).keep([SHORT], OWNER) == frozenset()
+    assert written == []
+
+
+async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(
+    open_bucket: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store_in(open_bucket()).keep([SHORT], OWNER)
+    written: list[str] = []
+    monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
+    later = time.time() + 2 * 3600
+    assert await store_in(open_bucket(), clock=lambda: later).keep([SHORT], OWNER) == frozenset()
+    assert written == [metadata_key(SHORT.id, OWNER)]
+
+
+def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket: Open) -> None:
+    bucket = open_bucket()
+    asyncio.run(store_in(bucket).keep([SHORT, LONG], OWNER))
+    for stranger in ("notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY):
+        bucket.put(stranger, b"mine")
+    soon, late = time.time() + 3 * 3600, time.time() + 8 * DAY
+    limits = {"retention_seconds": 7 * DAY, "max_bytes": 2**30}
+    assert sweep(bucket.opened(), bucket.listed(), soon, **limits).removed == 0
+    assert sweep(bucket.opened(), bucket.listed(), soon, **{**limits, "max_bytes": 20_000}).removed >= 1
+    asyncio.run(store_in(bucket).keep([SHORT, LONG], OWNER))
+    assert sweep(bucket.opened(), bucket.listed(), late, **limits).removed == 2
+    assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY}
+
+
+def test_listing_begins_where_it_is_told_to(open_bucket: Open) -> None:
+    bucket = open_bucket()
+    for key in (".meta/a.1", ".meta/ab.1", ".meta/ab.2", ".meta/b.1", "ab"):
+        bucket.put(key, b"1234")
+    assert sorted(one.key for one in bucket.listed(".meta/ab.")) == [".meta/ab.1", ".meta/ab.2"]
+    assert [one.key for one in bucket.listed(".meta/c")] == []
+    (found,) = bucket.listed(".meta/b")
+    assert isinstance(found, Listed)
+    assert (found.size, found.used == pytest.approx(time.time(), abs=60)) == (4, True)
+
+
+def test_replicas_with_folders_of_their_own_agree_on_owners(open_bucket: Open, tmp_path: Path) -> None:
+    headers = [(b"authorization", b"Bearer sk-1")]
+    replicas = [Owners.of_bucket(open_bucket(), tmp_path / str(number)) for number in range(3)]
+    assert len({replica.owner_of(headers) for replica in replicas}) == 1
+    assert Owners.of_folder(tmp_path / "1").owner_of(headers) != replicas[1].owner_of(headers)
+
+
+def test_a_bucket_without_an_answer_leaves_the_folder_s_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise GenericError("SECRET")
+
+    monkeypatch.setattr(obstore, "put", fail)
+    with capture_logs() as logs:
+        owners = Owners.of_bucket(Bucket("memory://"), tmp_path)
+    assert owners.owner_of([]) == Owners.of_folder(tmp_path).owner_of([])
+    assert [(line["event"], line["reason"]) for line in logs] == [("owner_secret_not_kept", "GenericError")]
+
+
+@pytest.mark.parametrize("content", [b"", b"short"])
+def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, content: bytes) -> None:
+    bucket = Bucket("memory://")
+    bucket.put(SECRET_KEY, content)
+    with capture_logs() as logs:
+        Owners.of_bucket(bucket, tmp_path)
+    assert logs[0]["reason"] == f"it has {len(content)} bytes, not 32"
+    assert bytes(obstore.get(bucket.opened(), SECRET_KEY).bytes()) == content
+
+
+async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(
+    s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    with capture_logs() as logs:
+        assert await store_in(Bucket("s3://nobody-made-this")).keep([SHORT], OWNER) == {SHORT.id}
+    assert logs[0]["reason"].endswith("(404 Not Found)")
+    assert "canary" not in str(logs)
+
+
+async def test_nobody_at_the_endpoint_is_a_failure_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    bucket = Bucket("s3://kept")
+    assert await store_in(bucket).keep([SHORT], OWNER) == {SHORT.id}
+    reader = ArtifactReader(bucket, retention_days=7)
+    with pytest.raises(ArtifactStoreUnavailable):
+        await reader.find(SHORT.id, OWNER)
+    reader.close()
+
+
+async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, tries = threading.Event(), []
+
+    def hang(*_: Any, **__: Any) -> None:
+        tries.append(1)
+        release.wait(10)
+
+    bucket, now = Bucket("memory://"), [time.time()]
+    store = store_in(bucket, clock=lambda: now[0])
+    monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
+    monkeypatch.setattr(obstore, "head", hang)
+    try:
+        for number in range(5):
+            assert await store.keep([Artifact(b"%d" % number)], OWNER)
+        assert len(tries) == 1
+        now[0] += store_module.REST_SECONDS + 1
+        assert await store.keep([SHORT], OWNER)
+        assert len(tries) == 2
+    finally:
+        release.set()
+    monkeypatch.undo()
+    now[0] += store_module.REST_SECONDS + 1
+    assert await store.keep([SHORT], OWNER) == frozenset()
+    await store.close()
+
+
+async def test_closing_lets_go_of_the_threads() -> None:
+    store = store_in(Bucket("memory://"))
+    await store.keep([SHORT], OWNER)
+    threads = store._threads
+    await store.close()
+    with pytest.raises(RuntimeError):
+        threads.submit(print)
+    assert await store.keep([Artifact(b"late")], OWNER) == frozenset()
+    await store.close()

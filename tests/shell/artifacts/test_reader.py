@@ -1,0 +1,267 @@
+# ruff: noqa: ASYNC240 - tests look at the disk; nothing else runs on their loop
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from proxy.core.edits import Artifact
+from proxy.core.lines import BLOCK_BYTES, LineIndex
+from proxy.core.reading import Query
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
+from proxy.shell.artifacts import reader as reader_module
+from proxy.shell.artifacts.folder import index_key, metadata_key
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.store import INDEXED_BYTES, ArtifactStore
+
+OWNER, OTHER = "5eed" * 8, "beef" * 8
+DAY = 24 * 3600
+SHORT = Artifact(b"one\ntwo\nthree", "sh")
+LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
+JSON = Artifact(b'{"messages": [{"content": "first\\nsecond"}, 2.50]}', "", "json")
+PICTURE = Artifact(b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "camera", "png")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PrivateFolder:
+    return PrivateFolder(tmp_path / "kept")
+
+
+@pytest.fixture
+async def reader(folder: PrivateFolder) -> AsyncIterator[ArtifactReader]:
+    await kept(folder, SHORT, LONG, JSON, PICTURE)
+    found = ArtifactReader(folder, retention_days=7)
+    yield found
+    found.close()
+
+
+async def kept(folder: PrivateFolder, *artifacts: Artifact, owner: str = OWNER) -> None:
+    store = ArtifactStore(folder, retention_days=7, max_bytes=2**30)
+    assert await store.keep(artifacts, owner) == frozenset()
+    await store.close()
+
+
+async def page(reader: ArtifactReader, artifact: Artifact, **asked: str) -> tuple[str, str]:
+    query = Query.parse(asked)
+    assert query is not None
+    text = await reader.page(await reader.find(artifact.id, OWNER), query)
+    header, _, rest = text.decode().partition("\n")
+    return header, rest
+
+
+async def test_the_whole_comes_back_in_bounded_pieces(reader: ArtifactReader) -> None:
+    stored = await reader.find(LONG.id, OWNER)
+    assert (stored.size, stored.metadata.tool, stored.is_text) == (len(LONG.content), "sh", True)
+    pieces = [piece async for piece in reader.pieces(stored, 0, stored.size)]
+    assert b"".join(pieces) == LONG.content
+    assert max(map(len, pieces)) <= reader_module.PIECE_BYTES < len(LONG.content)
+    assert await reader.piece(stored, 5, 5) == b""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x",
+        "../../etc/passwd",
+        SHORT.id + "x",
+        SHORT.id.upper(),
+        ".meta",
+        f".meta/{SHORT.id}.{OWNER}.json",
+        "a\0b",
+        "é",
+    ],
+)
+@pytest.mark.parametrize("owner", [OWNER, None])
+async def test_what_is_no_artifact_is_not_found(reader: ArtifactReader, name: str, owner: str | None) -> None:
+    with pytest.raises(ArtifactNotFound):
+        await reader.find(name, owner)
+
+
+async def test_what_another_owner_brought_is_not_found_and_the_operator_finds_all(reader: ArtifactReader) -> None:
+    with pytest.raises(ArtifactNotFound) as foreign:
+        await reader.find(SHORT.id, OTHER)
+    with pytest.raises(ArtifactNotFound) as unknown:
+        await reader.find(SHORT.id.replace("sh", "no"), OTHER)
+    assert foreign.value.message == unknown.value.message
+    assert (await reader.find(SHORT.id, None)).metadata.owner == OWNER
+    assert (await reader.find(LONG.id, None)).metadata.owner == OWNER
+
+
+async def test_what_is_expired_is_not_found_before_it_is_swept(reader: ArtifactReader, folder: PrivateFolder) -> None:
+    long_ago = time.time() - 8 * DAY
+    os.utime(folder.place_of(metadata_key(SHORT.id, OWNER)), (long_ago, long_ago))
+    for owner in (OWNER, None):
+        with pytest.raises(ArtifactNotFound):
+            await reader.find(SHORT.id, owner)
+
+
+async def test_reading_is_a_use(reader: ArtifactReader, folder: PrivateFolder) -> None:
+    note = Path(folder.place_of(metadata_key(SHORT.id, OWNER)))
+    written, used = note.read_bytes(), time.time() - 5 * DAY
+    os.utime(note, (used, used))
+    await reader.find(SHORT.id, OWNER)
+    assert note.stat().st_mtime > used + 4 * DAY
+    assert note.read_bytes() == written
+    just_now = time.time() - 600
+    os.utime(note, (just_now, just_now))
+    await reader.find(SHORT.id, OWNER)
+    assert note.stat().st_mtime == pytest.approx(just_now, abs=1)
+
+
+async def test_a_store_that_cannot_be_written_is_read(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("full")
+
+    monkeypatch.setattr(PrivateFolder, "put", fail)
+    monkeypatch.setattr(reader_module, "TOUCH_SECONDS", 0)
+    assert await reader.find(SHORT.id, OWNER)
+
+
+async def test_an_index_is_kept_for_long_texts_only(reader: ArtifactReader, folder: PrivateFolder) -> None:
+    assert len(LONG.content) > INDEXED_BYTES
+    assert Path(folder.place_of(index_key(LONG.id))).is_file()
+    assert not Path(folder.place_of(index_key(SHORT.id))).exists()
+
+
+OF_ANOTHER = b'{"size":1,"feeds":%b,"closed":true}' % str([1] * len(LineIndex.of_text(LONG.content).feeds)).encode()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"size":1,"feeds":[1],"closed":true}', OF_ANOTHER, None])
+async def test_an_index_that_is_missing_or_broken_is_made_again(
+    reader: ArtifactReader, folder: PrivateFolder, damage: bytes | None
+) -> None:
+    place = Path(folder.place_of(index_key(LONG.id)))
+    good = place.read_bytes()
+    place.unlink() if damage is None else place.write_bytes(damage)
+    assert (await page(reader, LONG, lines="59999-"))[1].startswith("line 59999 of")
+    assert place.read_bytes() == good
+
+
+async def test_a_page_of_a_long_text_reads_a_block_and_a_page(
+    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    real = obstore.get_range
+
+    def get_range(store: Any, path: str, *, start: int, end: int) -> Any:
+        seen.append(end - start)
+        return real(store, path, start=start, end=end)
+
+    monkeypatch.setattr(obstore, "get_range", get_range)
+    header, rest = await page(reader, LONG, lines="40000-40001")
+    assert header == (
+        f"[context-proxy: lines 40000-40001 of 60000 of {LONG.id}, 52 of {len(LONG.content):,} bytes; "
+        "go on with lines=40002-40003]"
+    )
+    assert rest == "line 40000 of a long text\nline 40001 of a long text\n"
+    assert len(seen) == 1
+    assert seen[0] < 2 * BLOCK_BYTES
+
+
+async def test_pages_put_together_are_the_text(reader: ArtifactReader) -> None:
+    seen, following = "", "1-"
+    while following:
+        header, rest = await page(reader, LONG, lines=following)
+        seen += rest
+        following = header.rpartition("lines=")[2].rstrip("]") if "go on" in header else ""
+    assert seen.encode() == LONG.content
+
+
+async def test_searches_parts_and_what_it_is(reader: ArtifactReader) -> None:
+    assert (await page(reader, LONG, grep="line 5999[89]", context="0"))[1] == (
+        "59998:line 59998 of a long text\n59999:line 59999 of a long text\n"
+    )
+    assert (await page(reader, JSON, json="/messages/0/content"))[1] == "first\nsecond"
+    assert (await page(reader, JSON, json="/messages/0/content", lines="2"))[1] == "second"
+    assert (await page(reader, JSON, json="/messages/0/content", grep="^s"))[1] == "1-first\n2:second\n"
+    assert (await page(reader, JSON, json="/messages/1"))[1] == "2.50"
+    stat = await reader.stat(await reader.find(LONG.id, OWNER))
+    assert {**stat, "created": None} == {
+        "id": LONG.id,
+        "bytes": len(LONG.content),
+        "lines": 60_000,
+        "type": "text/plain",
+        "tool": "sh",
+        "created": None,
+    }
+
+
+async def test_what_is_no_text_has_no_lines(reader: ArtifactReader) -> None:
+    stored = await reader.find(PICTURE.id, OWNER)
+    for asked in ({"lines": "1-"}, {"grep": "a"}):
+        with pytest.raises(BadArtifactQuery, match="image/png"):
+            await reader.page(stored, Query.parse(asked) or Query())
+    assert (await reader.stat(stored))["lines"] is None
+
+
+async def test_json_that_is_too_long_for_memory_is_refused(
+    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "JSON_BYTES", 10)
+    with pytest.raises(BadArtifactQuery, match="10 bytes"):
+        await page(reader, JSON, json="/messages")
+
+
+async def test_content_that_is_gone_is_not_found(reader: ArtifactReader, folder: PrivateFolder) -> None:
+    stored = await reader.find(SHORT.id, OWNER)
+    Path(folder.place_of(SHORT.id)).unlink()
+    with pytest.raises(ArtifactNotFound):
+        await reader.piece(stored, 0, 3)
+
+
+async def test_a_search_ends_in_time_and_says_where(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0, 2)
+    monkeypatch.setattr(reader_module, "monotonic", lambda: float(next(clock)))
+    header, rest = await page(reader, LONG, grep="zzz")
+    assert rest == ""
+    searched, following = re.search(r"in lines 1-(\d+) of 60000 .* lines=(\d+)-60000\]", header).groups()  # type: ignore[union-attr]
+    assert int(following) == int(searched) + 1 < 60_000
+
+
+async def test_a_store_that_hangs_is_unavailable(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(obstore, "get", lambda *_: release.wait(10))
+    monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
+    try:
+        with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
+            await reader.find(SHORT.id, OWNER)
+    finally:
+        release.set()
+
+
+async def test_a_store_that_fails_is_unavailable_without_its_words(
+    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise PermissionError("SECRET")
+
+    monkeypatch.setattr(obstore, "get", fail)
+    with pytest.raises(ArtifactStoreUnavailable, match=r"cannot be read \(PermissionError\)"):
+        await reader.find(SHORT.id, OWNER)
+
+
+async def test_many_readers_at_once(reader: ArtifactReader) -> None:
+    stored = await reader.find(LONG.id, OWNER)
+    pages = await asyncio.gather(
+        *(reader.page(stored, Query.parse({"lines": f"{n}"}) or Query()) for n in range(1, 60))
+    )
+    assert [text.partition(b"\n")[2] for text in pages] == [b"line %d of a long text\n" % n for n in range(1, 60)]
+
+
+def test_the_index_of_a_text_fits_its_kind() -> None:
+    index = LineIndex.of_text(LONG.content)
+    assert len(index.feeds) == -(-len(LONG.content) // BLOCK_BYTES)
+    assert Stored("n", reader_module.Metadata("", "", 1, "application/ld+json", "")).is_text
+    assert not Stored("n", reader_module.Metadata("", "", 1, "application/pdf", "")).is_text

@@ -1,0 +1,404 @@
+# ruff: noqa: ASYNC240 - tests look at the disk; nothing else runs on their loop
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import obstore
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obstore.exceptions import GenericError
+from structlog.testing import capture_logs
+
+from proxy.core.edits import Artifact
+from proxy.shell.artifacts import store as store_module
+from proxy.shell.artifacts.folder import Metadata
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.store import MAX_KNOWN
+
+OWNER = "5eed" * 8
+OTHER = "beef" * 8
+LOG = Artifact(b"line\n" * 1000, tool="run_shell_command")
+LARGEST_FILE = 32 << 20
+
+
+class Clock:
+    """Unix time that moves when it is told to; it begins now, as files carry the time of the machine."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def opened(folder: Path, clock: Callable[[], float] = time.time) -> store_module.ArtifactStore:
+    return store_module.ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=2**30, clock=clock)
+
+
+def note_of(folder: Path, artifact: Artifact, owner: str = OWNER) -> Path:
+    return folder / ".meta" / f"{artifact.id}.{owner}.json"
+
+
+def all_files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "tool-output"
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where obstore has been asked to write."""
+    seen: list[str] = []
+    real = obstore.put
+
+    def put(store: Any, path: str, content: bytes) -> Any:
+        seen.append(path)
+        return real(store, path, content)
+
+    monkeypatch.setattr(obstore, "put", put)
+    return seen
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """The kernel lets no file grow over `LARGEST_FILE`: a write breaks in its middle, as on a full disk.
+
+    The limit holds for every file of this process, the one that takes the output of the tests among them: it must be
+    far over what that can have grown to, or the whole run ends here without a word.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_what_is_kept_lies_at_its_place_byte_for_byte(folder: Path) -> None:
+    store = opened(folder)
+    assert not folder.exists()
+    assert await store.keep([LOG], OWNER) == frozenset()
+    assert (folder / LOG.id).read_bytes() == LOG.content
+
+
+async def test_a_place_is_absolute_whatever_the_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = opened(Path("x/../out"))
+    assert PrivateFolder(Path("x/../out")).place_of(LOG.id) == str(tmp_path / "out" / LOG.id)
+    monkeypatch.chdir("/")
+    await store.keep([LOG], OWNER)
+    assert (tmp_path / "out" / LOG.id).is_file()
+
+
+async def test_metadata_say_what_it_is_and_who_brought_it(folder: Path) -> None:
+    clock = Clock()
+    clock.now = 1_700_000_000.0
+    await opened(folder, clock).keep([Artifact(b'{"a":1}', tool="搜索", suffix="json")], OWNER)
+    (note,) = (folder / ".meta").iterdir()
+    found = msgspec.json.decode(note.read_bytes(), type=Metadata)
+    assert found == Metadata("搜索", "2023-11-14T22:13:20+00:00", 7, "application/json", OWNER)
+
+
+async def test_only_the_user_of_the_proxy_can_read_it(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        await opened(folder).keep([LOG], OWNER)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / ".meta").stat().st_mode) == 0o700
+    assert {stat.S_IMODE((folder / name).stat().st_mode) for name in all_files(folder)} == {0o600}
+
+
+async def test_a_folder_that_was_there_keeps_its_mode(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    await opened(folder).keep([LOG], OWNER)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    assert stat.S_IMODE((folder / LOG.id).stat().st_mode) == 0o600
+
+
+async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    real = obstore.rename
+
+    def rename(store: Any, source: str, to: str) -> None:
+        if to == LOG.id:
+            assert not (folder / to).exists()
+            seen.append(((folder / source).stat().st_size, stat.S_IMODE((folder / source).stat().st_mode)))
+        real(store, source, to)
+
+    monkeypatch.setattr(obstore, "rename", rename)
+    await opened(folder).keep([LOG], OWNER)
+    assert seen == [(len(LOG.content), 0o600)]
+
+
+async def test_what_is_new_is_written_and_logged_once(folder: Path, puts: list[str]) -> None:
+    store = opened(folder)
+    with capture_logs() as logs:
+        for _ in range(3):
+            await store.keep([LOG, LOG], OWNER)
+    assert len(puts) == 2  # the note and the content
+    assert logs == [
+        {
+            "event": "artifact_saved",
+            "log_level": "info",
+            "artifact": LOG.id,
+            "tool": "run_shell_command",
+            "bytes": 5000,
+        }
+    ]
+
+
+async def test_what_had_to_be_written_again_is_not_logged_again(folder: Path) -> None:
+    store = opened(folder)
+    with capture_logs() as logs:
+        await store.keep([LOG], OWNER)
+        (folder / LOG.id).unlink()
+        await store.keep([LOG], OWNER)
+    assert [line["event"] for line in logs] == ["artifact_saved"]
+
+
+async def test_what_another_worker_kept_is_not_written_again(folder: Path, puts: list[str]) -> None:
+    await opened(folder).keep([LOG], OWNER)
+    puts.clear()
+    with capture_logs() as logs:
+        assert await opened(folder).keep([LOG], OWNER) == frozenset()
+    assert puts == []
+    assert logs == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"half")], ids=["gone", "shortened"])
+@pytest.mark.parametrize("same_worker", [True, False])
+async def test_content_that_is_not_there_any_more_is_written_again(
+    folder: Path, damage: Callable[[Path], None], same_worker: bool
+) -> None:
+    store = opened(folder)
+    await store.keep([LOG], OWNER)
+    damage(folder / LOG.id)
+    assert await (store if same_worker else opened(folder)).keep([LOG], OWNER) == frozenset()
+    assert (folder / LOG.id).read_bytes() == LOG.content
+
+
+async def test_a_folder_that_vanished_is_made_again(folder: Path) -> None:
+    store = opened(folder)
+    await store.keep([LOG], OWNER)
+    folder.rename(folder.with_name("away"))
+    assert await store.keep([LOG], OWNER) == frozenset()
+    assert (folder / LOG.id).read_bytes() == LOG.content
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+async def test_every_owner_has_a_note_of_his_own(folder: Path) -> None:
+    store = opened(folder)
+    await store.keep([LOG], OWNER)
+    await store.keep([LOG], OTHER)
+    assert all_files(folder) == {LOG.id, f".meta/{LOG.id}.{OWNER}.json", f".meta/{LOG.id}.{OTHER}.json"}
+
+
+async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder: Path, puts: list[str]) -> None:
+    clock = Clock()
+    store = opened(folder, clock)
+    await store.keep([LOG], OWNER)
+    note = note_of(folder, LOG)
+    first = note.read_bytes()
+    puts.clear()
+    long_ago = clock.now - 100
+    os.utime(note, (long_ago, long_ago))
+    clock.pass_(3590)
+    await store.keep([LOG], OWNER)
+    assert puts == []
+    clock.pass_(20)
+    for _ in range(3):
+        await store.keep([LOG], OWNER)
+    assert len(puts) == 1
+    assert note.stat().st_mtime > long_ago + 50
+    assert note.read_bytes() == first
+
+
+async def test_many_artifacts_do_not_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_KNOWN >= 1000
+    monkeypatch.setattr(store_module, "MAX_KNOWN", 3)
+    store = opened(folder)
+    artifacts = [Artifact(bytes([n]) * 10) for n in range(8)]
+    await store.keep(artifacts, OWNER)
+    assert len(store._known) == 3
+    assert await store.keep(artifacts, OWNER) == frozenset()
+
+
+async def test_writers_of_the_same_content_do_not_disturb_each_other(folder: Path) -> None:
+    artifacts = [Artifact(bytes([n]) * 300_000, tool="t") for n in range(4)]
+    stores = [opened(folder) for _ in range(4)]
+    broken: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            for artifact in artifacts:
+                path = folder / artifact.id
+                if path.exists() and path.read_bytes() != artifact.content:
+                    broken.append(1)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        failed = await asyncio.gather(*(store.keep(artifacts, OWNER) for store in stores * 2))
+    finally:
+        done.set()
+        reader.join()
+    assert set(failed) == {frozenset()}
+    assert not broken
+    assert all_files(folder) == {a.id for a in artifacts} | {f".meta/{a.id}.{OWNER}.json" for a in artifacts}
+
+
+async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticked = threading.Event()
+    real = obstore.put
+
+    def put(store: Any, path: str, content: bytes) -> Any:
+        assert ticked.wait(10), "the event loop stood still"
+        return real(store, path, content)
+
+    monkeypatch.setattr(obstore, "put", put)
+    asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(ticked.set))
+    assert await opened(folder).keep([LOG], OWNER) == frozenset()
+
+
+async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> None:
+    folder.parent.mkdir()
+    folder.write_text("a file")
+    with capture_logs() as logs:
+        assert await opened(folder).keep([LOG], OWNER) == {LOG.id}
+    assert [(line["event"], line["log_level"], line["reason"]) for line in logs] == [
+        ("artifact_store_failed", "warning", "File exists")
+    ]
+    assert folder.read_text() == "a file"
+
+
+async def test_a_folder_where_the_file_should_be_is_reported(folder: Path) -> None:
+    (folder / LOG.id / "inside").mkdir(parents=True)
+    assert await opened(folder).keep([LOG], OWNER) == {LOG.id}
+    assert not list((folder / ".meta").glob("*.part*"))
+
+
+async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
+    folder: Path, small_files: None
+) -> None:
+    small, large = Artifact(b"small"), Artifact(bytes(LARGEST_FILE + 1))
+    with capture_logs() as logs:
+        assert await opened(folder).keep([large, small], OWNER) == {large.id}
+    assert (folder / small.id).read_bytes() == b"small"
+    assert all_files(folder) - {f".meta/{large.id}.{OWNER}.json"} == {small.id, f".meta/{small.id}.{OWNER}.json"}
+    assert [line["reason"] for line in logs if line["log_level"] == "warning"] == [os.strerror(errno.EFBIG)]
+
+
+async def test_what_failed_is_tried_again(folder: Path) -> None:
+    folder.parent.mkdir()
+    folder.write_text("a file")
+    store = opened(folder)
+    assert await store.keep([LOG], OWNER) == {LOG.id}
+    folder.unlink()
+    assert await store.keep([LOG], OWNER) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (GenericError("Unable to copy SECRET: No space left on device (os error 28)"), "No space left on device"),
+        (OSError(errno.EROFS, "SECRET"), "Read-only file system"),
+        (GenericError("SECRET"), "GenericError"),
+        (ValueError("SECRET"), "ValueError"),
+    ],
+)
+async def test_the_log_gives_the_reason_once_a_minute_and_no_more(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(obstore, "put", fail)
+    clock = Clock()
+    store = opened(folder, clock)
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert await store.keep([LOG, Artifact(b"x")], OWNER) == {LOG.id, Artifact(b"x").id}
+            clock.pass_(25)
+        assert [(line["reason"], line["artifacts"]) for line in logs] == [(reason, 2)]
+        await store.keep([LOG], OWNER)
+    assert len(logs) == 2
+    assert "SECRET" not in str(logs)
+
+
+async def test_a_store_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(obstore, "put", lambda *_: release.wait(10))
+    monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
+    try:
+        with capture_logs() as logs:
+            assert await opened(folder).keep([LOG], OWNER) == {LOG.id}
+    finally:
+        release.set()
+    assert [line["reason"] for line in logs] == ["no answer in time"]
+
+
+@pytest.mark.parametrize("owner", ["", "../../x", "a/b", "a.b", "x" * 300])
+async def test_an_owner_that_is_no_name_is_refused(folder: Path, owner: str) -> None:
+    assert await opened(folder).keep([LOG], owner) == {LOG.id}
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("suffix", ["", "../x", "a/b", "x" * 300, "txt\n"])
+async def test_a_suffix_that_leads_elsewhere_is_refused(folder: Path, suffix: str) -> None:
+    artifact = Artifact(b"content", suffix=suffix)
+    assert await opened(folder).keep([artifact], OWNER) == {artifact.id}
+    assert not folder.exists()
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=300),
+    st.text(st.characters(categories=["Cs", "Cc", "Lo"])),
+    st.sampled_from(
+        ["../../etc/passwd", "/abs", "a\0b", "..", ".", "~", "con", "-rf", "x" * 5000, "a#1", "\ud83d", ""]
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tool=HOSTILE, content=st.binary(max_size=3000), suffix=st.sampled_from(["txt", "json", "png"]))
+def test_whatever_a_tool_is_called_its_content_stays_in_the_folder_and_comes_back(
+    tool: str, content: bytes, suffix: str
+) -> None:
+    artifact = Artifact(content, tool, suffix)
+    with tempfile.TemporaryDirectory() as outer:
+        folder = Path(outer) / "a" / "b"
+        store = opened(folder)
+        with capture_logs() as logs:
+            assert asyncio.run(store.keep([artifact], OWNER)) == frozenset()
+        assert (folder / artifact.id).read_bytes() == content
+        assert all_files(Path(outer)) == {f"a/b/{artifact.id}", f"a/b/.meta/{artifact.id}.{OWNER}.json"}
+        msgspec.json.encode(logs)  # a log line is JSON
+        note = msgspec.json.decode(note_of(folder, artifact).read_bytes(), type=Metadata)
+        assert note.size == len(content)
+        assert len(note.tool) <= 200

@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from obstore.store import LocalStore, MemoryStore
+from structlog.testing import capture_logs
+
+from proxy.core.edits import Artifact
+from proxy.shell.artifacts import store as store_module
+from proxy.shell.artifacts import sweep as sweep_module
+from proxy.shell.artifacts.folder import Listed, metadata_key
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.artifacts.sweep import Swept, sweep
+
+OWNER = "5eed" * 8
+HOUR = 3600.0
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+BLOCK = 4096
+PLENTY = 2**40
+
+
+def stored(folder: Path, number: int, *, idle_seconds: float, now: float, size: int = 100) -> Artifact:
+    """An artifact that was written long ago and last used as said."""
+    artifact = Artifact(number.to_bytes(4, "big") + b"x" * (size - 4), tool="t")
+    content, note = folder / artifact.id, folder / metadata_key(artifact.id, OWNER)
+    note.parent.mkdir(exist_ok=True)
+    content.write_bytes(artifact.content)
+    note.write_bytes(b"{}")
+    os.utime(content, (now - 100 * DAY, now - 100 * DAY))
+    os.utime(note, (now - idle_seconds, now - idle_seconds))
+    return artifact
+
+
+def swept_folder(folder: Path, now: float, **limits: Any) -> Swept:
+    return sweep(LocalStore(folder), PrivateFolder(folder).listed(), now, **limits)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_file()}
+
+
+def notes(folder: Path) -> set[str]:
+    return {path.name for path in (folder / ".meta").iterdir()}
+
+
+@pytest.fixture
+def now() -> float:
+    return time.time()
+
+
+def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path: Path, now: float) -> None:
+    stored(tmp_path, 1, idle_seconds=WEEK + 60, now=now)
+    young = stored(tmp_path, 2, idle_seconds=WEEK - 60, now=now)
+    swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY)
+    assert swept == Swept(removed=1, removed_bytes=2 * BLOCK, kept=1, kept_bytes=2 * BLOCK)
+    assert names(tmp_path) == {young.id}
+    assert notes(tmp_path) == {f"{young.id}.{OWNER}.json"}
+
+
+def test_past_the_quota_the_least_recently_used_go_first(tmp_path: Path, now: float) -> None:
+    kept = [stored(tmp_path, n, idle_seconds=(5 + (n * 7) % 10) * HOUR, now=now, size=8000) for n in range(10)]
+    by_use = sorted(range(10), key=lambda n: (n * 7) % 10)
+    swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=4 * 3 * BLOCK + 1)
+    assert (swept.removed, swept.kept, swept.kept_bytes) == (6, 4, 4 * 3 * BLOCK)
+    assert names(tmp_path) == {kept[n].id for n in by_use[:4]}
+
+
+def test_small_files_count_as_the_block_that_they_take(tmp_path: Path, now: float) -> None:
+    for n in range(10):
+        stored(tmp_path, n, idle_seconds=5 * HOUR, now=now, size=10)
+    swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=6 * BLOCK)
+    assert (swept.removed, swept.kept) == (7, 3)
+
+
+def test_what_may_have_been_used_within_the_hour_stays_whatever_the_limits(tmp_path: Path, now: float) -> None:
+    in_use = stored(tmp_path, 1, idle_seconds=2 * HOUR - 60, now=now)
+    stored(tmp_path, 2, idle_seconds=2 * HOUR + 60, now=now)
+    swept = swept_folder(tmp_path, now, retention_seconds=1, max_bytes=0)
+    assert swept.removed == 1
+    assert names(tmp_path) == {in_use.id}
+
+
+def test_the_use_by_any_owner_keeps_it(tmp_path: Path, now: float) -> None:
+    artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+    (tmp_path / metadata_key(artifact.id, "beef")).write_bytes(b"{}")
+    assert swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY).removed == 0
+    assert names(tmp_path) == {artifact.id}
+
+
+def test_the_files_of_strangers_stay(tmp_path: Path, now: float) -> None:
+    artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+    (tmp_path / "sub" / ".meta").mkdir(parents=True)
+    strangers = [
+        tmp_path / "notes.txt",
+        tmp_path / "tool_x.txt",
+        tmp_path / f"{artifact.id}.bak",
+        tmp_path / f"my_{artifact.id}",
+        tmp_path / "sub" / artifact.id,
+        tmp_path / "sub" / metadata_key(artifact.id, OWNER),
+        tmp_path / ".meta" / "README",
+        tmp_path / f"{artifact.id}#1",
+    ]
+    for path in strangers:
+        path.write_text("mine")
+        os.utime(path, (1, 1))
+    (tmp_path / "loop").symlink_to(tmp_path)
+    link = tmp_path / "tool_t_0123456789abcdef.txt"
+    link.symlink_to(tmp_path / "notes.txt")
+    os.utime(link, (1, 1), follow_symlinks=False)
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    assert swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0).removed == 1
+    assert not (tmp_path / artifact.id).exists()
+    assert all(path.read_text() == "mine" for path in [*strangers, link])
+
+
+def test_half_of_a_pair_goes_too(tmp_path: Path, now: float) -> None:
+    alone = stored(tmp_path, 1, idle_seconds=WEEK, now=now)
+    (tmp_path / metadata_key(alone.id, OWNER)).unlink()
+    noted = stored(tmp_path, 2, idle_seconds=2 * WEEK, now=now)
+    (tmp_path / noted.id).unlink()
+    assert swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY).removed == 2
+    assert names(tmp_path) == notes(tmp_path) == set()
+
+
+def test_a_pass_is_bounded_and_the_next_goes_on(tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_module, "MAX_REMOVED", 3)
+    for n in range(5):
+        stored(tmp_path, n, idle_seconds=WEEK + n, now=now)
+    passes = [swept_folder(tmp_path, now, retention_seconds=DAY, max_bytes=PLENTY).removed for _ in range(3)]
+    assert passes == [3, 2, 0]
+
+
+def test_what_is_used_while_a_pass_runs_stays(tmp_path: Path, now: float) -> None:
+    artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+    listed = list(PrivateFolder(tmp_path).listed())
+    os.utime(tmp_path / metadata_key(artifact.id, OWNER))
+    assert sweep(LocalStore(tmp_path), listed, now, retention_seconds=WEEK, max_bytes=0).removed == 0
+    assert names(tmp_path) == {artifact.id}
+
+
+def test_workers_may_sweep_at_the_same_time(tmp_path: Path, now: float) -> None:
+    for n in range(200):
+        stored(tmp_path, n, idle_seconds=2 * WEEK, now=now)
+    stays = stored(tmp_path, 1000, idle_seconds=DAY, now=now)
+    with ThreadPoolExecutor(4) as workers:
+        passes = [
+            workers.submit(swept_folder, tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY) for _ in range(4)
+        ]
+        assert sum(one.result().removed for one in passes) >= 200
+    assert names(tmp_path) == {stays.id}
+    assert notes(tmp_path) == {f"{stays.id}.{OWNER}.json"}
+
+
+def test_a_pass_that_is_stopped_removes_nothing(tmp_path: Path, now: float) -> None:
+    artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+    swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0, stopped=lambda: True)
+    assert swept == Swept()
+    assert names(tmp_path) == {artifact.id}
+
+
+def test_a_pass_ends_soon_after_it_is_told_to(tmp_path: Path, now: float) -> None:
+    for n in range(5):
+        stored(tmp_path, n, idle_seconds=2 * WEEK, now=now)
+    looks = iter([False] * (10 + 2))  # for each object that is listed, then for each artifact
+    swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0, stopped=lambda: next(looks, True))
+    assert (swept.removed, swept.kept) == (2, 3)
+
+
+def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted(
+    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+    removed: list[str] = []
+    monkeypatch.setattr(obstore, "delete", lambda _, key: removed.append(key))
+    swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0)
+    assert removed == [artifact.id, metadata_key(artifact.id, OWNER)]
+
+
+def test_any_store_can_be_swept() -> None:
+    memory = MemoryStore()
+    artifact = Artifact(b"x" * 100)
+    obstore.put(memory, artifact.id, artifact.content)
+    obstore.put(memory, metadata_key(artifact.id, OWNER), b"{}")
+    later = time.time() + 8 * DAY
+    listed = [
+        Listed(one["path"], one["last_modified"].timestamp(), one["size"])
+        for chunk in obstore.list(memory)
+        for one in chunk
+    ]
+    assert sweep(memory, listed, later, retention_seconds=WEEK, max_bytes=PLENTY).removed == 1
+    assert [listed for chunk in obstore.list(memory) for listed in chunk] == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ages=st.lists(st.tuples(st.integers(0, 14 * 24), st.integers(4, 20_000)), min_size=1, max_size=12),
+    max_blocks=st.integers(0, 40),
+)
+def test_what_is_left_is_recent_and_small_enough_or_in_use(
+    tmp_path_factory: pytest.TempPathFactory, ages: list[tuple[int, int]], max_blocks: int
+) -> None:
+    folder, now = tmp_path_factory.mktemp("swept"), time.time()
+    idle = {
+        stored(folder, n, idle_seconds=hours * HOUR + n, now=now, size=size).id: hours * HOUR + n
+        for n, (hours, size) in enumerate(ages)
+    }
+    swept = swept_folder(folder, now, retention_seconds=WEEK, max_bytes=max_blocks * BLOCK)
+    left = names(folder)
+    in_use = {name for name in idle if idle[name] < 2 * HOUR}
+    assert in_use <= left
+    assert all(idle[name] <= WEEK for name in left)
+    assert swept.kept_bytes <= max_blocks * BLOCK or left == in_use
+    gone_early = [idle[name] for name in idle.keys() - left if idle[name] <= WEEK]
+    assert not gone_early or min(gone_early) > max((idle[name] for name in left), default=0)
+    assert (swept.kept, swept.removed) == (len(left), len(idle) - len(left))
+
+
+async def swept_once(folder: Path, clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The log of a store that was started, swept and was closed."""
+    passed = asyncio.Event()
+
+    async def rest(seconds: float) -> None:
+        if seconds == store_module.SWEEP_SECONDS:
+            passed.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    store = ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=PLENTY, clock=clock)
+    with capture_logs() as logs:
+        await store.start()
+        async with asyncio.timeout(10):
+            await passed.wait()
+        await store.close()
+    return logs
+
+
+async def test_a_store_that_runs_sweeps_and_says_what_it_did(
+    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+    stays = stored(tmp_path, 2, idle_seconds=DAY, now=now)
+    logs = await swept_once(tmp_path, lambda: now, monkeypatch)
+    assert names(tmp_path) == {stays.id}
+    assert logs == [
+        {
+            "event": "artifacts_swept",
+            "log_level": "info",
+            "removed": 1,
+            "removed_bytes": 2 * BLOCK,
+            "kept": 1,
+            "kept_bytes": 2 * BLOCK,
+        }
+    ]
+
+
+async def test_what_a_dead_worker_left_half_written_goes(
+    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = stored(tmp_path, 1, idle_seconds=DAY, now=now)
+    odd = metadata_key("tool_t_0123456789abcdef.part", OWNER)
+    (tmp_path / odd).write_bytes(b"{}")
+    for name, idle_seconds in (("00ff.part", DAY), ("00ff.part#1", DAY), ("0abc.part#1", 60)):
+        (tmp_path / ".meta" / name).write_bytes(b"half")
+        os.utime(tmp_path / ".meta" / name, (now - idle_seconds, now - idle_seconds))
+    os.utime(tmp_path / odd, (now - DAY, now - DAY))
+    await swept_once(tmp_path, lambda: now, monkeypatch)
+    assert notes(tmp_path) == {f"{stays.id}.{OWNER}.json", "0abc.part#1", Path(odd).name}
+
+
+async def test_a_folder_that_is_not_there_is_not_made_by_sweeping(
+    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await swept_once(tmp_path / "none", lambda: now, monkeypatch) == []
+    assert not (tmp_path / "none").exists()
+
+
+async def test_trouble_while_sweeping_is_logged_and_sweeping_goes_on(
+    tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, "x")
+
+    monkeypatch.setattr(obstore, "head", fail)
+    logs = await swept_once(tmp_path, lambda: now, monkeypatch)
+    assert [(line["event"], line["during"], line["reason"]) for line in logs] == [
+        ("artifact_store_failed", "sweep", "Input/output error")
+    ]
+
+
+async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(tmp_path: Path) -> None:
+    store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
+    await store.close()
+    await store.start()
+    await store.close()
+    assert await store.keep([Artifact(b"late")], OWNER) == frozenset()
+
+
+async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way = threading.Event()
+
+    def slow(*_: Any, stopped: Callable[[], bool], **__: Any) -> Swept:
+        under_way.set()
+        while not stopped():
+            time.sleep(0.001)
+        return Swept()
+
+    monkeypatch.setattr(store_module, "sweep", slow)
+    monkeypatch.setattr(store_module, "FIRST_SWEEP_SECONDS", (0, 0))
+    (tmp_path / ".meta").mkdir()
+    store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
+    with capture_logs() as logs:
+        await store.start()
+        assert await asyncio.to_thread(under_way.wait, 10)
+        await store.close()
+        store._threads.shutdown()
+    assert logs == []

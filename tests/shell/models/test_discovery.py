@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import respx
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from proxy.settings import UpstreamSettings
+from proxy.shell.models import discovery
+from proxy.shell.models.discovery import MAX_ANSWER_BYTES, REFRESH_SECONDS, RETRY_SECONDS, Discovery
+from proxy.wire.model_list import Limits
+
+URL = "https://llm.example.org/v1/models"
+LIST = {"data": [{"id": "m", "context_length": 32768}]}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def upstream(base_url: str = "https://llm.example.org/v1", key: str | None = None) -> UpstreamSettings:
+    return UpstreamSettings(base_url=base_url, api_key=SecretStr(key) if key else None)
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if happened():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen within 5 s")
+
+
+async def a_while() -> None:
+    """Long enough for a question to be asked, if one were."""
+    await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def started(settings: UpstreamSettings, clock: Clock, **wiring: Any) -> AsyncIterator[Discovery]:
+    found = Discovery(settings, clock=clock, **wiring)
+    found.start()
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+@respx.mock
+async def test_the_list_is_asked_for_at_the_start_in_the_background() -> None:
+    respx.get(URL).respond(json=LIST)
+    changes: list[int] = []
+    async with started(upstream(), Clock(), on_change=lambda: changes.append(1)) as found:
+        assert found.limits("m") == Limits()
+        await until(lambda: bool(changes))
+        assert found.limits("m") == Limits(32768)
+        assert found.names == ("m",)
+
+
+@respx.mock
+async def test_it_is_asked_again_after_ten_minutes_when_a_request_comes_and_not_before() -> None:
+    clock, changes = Clock(), []
+    route = respx.get(URL).respond(json=LIST)
+    async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
+        await until(lambda: changes == [1])
+        clock.now += REFRESH_SECONDS - 1
+        found.nudge()
+        await a_while()
+        assert route.call_count == 1
+        route.respond(json={"data": [{"id": "m", "context_length": 4096}]})
+        clock.now += 1
+        for _ in range(5):
+            found.nudge()
+        await until(lambda: changes == [1, 1])
+        await a_while()
+        assert found.limits("m") == Limits(4096)
+        assert route.call_count == 2
+
+
+@respx.mock
+async def test_the_same_list_changes_nothing() -> None:
+    clock, changes = Clock(), []
+    route = respx.get(URL).respond(json=LIST)
+    async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
+        await until(lambda: changes == [1])
+        clock.now += REFRESH_SECONDS
+        found.nudge()
+        await until(lambda: route.call_count == 2)
+        await a_while()
+        assert changes == [1]
+
+
+@respx.mock
+async def test_the_configured_key_is_sent() -> None:
+    route = respx.get(URL).respond(json=LIST)
+    async with started(upstream(key="sk-mine"), Clock()) as found:
+        found.offer_key(b"Bearer sk-client")
+        await until(lambda: route.called)
+    assert route.calls.last.request.headers["authorization"] == "Bearer sk-mine"
+
+
+def only_for_keys(request: httpx.Request) -> httpx.Response:
+    known = request.headers.get("authorization") == "Bearer sk-good"
+    return httpx.Response(200, json=LIST) if known else httpx.Response(401, json={"error": {"message": "no sk-bad"}})
+
+
+@respx.mock
+async def test_a_clients_key_is_used_when_the_upstream_wants_one_and_none_is_configured() -> None:
+    clock, changes = Clock(), []
+    route = respx.get(URL).mock(side_effect=only_for_keys)
+    async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
+        await until(lambda: found._needs_client_key)
+        found.nudge()
+        found.offer_key(b"")
+        await a_while()
+        assert route.call_count == 1
+        found.offer_key(b"Bearer sk-bad")
+        await until(lambda: route.call_count == 2)
+        found.offer_key(b"Bearer sk-good")
+        await a_while()
+        assert route.call_count == 2
+        clock.now += RETRY_SECONDS
+        found.offer_key(b"Bearer sk-good")
+        await until(lambda: changes == [1])
+        found.offer_key(b"Bearer sk-good")
+        await a_while()
+        assert route.call_count == 3
+
+
+@respx.mock
+async def test_no_key_is_kept_and_none_is_logged() -> None:
+    respx.get(URL).mock(side_effect=only_for_keys)
+    with capture_logs() as events:
+        async with started(upstream(), Clock()) as found:
+            await until(lambda: found._needs_client_key)
+            found.offer_key(b"Bearer sk-bad-and-secret")
+            await until(lambda: len(events) == 2)
+            await a_while()
+            assert "sk-bad" not in repr(vars(found))
+    assert "sk-bad" not in repr(events)
+    assert {event["log_level"] for event in events} == {"debug"}
+
+
+@respx.mock
+async def test_a_refused_key_of_our_own_is_not_replaced_by_a_clients() -> None:
+    route, clock = respx.get(URL).respond(403), Clock()
+    async with started(upstream(key="sk-mine"), clock) as found:
+        await until(lambda: found._due == clock.now + REFRESH_SECONDS)
+        clock.now += REFRESH_SECONDS
+        found.offer_key(b"Bearer sk-client")
+        await a_while()
+        assert route.call_count == 1
+
+
+FAILURES: list[tuple[dict[str, Any], str, float]] = [
+    ({"side_effect": httpx.ConnectError("Bearer sk-mine")}, "ConnectError", RETRY_SECONDS),
+    ({"side_effect": httpx.ReadTimeout("slow")}, "ReadTimeout", RETRY_SECONDS),
+    ({"return_value": httpx.Response(503)}, "it answered 503", RETRY_SECONDS),
+    ({"return_value": httpx.Response(404)}, "it answered 404", REFRESH_SECONDS),
+    ({"return_value": httpx.Response(307, headers={"location": URL})}, "it answered 307", REFRESH_SECONDS),
+    ({"return_value": httpx.Response(200, text="<html>")}, "its answer is no list of models", REFRESH_SECONDS),
+    ({"return_value": httpx.Response(200, content=b" " * (MAX_ANSWER_BYTES + 1))}, "longer than", REFRESH_SECONDS),
+]
+
+
+@pytest.mark.parametrize(("answer", "reason", "pause"), FAILURES, ids=[failure[1] for failure in FAILURES])
+@respx.mock
+async def test_a_failure_is_told_in_plain_words_and_tried_again_later(
+    answer: dict[str, Any], reason: str, pause: float
+) -> None:
+    route, clock = respx.get(URL).mock(**answer), Clock()
+    async with started(upstream(key="sk-mine"), clock) as found:
+        await until(lambda: found._due == clock.now + pause)
+        clock.now += pause - 1
+        found.nudge()
+        await a_while()
+        assert route.call_count == 1
+        told = await found.ask()
+    assert told is not None
+    assert reason in told
+    assert "sk-mine" not in told
+
+
+@respx.mock
+async def test_a_failure_keeps_what_was_known() -> None:
+    route = respx.get(URL).respond(json=LIST)
+    found = Discovery(upstream())
+    assert await found.ask() is None
+    route.respond(500)
+    assert await found.ask() == "it answered 500"
+    assert found.limits("m") == Limits(32768)
+
+
+@respx.mock
+async def test_an_upstream_that_never_answers_is_given_up() -> None:
+    async def never(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    respx.get(URL).mock(side_effect=never)
+    assert await Discovery(upstream()).ask(timeout_seconds=0.2) == "no answer within 0.2 s"
+
+
+@respx.mock
+async def test_closing_gives_up_the_question_and_ends_all_others() -> None:
+    asked: list[str] = []
+
+    async def never(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    respx.get(URL).mock(side_effect=never)
+    found = Discovery(upstream())
+    found.start()
+    await until(lambda: bool(asked))
+    await found.close()
+    found.nudge()
+    found.offer_key(b"Bearer sk")
+    await a_while()
+    assert asked == [URL]
+
+
+async def test_certificates_that_cannot_be_read_are_a_failure_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", __file__)
+    assert await Discovery(upstream()).ask() == "no client could be made: SSLError"
+
+
+LM_STUDIO = {"data": [{"id": "m", "type": "vlm", "state": "loaded", "loaded_context_length": 4096}]}
+
+
+@respx.mock
+async def test_lm_studios_own_list_is_asked_where_the_first_states_no_window() -> None:
+    respx.get("http://127.0.0.1:1234/v1/models").respond(json={"data": [{"id": "m", "owned_by": "organization_owner"}]})
+    respx.get("http://127.0.0.1:1234/api/v0/models").respond(json=LM_STUDIO)
+    found = Discovery(upstream("http://127.0.0.1:1234/v1"))
+    assert await found.ask() is None
+    assert found.limits("m").window_tokens == 4096
+
+
+@pytest.mark.parametrize("native", [httpx.Response(404), httpx.Response(200, json={"data": []})])
+@respx.mock
+async def test_a_server_without_such_a_list_keeps_its_first(native: httpx.Response) -> None:
+    respx.get("http://ollama:11434/v1/models").respond(json={"data": [{"id": "llama3.2:latest"}]})
+    respx.get("http://ollama:11434/api/v0/models").mock(return_value=native)
+    found = Discovery(upstream("http://ollama:11434"))
+    assert await found.ask() is None
+    assert found.names == ("llama3.2:latest",)
+
+
+@respx.mock
+async def test_a_hosted_upstream_is_asked_one_question_only() -> None:
+    respx.get(URL).respond(json={"data": [{"id": "m"}]})
+    other = respx.get("https://llm.example.org/api/v0/models").respond(json=LM_STUDIO)
+    assert await Discovery(upstream()).ask() is None
+    assert not other.called
+
+
+async def test_a_real_socket_is_asked_too() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps(LIST).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        found = Discovery(upstream(f"http://127.0.0.1:{port}"))
+        assert await found.ask(timeout_seconds=discovery.TIMEOUT_SECONDS) is None
+    assert found.limits("m") == Limits(32768)

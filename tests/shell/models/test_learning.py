@@ -1,0 +1,442 @@
+"""What is believed of an upstream's words, and how workers share it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.shell.models import shared_file
+from proxy.shell.models.learning import MAX_MODELS, MIN_SAMPLES, RATIO_STEP, Learning
+
+UPSTREAM = "http://upstream/v1"
+BELIEVED = 100_000
+
+
+def refusal(limit: int | None, **members: Any) -> Verdict:
+    """A refusal that prints an exact limit, unless told otherwise."""
+    stated: dict[str, Any] = {"limit_scope": Scope.WINDOW, "unit": Unit.TOKENS, **members}
+    return Verdict(Kind.PROMPT, limit=limit, **stated)
+
+
+def learning(folder: Path, upstream: str = UPSTREAM, *, enabled: bool = True) -> Learning:
+    return Learning(folder, upstream, enabled=enabled)
+
+
+def window(found: Learning, model: str = "m") -> int | None:
+    limits = found.limits(model)
+    return limits[0].window_tokens if limits else None
+
+
+def use(found: Learning, *ratios: float, model: str = "m", estimate: int = 10_000) -> None:
+    for ratio in ratios:
+        found.note_usage(model, estimate, round(estimate * ratio), "req-1")
+
+
+def test_an_exact_limit_is_believed_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+    first = learning(tmp_path)
+    with capture_logs() as log:
+        first.note_refusal("m", refusal(60_000), BELIEVED)
+    assert window(first) == window(learning(tmp_path)) == 60_000
+    assert log == [
+        {"event": "limit_learned", "log_level": "info", "model": "m", "limit_tokens": 60_000, "scope": "window"}
+    ]
+
+
+def test_a_limit_of_the_input_bounds_the_input(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(60_000, limit_scope=Scope.INPUT), BELIEVED)
+    limits = found.limits("m")
+    assert limits is not None
+    assert limits[0].input_tokens == 60_000
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        refusal(None),
+        refusal(60_000, limit_exactness=Exactness.ABOUT),
+        refusal(60_000, unit=Unit.CHARS),
+        refusal(60_000, limit_scope=Scope.UNKNOWN),
+        refusal(511),
+        refusal(2**31),
+    ],
+)
+def test_what_was_not_printed_exactly_or_cannot_be_is_not_believed(verdict: Verdict, tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_refusal("m", verdict, BELIEVED)
+    assert found.limits("m") is None
+
+
+def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(49_999), BELIEVED)
+    assert found.limits("m") is None
+    found.note_refusal("m", refusal(40_000), BELIEVED)
+    assert found.limits("m") is None, "two different ones are no confirmation"
+    found.note_refusal("m", refusal(40_000), BELIEVED)
+    assert window(found) == 40_000
+
+
+def test_the_second_sighting_may_be_another_workers(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    first.note_refusal("m", refusal(8_192), BELIEVED)
+    second.note_refusal("m", refusal(8_192), BELIEVED)
+    assert window(second) == 8_192
+
+
+def test_exactly_half_is_believed_at_once(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(BELIEVED // 2), BELIEVED)
+    assert window(found) == BELIEVED // 2
+
+
+def test_refusals_that_name_no_limit_bound_the_prompt_from_the_second_on(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_unnamed_refusal("m", 30_000)
+    assert found.limits("m") is None
+    with capture_logs() as log:
+        found.note_unnamed_refusal("m", 40_000)
+    limits, phrase = found.limits("m") or pytest.fail("nothing learned")
+    assert (limits.window_tokens, limits.input_tokens) == (None, 27_000)
+    assert phrase == "inferred from refusals that name no limit"
+    assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
+        ("limit_learned", 27_000, True)
+    ]
+    found.note_unnamed_refusal("m", 27_000)
+    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 24_300
+
+
+def test_a_longer_prompt_that_is_refused_without_a_number_teaches_nothing_more(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for tokens in (30_000, 30_000, 50_000, 30_000):
+        found.note_unnamed_refusal("m", tokens)
+    assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens == 27_000
+
+
+def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for tokens in (30_000, 30_000):
+        found.note_unnamed_refusal("m", tokens)
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens is None
+    assert window(found) == 60_000
+
+
+@pytest.mark.parametrize("tokens", [0, -5, 10**9])
+def test_an_absurd_prompt_bounds_nothing(tokens: int, tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_unnamed_refusal("m", tokens)
+    assert found.limits("m") is None
+
+
+def test_a_limit_that_is_known_is_news_only_once(tmp_path: Path) -> None:
+    found, changes = learning(tmp_path), []
+    found.on_change = lambda: changes.append(1)
+    with capture_logs() as log:
+        for _ in range(3):
+            found.note_refusal("m", refusal(60_000), BELIEVED)
+    assert (len(changes), len(log)) == (1, 1)
+
+
+def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.22] * (MIN_SAMPLES - 1))
+    assert found.ratio("m") == (1.0, False)
+    use(found, 1.22)
+    assert found.ratio("m") == (1.25, True)
+    assert learning(tmp_path).ratio("m") == (1.25, True)
+
+
+def test_a_ratio_that_wanders_within_two_steps_moves_nothing_and_writes_nothing(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.22] * MIN_SAMPLES)
+    written = (tmp_path / "learned.json").stat()
+    use(found, *[1.17, 1.24, 1.18, 1.25, 1.16] * 10)
+    assert found.ratio("m") == (1.25, True)
+    assert (tmp_path / "learned.json").stat().st_ino == written.st_ino
+
+
+def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.22] * MIN_SAMPLES)
+    use(found, *[1.6] * 40)
+    assert found.ratio("m") == (1.6, True)
+    use(found, *[1.2] * 40)
+    assert found.ratio("m")[0] <= 1.2 + 2 * RATIO_STEP
+
+
+@given(st.lists(st.floats(0.5, 3.0), min_size=MIN_SAMPLES, max_size=60))
+def test_an_adopted_ratio_is_a_whole_step_and_plausible(ratios: list[float]) -> None:
+    found = learning(Path(os.devnull) / "nowhere")  # nothing can be written there: memory alone
+    with capture_logs():
+        use(found, *ratios)
+    adopted, calibrated = found.ratio("m")
+    assert calibrated
+    assert 0.5 <= adopted <= 3.0
+    assert round(adopted / RATIO_STEP, 6) == round(adopted / RATIO_STEP)
+
+
+@given(st.floats(0.5, 3.0), st.integers(MIN_SAMPLES, 30))
+def test_the_adopted_ratio_of_a_steady_upstream_never_counts_too_little(ratio: float, answers: int) -> None:
+    found = learning(Path(os.devnull) / "nowhere")
+    with capture_logs():
+        use(found, *[ratio] * answers, estimate=1_000_000)
+    assert 0 <= round(found.ratio("m")[0] - ratio, 5) <= RATIO_STEP
+
+
+@pytest.mark.parametrize(("estimate", "ratio"), [(999, 1.5), (10_000, 3.5), (10_000, 0.0)])
+def test_short_prompts_and_implausible_counts_teach_nothing(estimate: int, ratio: float, tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[ratio] * 5, estimate=estimate)
+    assert found.ratio("m") == (1.0, False)
+
+
+def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    with capture_logs() as log:
+        use(found, *[0.3] * 4)
+    assert {line["event"] for line in log} == {"upstream_truncated_silently"}
+    assert found.ratio("m") == (1.0, False)
+    use(found, *[1.2] * MIN_SAMPLES)
+    with capture_logs() as log:
+        use(found, 0.8)
+    assert log == [
+        {
+            "event": "upstream_truncated_silently",
+            "log_level": "warning",
+            "request_id": "req-1",
+            "model": "m",
+            "estimate_tokens": 12_000,
+            "prompt_tokens": 8_000,
+        }
+    ]
+
+
+def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) -> None:
+    first, second, changes = learning(tmp_path), learning(tmp_path), []
+    second.on_change = lambda: changes.append(1)
+    first.note_refusal("m", refusal(60_000), BELIEVED)
+    assert second.limits("m") is None
+    second.refresh()
+    second.refresh()
+    assert (window(second), len(changes)) == (60_000, 1)
+    use(second, *[1.22] * MIN_SAMPLES)
+    first.refresh()
+    assert (window(first), first.ratio("m")) == (60_000, (1.25, True))
+
+
+def test_two_writes_within_one_tick_of_the_clock_are_both_seen(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    for limit in range(60_000, 60_020):
+        first.note_refusal("m", refusal(limit), BELIEVED)
+        os.utime(tmp_path / "learned.json", ns=(0, 0))
+        second.refresh()
+        assert window(second) == limit
+
+
+def test_samples_that_are_not_adopted_yet_survive_what_others_write(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    use(first, *[1.22] * (MIN_SAMPLES - 1))
+    second.note_refusal("other", refusal(60_000), BELIEVED)
+    first.refresh()
+    use(first, 1.22)
+    assert first.ratio("m") == (1.25, True)
+
+
+def test_upstreams_do_not_mix(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path, "http://other/v1")
+    first.note_refusal("m", refusal(60_000), BELIEVED)
+    second.note_refusal("m", refusal(70_000), BELIEVED)
+    assert (window(learning(tmp_path)), window(learning(tmp_path, "http://other/v1"))) == (60_000, 70_000)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[1]",
+        b'{"http://upstream/v1": {"m": {"ratio": 0}}}',
+        b'{"x": {"m": {"window_tokens": 1}}}',
+    ],
+)
+def test_a_broken_file_is_reported_once_and_replaced_by_the_next_lesson(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "learned.json").write_bytes(content)
+    with capture_logs() as log:
+        found = learning(tmp_path)
+        found.refresh()
+    assert [line["event"] for line in log] == ["learning_not_read"]
+    assert (found.limits("m"), found.ratio("m")) == (None, (1.0, False))
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    assert window(learning(tmp_path)) == 60_000
+
+
+def test_a_file_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "learned.json").mkdir()
+    with capture_logs() as log:
+        found = learning(tmp_path)
+        found.refresh()
+    assert [(line["event"], line["reason"]) for line in log] == [("learning_not_read", "Is a directory")]
+
+
+def test_a_file_that_breaks_later_takes_nothing_away(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    (tmp_path / "learned.json").write_bytes(b"{")
+    found.refresh()
+    assert window(found) == 60_000
+
+
+def test_where_nothing_can_be_written_the_process_knows_and_the_log_says_so(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_text("a file in its place")
+    found = learning(tmp_path / "folder")
+    with capture_logs() as log:
+        found.note_refusal("m", refusal(60_000), BELIEVED)
+        use(found, *[1.22] * MIN_SAMPLES)
+        found.refresh()
+    assert (window(found), found.ratio("m")) == (60_000, (1.25, True))
+    assert [line["event"] for line in log if line["log_level"] == "warning"] == ["learning_not_kept"] * 2
+
+
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+
+    def crash(*_: object) -> None:
+        raise SystemExit("power is gone")
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with pytest.raises(SystemExit):
+        found.note_refusal("m", refusal(70_000), BELIEVED)
+    monkeypatch.undo()
+    assert window(learning(tmp_path)) == 60_000
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with capture_logs() as log:
+        found.note_refusal("m", refusal(70_000), BELIEVED)
+    monkeypatch.undo()
+    assert (window(found), window(learning(tmp_path))) == (70_000, 60_000)
+    assert log[0]["reason"] == "No space left on device"
+    assert sorted(os.listdir(tmp_path)) == ["learned.json", "learned.lock"]
+
+
+def test_erasing_makes_every_worker_forget(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    first.note_refusal("m", refusal(60_000), BELIEVED)
+    second.refresh()
+    first.erase()
+    second.refresh()
+    assert (first.limits("m"), second.limits("m"), learning(tmp_path).limits("m")) == (None, None, None)
+    second.note_refusal("n", refusal(60_000), BELIEVED)
+    first.refresh()
+    assert (first.limits("m"), window(first, "n")) == (None, 60_000)
+
+
+def test_erasing_nothing_is_fine(tmp_path: Path) -> None:
+    learning(tmp_path / "nowhere").erase()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path) -> None:
+    learning(tmp_path).note_refusal("m", refusal(60_000), BELIEVED)
+    before = (tmp_path / "learned.json").read_bytes()
+    found = learning(tmp_path, enabled=False)
+    for _ in range(2):
+        found.note_unnamed_refusal("m", 30_000)
+    found.note_refusal("n", refusal(60_000), BELIEVED)
+    use(found, *[1.22] * MIN_SAMPLES)
+    assert (found.limits("m"), found.limits("n"), found.ratio("m")) == (None, None, (1.0, False))
+    assert (tmp_path / "learned.json").read_bytes() == before
+
+
+def test_the_number_of_models_is_bounded_and_the_newest_stay(tmp_path: Path) -> None:
+    found = learning(Path(os.devnull) / "nowhere")
+    with capture_logs():
+        for number in range(MAX_MODELS + 50):
+            found.note_refusal(f"m{number}", refusal(60_000), BELIEVED)
+    assert len(found.models) == MAX_MODELS
+    assert (found.limits("m0"), window(found, f"m{MAX_MODELS + 49}")) == (None, 60_000)
+    use(found, *[1.22] * MIN_SAMPLES, model="m100")
+    assert found.ratio("m100") == (1.25, True), "a full table still learns"
+
+
+@given(st.text(st.characters(), max_size=40) | st.just("x" * 100_000) | st.just("\ud800/../../etc"))
+def test_any_models_name_is_a_key_of_the_file_and_no_path(model: str) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, capture_logs() as log:
+        found = learning(Path(folder))
+        found.note_refusal(model, refusal(60_000), BELIEVED)
+        assert window(found, model) == window(learning(Path(folder)), model) == 60_000
+        assert sorted(os.listdir(folder)) == ["learned.json", "learned.lock"]
+        assert (Path(folder) / "learned.json").stat().st_size < 2_000
+    assert len(json.dumps(log)) < 3_000
+
+
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+    found = learning(tmp_path / "folder")
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "folder", *(tmp_path / "folder").iterdir())]
+    assert modes == [0o700, 0o600, 0o600]
+
+
+def _learn_some(folder: Path, worker: int, start: Any) -> None:
+    found = learning(folder)
+    start.wait()
+    for number in range(20):
+        found.note_refusal(f"m{worker}-{number}", refusal(60_000), BELIEVED)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a lock may take its time."""
+    monkeypatch.setattr(shared_file, "_LOCK_TRIES", 10_000)
+
+
+@pytest.mark.usefixtures("patient")
+def test_four_workers_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    start = fork.Event()
+    workers = [fork.Process(target=_learn_some, args=(tmp_path, worker, start)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    start.set()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert len(learning(tmp_path).models) == 80
+
+
+def test_a_worker_that_was_stopped_with_the_lock_stops_nobody(tmp_path: Path) -> None:
+    import fcntl
+
+    with (tmp_path / "learned.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = learning(tmp_path)
+        done = threading.Thread(target=found.note_refusal, args=("m", refusal(60_000), BELIEVED))
+        done.start()
+        done.join(20)
+        assert not done.is_alive()
+    assert window(learning(tmp_path)) == 60_000

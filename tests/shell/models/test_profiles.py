@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import respx
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.profile import Modality, ModelProfile
+from proxy.settings import Settings
+from proxy.shell.models.catalogue import Catalogue
+from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver, Source
+from proxy.wire.model_list import Limits
+
+BASE = "https://llm.example.org/v1"
+CATALOGUE = json.dumps(
+    {
+        "openai": {
+            "models": {
+                "gpt-5": {
+                    "limit": {"context": 400000, "input": 272000, "output": 128000},
+                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+                }
+            }
+        }
+    }
+).encode()
+TEXT = frozenset({Modality.TEXT})
+VISION = frozenset({Modality.TEXT, Modality.VISION})
+
+
+def resolver(learned: Source = lambda _: None, **settings: Any) -> ModelResolver:
+    made = Settings(**{"upstream": {"base_url": BASE}, **settings})
+    return ModelResolver(made, learned=learned, catalogue=Catalogue(BASE, lambda: CATALOGUE))
+
+
+async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
+    """A resolver whose upstream has said this."""
+    with respx.mock:
+        respx.get(f"{BASE}/models").respond(json={"data": [answer]})
+        made = resolver(**settings)
+        assert await made.discovery.ask() is None
+    return made
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if happened():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen within 5 s")
+
+
+def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabilities() -> None:
+    assert resolver().profile("nobody-knows-1") == ModelProfile(
+        "nobody-knows-1", 128_000, sources={"window_tokens": "default"}
+    )
+
+
+def test_the_catalogue_states_what_nobody_else_does() -> None:
+    profile = resolver().profile("gpt-5")
+    assert profile == ModelProfile("gpt-5", 400000, 272000, 128000, VISION, sources=profile.sources)
+    assert set(profile.sources.values()) == {"catalogue openai/gpt-5"}
+
+
+async def test_the_upstream_beats_the_catalogue_value_by_value() -> None:
+    profile = (await asked({"id": "gpt-5", "context_length": 300000})).profile("gpt-5")
+    assert (profile.window_tokens, profile.sources["window_tokens"]) == (300000, "upstream /v1/models")
+    assert (profile.output_tokens, profile.sources["output_tokens"]) == (128000, "catalogue openai/gpt-5")
+    assert profile.modalities == VISION
+
+
+async def test_the_defaults_that_the_operator_set_beat_the_upstream() -> None:
+    answer = {
+        "id": "gpt-5",
+        "context_length": 300000,
+        "max_completion_tokens": 9,
+        "input_modalities": ["text", "image"],
+    }
+    profile = (await asked(answer, defaults={"context_window": 32768, "input": ["text"]})).profile("gpt-5")
+    assert (profile.window_tokens, profile.modalities, profile.output_tokens) == (32768, TEXT, 9)
+    assert profile.sources == {
+        "window_tokens": "config defaults",
+        "modalities": "config defaults",
+        "output_tokens": "upstream /v1/models",
+    }
+
+
+async def test_the_configuration_beats_all_and_the_rest_comes_from_the_next() -> None:
+    made = await asked(
+        {"id": "gpt-5", "context_length": 300000},
+        models=[
+            {"match": "gpt-4*", "context_window": 1000},
+            {"match": "gpt-5", "max_output_tokens": 7, "tokenizer": "bytes"},
+        ],
+        defaults={"context_window": 32768},
+        learned=lambda _: (Limits(50000, None, 11), "learned from a refusal"),
+    )
+    profile = made.profile("gpt-5")
+    assert (profile.window_tokens, profile.output_tokens, profile.tokenizer) == (50000, 7, "bytes")
+    assert profile.sources == {
+        "window_tokens": "learned from a refusal",
+        "output_tokens": "config models[1]",
+        "tokenizer": "config models[1]",
+        "modalities": "catalogue openai/gpt-5",
+    }
+
+
+@pytest.mark.parametrize("name", ["qwen-vl-max", "QWEN-VL-MAX", "qwen-vl"])
+def test_a_glob_matches_in_either_case_and_the_first_match_wins(name: str) -> None:
+    made = resolver(
+        models=[
+            {"match": "Qwen-VL*", "context_window": 1000},
+            {"match": "*", "context_window": 2000, "max_output_tokens": 5},
+        ]
+    )
+    profile = made.profile(name)
+    assert (profile.window_tokens, profile.output_tokens) == (1000, None)
+    assert made.profile("org/qwen-vl").window_tokens == 2000
+
+
+def test_an_input_limit_belongs_to_the_window_that_it_was_stated_with() -> None:
+    other = resolver(models=[{"match": "gpt-5", "context_window": 1_000_000}]).profile("gpt-5")
+    same = resolver(models=[{"match": "gpt-5", "context_window": 400_000}]).profile("gpt-5")
+    assert (other.input_tokens, same.input_tokens) == (None, 272000)
+    assert "input_tokens" not in other.sources
+
+
+def test_an_input_limit_that_comes_without_a_window_holds() -> None:
+    learned = resolver(learned=lambda _: (Limits(input_tokens=90000), "learned")).profile("gpt-5")
+    assert (learned.window_tokens, learned.input_tokens, learned.sources["input_tokens"]) == (400000, 90000, "learned")
+
+
+def test_a_profile_is_remembered_until_a_source_has_something_new() -> None:
+    asked_for: list[str] = []
+
+    def learned(model: str) -> None:
+        asked_for.append(model)
+
+    made = resolver(learned)
+    first = made.profile("gpt-5")
+    assert made.profile("gpt-5") is first
+    assert asked_for == ["gpt-5"]
+    made.forget()
+    assert made.profile("gpt-5") == first
+    assert asked_for == ["gpt-5", "gpt-5"]
+
+
+def test_no_more_names_are_remembered_than_may_be() -> None:
+    asked_for: list[str] = []
+
+    def learned(model: str) -> None:
+        asked_for.append(model)
+
+    made = resolver(learned)
+    for number in range(MAX_PROFILES + 1):
+        made.profile(f"m{number}")
+    made.profile(f"m{MAX_PROFILES}")
+    made.profile("m0")
+    assert asked_for[MAX_PROFILES:] == [f"m{MAX_PROFILES}", "m0"]
+
+
+def test_a_name_without_end_is_cut() -> None:
+    assert resolver().profile("x" * 10_000_000).model == "x" * 256
+
+
+@respx.mock
+async def test_what_the_upstream_says_reaches_the_profiles_in_the_background() -> None:
+    route = respx.get(f"{BASE}/models").respond(json={"data": [{"id": "gpt-5", "context_length": 65536}]})
+    made = resolver()
+    assert made.profile("gpt-5").window_tokens == 400000
+    made.start()
+    try:
+        await until(lambda: made.profile("gpt-5").window_tokens == 65536)
+    finally:
+        await made.close()
+    assert route.call_count == 1
+
+
+@respx.mock
+async def test_a_clients_key_opens_the_list() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        known = request.headers.get("authorization") == "Bearer sk-client"
+        return (
+            respx.MockResponse(200, json=[{"id": "m-1", "context_length": 8192}]) if known else respx.MockResponse(401)
+        )
+
+    respx.get(f"{BASE}/models").mock(side_effect=answer)
+    made = resolver()
+    made.start()
+
+    def window() -> int:
+        made.offer_key(b"Bearer sk-client")
+        return made.profile("m-1").window_tokens
+
+    try:
+        await until(lambda: window() == 8192)
+    finally:
+        await made.close()
+
+
+async def test_profiles_are_had_from_other_threads() -> None:
+    made = resolver()
+    profiles = await asyncio.gather(*(asyncio.to_thread(made.profile, "gpt-5") for _ in range(8)))
+    assert {profile.window_tokens for profile in profiles} == {400000}
+
+
+MADE = resolver(models=[{"match": "*[a-f]*", "context_window": 4096}])
+
+
+@given(st.text(max_size=400))
+def test_any_string_has_a_profile(name: str) -> None:
+    profile = MADE.profile(name)
+    assert profile.window_tokens >= 512
+    assert profile.sources["window_tokens"]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import respx
+from rich.console import Console
+
+from proxy.settings import Settings
+from proxy.shell.models.table import print_models
+
+BASE = "https://llm.example.org/v1"
+
+
+def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) -> str:
+    out = io.StringIO()
+    made = Settings(**{"upstream": {"base_url": BASE, "api_key": "sk-secret"}, **settings})
+    print_models(made, name, as_json=as_json, console=Console(file=out, width=200))
+    assert "sk-secret" not in out.getvalue()
+    return out.getvalue()
+
+
+@respx.mock
+def test_a_profile_shows_each_value_and_where_it_came_from() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "max_completion_tokens": 4096}])
+    lines = {
+        line.split("  ")[0].strip(): line
+        for line in printed("m-1", models=[{"match": "m*", "input": "text"}]).splitlines()
+    }
+    assert "32 768" in lines["context window"]
+    assert "upstream /v1/models" in lines["context window"]
+    assert "config models[0]" in lines["reads"]
+
+
+@respx.mock
+def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown() -> None:
+    respx.get(f"{BASE}/models").respond(500)
+    out = printed("m-1")
+    assert "128 000" in out
+    assert f"{BASE} did not list its models: it answered 500" in out
+
+
+@respx.mock
+def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768}, {"id": "m-2"}])
+    out = printed(models=[{"match": "mine", "context_window": 4096}, {"match": "m-*", "max_output_tokens": 7}])
+    assert [line.split()[0] for line in out.splitlines()] == ["model", "mine", "m-1", "m-2"]
+    assert "m-*" not in out
+
+
+@respx.mock
+def test_nothing_to_show_is_said() -> None:
+    respx.get(f"{BASE}/models").respond(401)
+    assert "Neither the configuration nor the upstream names a model" in printed()
+
+
+@respx.mock
+def test_json_holds_the_same() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "input_modalities": ["text"]}])
+    one, many = json.loads(printed("m-1", as_json=True)), json.loads(printed(as_json=True))
+    assert (one["window_tokens"], one["modalities"]) == (32768, ["text"])
+    assert one["sources"] == {"window_tokens": "upstream /v1/models", "modalities": "upstream /v1/models"}
+    assert one["upstream"] == {"base_url": BASE, "listed": True, "reason": None}
+    assert [profile["model"] for profile in many["models"]] == ["m-1"]
+
+
+@respx.mock
+def test_a_foreign_name_does_not_steer_the_terminal() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "\x1b[31mred\r[bold]x[/]"}])
+    out = printed()
+    assert "\x1b" not in out
+    assert "\N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}[bold]x[/]" in out

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.estimate import ByteClassCounter
+from proxy.shell.models import tokenizer
+from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter, counter_for
+
+ENCODINGS = ["o200k_base", "cl100k_base"]
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=300) | st.text(
+    "abAB01 \n\r\t.'sé令😀\ud800", max_size=300
+)
+
+
+@pytest.fixture(scope="module", params=ENCODINGS)
+def pair(request):
+    """Our counter and tiktoken's own encoding, which finds the vocabulary because our folder is like its cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(tokenizer.VOCABULARY_FOLDER))
+        patch.setattr(socket, "getaddrinfo", refuse)
+        counter = counter_for(request.param, "gpt-4o")
+        assert counter.count("loaded now, not inside the first example") > 1
+        return counter, tiktoken.get_encoding(request.param)
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise AssertionError("the network was asked")
+
+
+class PanicException(BaseException):
+    """Of the name that pyo3 gives to a panic in Rust."""
+
+
+class Failing:
+    """An encoding that raises."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def encode(self, text: str, *, disallowed_special: tuple[()]) -> list[int]:
+        raise self.error
+
+
+@given(text=TEXTS)
+def test_a_text_has_as_many_tokens_as_tiktoken_says(pair, text):
+    counter, encoding = pair
+    assert counter.count(text) == len(encoding.encode(text, disallowed_special=()))
+
+
+def test_code_has_as_many_tokens_as_tiktoken_says(pair):
+    counter, encoding = pair
+    with open(tokenizer.__file__, encoding="utf-8") as file:
+        code = file.read()
+    assert counter.count(code) == len(encoding.encode(code, disallowed_special=()))
+
+
+def test_special_tokens_in_a_text_are_text(pair):
+    counter, _ = pair
+    assert counter.count("<|endoftext|>") > 1
+
+
+def test_no_text_has_no_tokens():
+    assert TiktokenCounter("o200k_base", exact=True).count("") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        (" " * 1_000_300, 7_816),
+        ("a" * 1_000_000, 125_000),
+        ("\n" * 1_000_000, 62_500),
+        ("\ud800" * 100_000, 12_500),
+        ("令" * 300_000, 300_000),
+    ],
+    ids=["blanks", "letters", "newlines", "surrogates", "han"],
+)
+def test_long_runs_are_counted_without_a_panic(text, tokens):
+    counted = counter_for("o200k_base", "gpt-4o").count(text)
+    assert abs(counted - tokens) <= len(text) // SLICE_CHARACTERS + 1
+
+
+def test_a_long_text_is_cut_behind_newlines_and_loses_at_most_a_token_a_cut(pair):
+    counter, encoding = pair
+    text = "".join(f"line {number} of a long log, with a little more to say\n" for number in range(12_000))
+    assert len(text) > 2 * SLICE_CHARACTERS
+    assert abs(counter.count(text) - len(encoding.encode(text, disallowed_special=()))) <= len(text) // SLICE_CHARACTERS
+
+
+def test_slices_put_together_are_the_text():
+    text = ("x" * 100_000 + "\n") * 5 + "y" * 700_000
+    slices = list(tokenizer._slices(text))
+    assert "".join(slices) == text
+    assert max(map(len, slices)) <= SLICE_CHARACTERS
+    assert [piece.endswith("\n") for piece in slices] == [True, True, True, False, False, False]
+
+
+def test_a_text_past_every_window_is_estimated():
+    text = "x" * (MAX_COUNTED_CHARACTERS + 1)
+    assert counter_for("o200k_base", "gpt-4o").count(text) == ByteClassCounter().count(text)
+
+
+@pytest.mark.parametrize("error", [ValueError("gave up"), PanicException("gave up")])
+def test_where_the_tokenizer_gives_up_the_estimate_stands_in(monkeypatch, error):
+    monkeypatch.setattr(tokenizer, "_encoding", lambda name: Failing(error))
+    assert TiktokenCounter("o200k_base", exact=True).count("some text") == ByteClassCounter().count("some text")
+
+
+def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
+    monkeypatch.setattr(tokenizer, "_encoding", lambda name: Failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        TiktokenCounter("o200k_base", exact=True).count("some text")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("gpt-4o", "o200k_base"),
+        ("gpt-4o-mini-2024-07-18", "o200k_base"),
+        ("openai/gpt-4.1-nano", "o200k_base"),
+        ("openrouter/openai/gpt-5.1-codex", "o200k_base"),
+        ("gpt-5", "o200k_base"),
+        ("chatgpt-4o-latest", "o200k_base"),
+        ("o1", "o200k_base"),
+        ("o3-mini", "o200k_base"),
+        ("o4-mini", "o200k_base"),
+        ("ft:gpt-4o:acme::7p4lurel", "o200k_base"),
+        ("openai/gpt-oss-120b:free", "o200k_base"),
+        ("gpt-oss:20b", "o200k_base"),
+        ("GPT-4o", "o200k_base"),
+        ("gpt-4", "cl100k_base"),
+        ("gpt-4-turbo", "cl100k_base"),
+        ("gpt-4-0613", "cl100k_base"),
+        ("gpt-3.5-turbo-16k", "cl100k_base"),
+        ("azure/gpt-35-turbo", "cl100k_base"),
+        ("gpt-4all", "bytes"),
+        ("gpt-50", "bytes"),
+        ("o1labs", "bytes"),
+        ("gpt-j-6b", "bytes"),
+        ("qwen3-32b", "bytes"),
+        ("anthropic/claude-sonnet-4", "bytes"),
+        ("", "bytes"),
+    ],
+)
+def test_openai_models_are_counted_exactly_and_others_estimated(model, name):
+    counter = counter_for(None, model)
+    assert (counter.name, counter.exact) == (name, name != "bytes")
+
+
+def test_models_that_tiktoken_knows_have_the_encoding_that_it_says():
+    exact = {"o200k_base", "cl100k_base", "o200k_harmony"}
+    known = {**tiktoken.model.MODEL_TO_ENCODING, **tiktoken.model.MODEL_PREFIX_TO_ENCODING}
+    chat = {
+        name: encoding for name, encoding in known.items() if encoding in exact and name.startswith(("gpt", "o", "c"))
+    }
+    assert len(chat) > 15
+    assert {name: counter_for(None, name).name for name in chat} == {
+        name: encoding.replace("harmony", "base") for name, encoding in chat.items()
+    }
+
+
+def test_a_configured_encoding_wins_and_is_exact_only_for_its_own_models():
+    assert counter_for("o200k_base", "qwen3-32b") == TiktokenCounter("o200k_base", exact=False)
+    assert counter_for("o200k_base", "gpt-4o") == TiktokenCounter("o200k_base", exact=True)
+    assert counter_for("cl100k_base", "gpt-4o") == TiktokenCounter("cl100k_base", exact=False)
+
+
+@pytest.mark.parametrize("configured", ["bytes", "p50k_base", "no such encoding"])
+def test_a_configured_name_without_a_vocabulary_means_the_estimate(configured):
+    assert counter_for(configured, "gpt-4o") == ByteClassCounter()
+
+
+@pytest.mark.parametrize("contents", [None, b"", b"IQ== 0\n"])
+def test_without_its_whole_vocabulary_a_model_is_estimated_and_no_network_asked(monkeypatch, tmp_path, contents):
+    if contents is not None:
+        (tmp_path / "fb374d419588a4632f3f557e76b4b70aebbca790").write_bytes(contents)
+    monkeypatch.setattr(tokenizer, "VOCABULARY_FOLDER", tmp_path)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    tokenizer._is_installed.cache_clear()
+    try:
+        assert counter_for(None, "gpt-4o") == ByteClassCounter()
+    finally:
+        tokenizer._is_installed.cache_clear()
+
+
+def test_threads_that_come_at_once_load_the_vocabulary_once(monkeypatch):
+    tokenizer._load.cache_clear()
+    counts: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: counts.append(TiktokenCounter("cl100k_base", exact=True).count("hello world")))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [2, 2, 2, 2]
+    assert tokenizer._load.cache_info().misses == 1
+
+
+def test_the_environment_stays_as_it_is(monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/nowhere")
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    tokenizer._load.cache_clear()
+    assert counter_for(None, "gpt-4").count("hello world") == 2
+    assert sys.modules["os"].environ["TIKTOKEN_CACHE_DIR"] == "/nowhere"

@@ -1,0 +1,159 @@
+"""`context-proxy explain` on a terminal: readable, harmless, and it leaves no trace."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from core.strategies import exchange, system, user
+from rich.console import Console
+
+from proxy.__main__ import main
+
+HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
+
+
+def conversation(exchanges: int = 150, lines: int = 60) -> dict[str, Any]:
+    messages = [system(), user("find the fault")]
+    for number in range(exchanges):
+        messages += exchange([f"canary line {number}\n" * lines], first_call=number)
+    return {"model": "gpt-4o", "messages": messages}
+
+
+@pytest.fixture
+def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    """Runs the command over a request: status, output, errors; the folder that it may not touch is looked at."""
+    for name in ("UPSTREAM", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "untouched"
+
+    def run(request: Any, *flags: str, window: int = 32_000, by_stdin: bool = False) -> tuple[int, str, str]:
+        body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        file = tmp_path / "request.json"
+        file.write_bytes(body)
+        if by_stdin:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body)))
+        where = ["--data-dir", str(folder), "--context-window", str(window)]
+        # An upstream that would refuse every connection: nothing is asked of it.
+        status = main(
+            ["explain", *where, "--upstream", "http://127.0.0.1:9/v1", *flags, "-" if by_stdin else str(file)]
+        )
+        output = capsys.readouterr()
+        assert not folder.exists(), "nothing is stored"
+        return status, output.out, output.err
+
+    handlers = logging.getLogger().handlers[:]
+    yield run
+    logging.getLogger().handlers[:] = handlers
+    structlog.reset_defaults()  # the command sent the log to a stream that is closed by now
+
+
+def test_three_hundred_messages_fit_on_a_screen(explain):
+    status, output, _ = explain(conversation())
+    assert status == 0
+    assert len(output.splitlines()) < 50
+    assert "old_exchange" in output
+    assert "as it came" in output
+    assert "config defaults" in output
+    assert "canary" not in output
+
+
+def test_what_came_with_the_request_does_not_steer_the_terminal(explain):
+    request = conversation(10, 2_000)
+    request["model"] = HOSTILE
+    for message in request["messages"]:
+        for call in message.get("tool_calls", ()):
+            call["function"]["name"] = HOSTILE
+    request["messages"].append({"role": HOSTILE, "content": "x"})
+    status, output, _ = explain(request)
+    assert status == 0
+    assert "\x1b" not in output
+    assert "\u202e" not in output
+    assert "\x07" not in output
+    assert "[bold]bold" in output, "markup is text"
+
+
+def test_as_json_it_tells_the_same(explain):
+    status, output, _ = explain(conversation(), "--json", "--model", "other")
+    found = json.loads(output)
+    assert status == 0
+    assert (found["model"], found["fits"], found["changed"], found["problem"]) == ("other", True, True, None)
+    assert found["profile"]["window_tokens"] == {"value": 32_000, "from": "config defaults"}
+    assert len(found["messages"]) == 302
+    before = sum(block["tokens_before"] for block in found["messages"]) + found["besides_messages_tokens"]
+    after = sum(block["tokens_after"] for block in found["messages"]) + found["besides_messages_tokens"]
+    assert found["size"]["tokens"] == {"before": before, "after": after}
+    assert after <= found["room"]["tokens"] < before
+    assert {artifact["id"] for artifact in found["artifacts"]} >= {
+        name for block in found["messages"] for name in block["artifacts"]
+    }
+
+
+def test_standard_input_will_do(explain):
+    assert explain(conversation(), by_stdin=True) == explain(conversation())
+
+
+def test_what_fits_is_said_to_be_sent_as_it_came(explain):
+    status, output, _ = explain(conversation(2))
+    assert status == 0
+    assert "the very bytes" in output
+
+
+def test_what_cannot_be_made_to_fit_has_a_status_and_a_reason(explain):
+    request = {"model": "m", "messages": [system("word " * 50_000), user()], "max_tokens": 100}
+    status, output, _ = explain(request)
+    assert status == 1
+    assert "It would be refused" in output
+    assert "messages[0] (system" in " ".join(output.split())
+    assert json.loads(explain(request, "--json")[1])["fits"] is False
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (b"{", "must be a JSON object"),
+        (b"[1]", "must be a JSON object"),
+        (b"{}", "has no `messages`"),
+        (b'{"messages": 1}', "must be a list"),
+        (b"\xff\xfe", "must be a JSON object"),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--model", "m")])
+def test_bad_input_is_one_line_and_a_status(explain, body, complaint, flags):
+    status, output, errors = explain(body, *flags)
+    assert (status, output) == (2, "")
+    assert complaint in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_or_too_large_is_one_line_and_a_status(explain, tmp_path, capsys, monkeypatch):
+    assert main(["explain", str(tmp_path / "nothing.json")]) == 2
+    assert "No such file" in capsys.readouterr().err
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER__MAX_BODY_BYTES", "2000")
+    status, _, errors = explain(conversation())
+    assert status == 2
+    assert "more than 2,000 bytes" in errors
+
+
+def test_a_mode_that_changes_nothing_is_named(explain, monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_MODE", "observe")
+    assert "observe: a real request goes as it came" in explain(conversation())[1]
+
+
+def test_a_lowered_reply_limit_and_every_limit_of_the_room_are_shown(explain, monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_DEFAULTS__MAX_REQUEST_CHARS", "900000")
+    output = explain({**conversation(25), "max_tokens": 31_000})[1]
+    assert "31 000 →" in output
+    assert "900 000 characters" in output
+
+
+def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
+    monkeypatch.setattr("proxy.shell.operator.explanation_text._console", lambda: Console(width=40))
+    assert explain(conversation())[0] == 0

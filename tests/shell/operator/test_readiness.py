@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.operator import readiness
+from proxy.shell.operator.readiness import NOT_READY_SECONDS, READY_SECONDS, Readiness
+
+
+class Check:
+    """Says what it is told to, and counts."""
+
+    def __init__(self, said: str | None = None) -> None:
+        self.said = said
+        self.asked = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self) -> str | None:
+        self.asked += 1
+        await self.gate.wait()
+        return self.said
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_what_fails_is_named_with_its_reason():
+    found = Readiness({"upstream": Check("gone"), "store": Check(), "other": Check("full")})
+    assert await found.problems() == {"upstream": "gone", "other": "full"}
+
+
+async def test_a_storm_of_probes_is_one_look():
+    check = Check()
+    check.gate.clear()
+    found = Readiness({"upstream": check})
+    probes = [asyncio.create_task(found.problems()) for _ in range(500)]
+    await asyncio.sleep(0)
+    probes[0].cancel()
+    check.gate.set()
+    answers = await asyncio.gather(*probes, return_exceptions=True)
+    assert check.asked == 1
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1:] == [{}] * 499
+
+
+async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
+    check, clock = Check(), Clock()
+    found = Readiness({"upstream": check}, clock)
+    await found.problems()
+    clock.now = READY_SECONDS - 0.1
+    await found.problems()
+    assert check.asked == 1
+    clock.now, check.said = READY_SECONDS, "gone"
+    assert await found.problems() == {"upstream": "gone"}
+    assert check.asked == 2
+    clock.now += NOT_READY_SECONDS
+    check.said = None
+    assert await found.problems() == {}
+
+
+async def test_a_check_that_hangs_is_a_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
+    check = Check()
+    check.gate.clear()
+    found = Readiness({"upstream": check, "store": Check()})
+    assert await found.problems() == {"upstream": "no answer within 0.01 s"}
+
+
+async def test_a_look_under_way_ends_with_the_proxy():
+    check = Check()
+    check.gate.clear()
+    found = Readiness({"upstream": check})
+    probe = asyncio.create_task(found.problems())
+    await asyncio.sleep(0)
+    await found.close()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+    await Readiness({}).close()
+
+
+async def test_a_store_that_can_be_written_is_no_trouble_and_nobody_sees_the_trial(tmp_path: Path):
+    store = ArtifactStore(PrivateFolder(tmp_path / "kept"), retention_days=1, max_bytes=1_000_000)
+    assert await store.trouble() is None
+    assert await store.trouble() is None
+    store._sweep_once()
+    assert os.listdir(tmp_path / "kept") == [".meta"]
+    assert os.listdir(tmp_path / "kept" / ".meta") == ["trial"]
+    assert os.stat(tmp_path / "kept" / ".meta" / "trial").st_mode & 0o777 == 0o600
+    await store.close()
+
+
+async def test_a_store_that_cannot_be_written_is(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    store = ArtifactStore(PrivateFolder(tmp_path / "file" / "kept"), retention_days=1, max_bytes=1_000_000)
+    assert await store.trouble() == "the artifact store cannot be written: Not a directory"
+    await store.close()

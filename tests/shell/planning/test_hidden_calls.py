@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.core.conversation import Conversation, Message
+from proxy.core.hidden import HiddenCalls, mark_of
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
+from proxy.shell.planning import hidden_calls
+from proxy.shell.planning.hidden_calls import HiddenCallMemory
+from proxy.wire.openai_chat import parse
+
+
+class Kept:
+    """A store and its reader."""
+
+    def __init__(self) -> None:
+        self.contents: dict[tuple[str, str], bytes] = {}
+        self.asked: list[str] = []
+        self.trouble: Exception | None = None
+
+    async def keep(self, artifacts: Any, owner: str) -> frozenset[str]:
+        if self.trouble:
+            return frozenset(artifact.id for artifact in artifacts)
+        self.contents.update({(artifact.id, owner): artifact.content for artifact in artifacts})
+        return frozenset()
+
+    async def find(self, name: str, owner: str) -> Any:
+        self.asked.append(name)
+        if self.trouble:
+            raise self.trouble
+        if (name, owner) not in self.contents:
+            raise ArtifactNotFound("no")
+        return type("Stored", (), {"size": len(self.contents[name, owner]), "key": (name, owner)})
+
+    async def piece(self, stored: Any, start: int, stop: int) -> bytes:
+        return self.contents[stored.key][start:stop]
+
+
+def calls(number: int) -> list[dict[str, Any]]:
+    return [{"id": f"call_{number}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}]
+
+
+def conversation(*numbers: int) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Go."}]
+    for number in numbers:
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls(number)})
+        messages.append({"role": "tool", "tool_call_id": f"call_{number}", "content": "x"})
+    return messages
+
+
+def request(*numbers: int) -> Any:
+    return parse(json.dumps({"messages": conversation(*numbers)}).encode())
+
+
+def hidden(number: int, page: str = "page") -> HiddenCalls:
+    mark = mark_of("Go.", [json.dumps(call).encode() for call in calls(number)])
+    own = json.dumps({"id": f"own_{number}", "function": {"name": "read_artifact", "arguments": "{}"}}).encode()
+    result = json.dumps({"role": "tool", "tool_call_id": f"own_{number}", "content": page}).encode()
+    return HiddenCalls(mark, (0,), (own,), (result,))
+
+
+def memory(kept: Kept) -> HiddenCallMemory:
+    return HiddenCallMemory(kept, kept)  # type: ignore[arg-type]
+
+
+async def completed(found: HiddenCallMemory, owner: str, *numbers: int) -> Conversation:
+    """As a planner asks."""
+    _, unknown = found.completed(owner, request(*numbers), 0)
+    if unknown:
+        await found.look_up(owner, unknown)
+    whole, unknown = found.completed(owner, request(*numbers), 0)
+    assert unknown == ()
+    return whole.conversation
+
+
+def pages(found: Conversation) -> list[str]:
+    return [message.tool_call_id for message in found if message.tool_call_id.startswith("own_")]
+
+
+async def test_what_is_kept_is_put_back_here_and_elsewhere() -> None:
+    kept = Kept()
+    first = memory(kept)
+    assert await first.keep("me", hidden(2))
+    for found in (first, memory(kept)):
+        assert pages(await completed(found, "me", 1, 2, 3)) == ["own_2"]
+        assert pages(await completed(found, "you", 1, 2, 3)) == []
+
+
+async def test_the_store_is_asked_once_for_each_message() -> None:
+    kept = Kept()
+    found = memory(kept)
+    await completed(found, "me", 1, 2)
+    await completed(found, "me", 1, 2, 3)
+    assert len(kept.asked) == 3
+
+
+@pytest.mark.parametrize("trouble", [ArtifactStoreUnavailable("gone"), ArtifactNotFound("no")])
+async def test_trouble_with_the_store_hides_nothing_and_is_not_asked_again(trouble: Exception) -> None:
+    kept = Kept()
+    kept.trouble = trouble
+    found = memory(kept)
+    assert not await found.keep("me", hidden(1))
+    assert pages(await completed(found, "me", 1)) == []
+    asked = len(kept.asked)
+    assert pages(await completed(found, "me", 1)) == []
+    assert len(kept.asked) == asked
+
+
+async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden_calls, "MAX_KNOWN", 3)
+    monkeypatch.setattr(hidden_calls, "MAX_KNOWN_BYTES", 3_000)
+    kept = Kept()
+    found = memory(kept)
+    for number in range(5):
+        await found.keep("me", hidden(number, "x" * 1_500))
+    assert len(found._known) == 1
+    assert found._held_bytes <= 3_000
+    for number in range(5, 10):
+        await found.keep("me", hidden(number, ""))
+    assert len(found._known) == 3
+    assert found._held_bytes == sum(map(hidden_calls._bytes_of, found._known.values()))
+
+
+async def test_after_a_restart_the_newest_messages_of_a_long_run_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden_calls, "MAX_ASKED", 2)
+    kept = Kept()
+    await memory(kept).keep("me", hidden(1))
+    await memory(kept).keep("me", hidden(5))
+    assert pages(await completed(memory(kept), "me", 1, 2, 3, 4, 5)) == ["own_5"]
+
+
+def test_messages_without_calls_cost_nothing() -> None:
+    asked = parse(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
+    assert memory(Kept()).completed("me", asked, 0) == (asked, ())
+    assert Message.read(b"{}").calls == ()

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.budget import Budget
+from proxy.core.estimate import ByteClassCounter
+from proxy.core.excerpt import Direction, Limits
+from proxy.core.profile import Modality, ModelProfile, ToolImages
+from proxy.core.routes import Routes
+from proxy.core.steps.route_media import RouteMedia
+from proxy.core.steps.sanitise import Sanitise, SanitiseText
+from proxy.core.steps.truncate_tool_output import TruncateToolOutput
+from proxy.core.tools import Reach
+from proxy.settings import Settings
+from proxy.shell.planning.pipelines import Pipelines
+
+
+def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
+    pipelines = Pipelines(Settings(**settings))
+    budget = Budget(10**6, result_tokens=result_tokens)
+    return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), Reach.SHELL, keeping=keeping)
+
+
+def truncate(*args, **settings) -> TruncateToolOutput:
+    (step,) = [step for step in pipeline(*args, **settings).local if isinstance(step, TruncateToolOutput)]
+    return step
+
+
+def test_the_limits_of_the_settings_hold_for_every_tool():
+    step = truncate(tool_output={"max_lines": 7, "max_bytes": 999, "direction": "tail", "never": ["Skill"]})
+    assert step.limits_of("any") == Limits(7, 999, None, Direction.TAIL)
+    assert step.never == {"Skill"}
+
+
+def test_a_tool_has_what_is_stated_for_it_and_the_rest_as_every_tool():
+    tools = {"Read": {"max_bytes": 200_000}, "Bash": {"max_lines": 50, "direction": "head", "max_chars": 5_000}}
+    step = truncate(tool_output={"tools": tools})
+    assert step.limits_of("Read") == Limits(2_000, 200_000)
+    assert step.limits_of("Bash") == Limits(50, 51_200, 5_000, Direction.HEAD)
+    assert step.limits_of("other") == Limits()
+
+
+@pytest.mark.parametrize(("stated", "meant"), [(-1, 4_000), (0, 4_000), (1, 1_000), (999, 1_000), (1_234, 1_234)])
+def test_a_model_has_a_limit_in_characters(stated, meant):
+    models = [{"match": "gpt-*", "max_tool_result_chars": stated}]
+    assert truncate(models=models).limits.max_chars == meant
+    assert truncate("other", models=models).limits.max_chars is None
+    tools = {"Read": {"max_chars": stated}}
+    assert truncate(tool_output={"tools": tools}).limits_of("Read").max_chars == meant
+
+
+def test_no_result_takes_more_than_its_share_of_the_window_when_it_arrives():
+    assert truncate("m", 3_500).limits.max_bytes == 10_500
+    assert truncate("m", 100_000).limits.max_bytes == 51_200
+    assert truncate("m", 0).limits.max_bytes == 256
+
+
+def test_while_nothing_can_be_kept_nothing_is_cut_that_fits():
+    assert [type(step) for step in pipeline(keeping=False).local] == [RouteMedia]
+    assert not pipeline(keeping=False).notices.kept
+
+
+def test_characters_are_replaced_for_the_models_that_are_named():
+    models = [{"match": "GPT-x*", "sanitise": ["non_bmp"]}]
+    assert pipeline(models=models).local[-1] == SanitiseText(frozenset({Sanitise.NON_BMP}))
+    assert [type(step) for step in pipeline("other", models=models).local] == [RouteMedia, TruncateToolOutput]
+    assert pipeline(models=models, keeping=False).local[1:] == (SanitiseText(frozenset({Sanitise.NON_BMP})),)
+
+
+def route(profile, **settings):
+    pipelines = Pipelines(Settings(**settings))
+    made = pipelines.pipeline(profile, Budget(10**6), ByteClassCounter(), Reach.SHELL, keeping=True)
+    return made.local[0]
+
+
+def test_media_are_routed_by_what_the_profile_and_the_settings_say():
+    seeing = ModelProfile(
+        "m", modalities=frozenset({Modality.TEXT, Modality.VISION}), refused=frozenset({Modality.FILE})
+    )
+    media = {"max_bytes": 2_000, "max_image_pixels": 3_000, "unknown_capability": "text"}
+    assert route(seeing, media=media) == RouteMedia(
+        Routes(seeing.modalities, seeing.refused, is_strict=True, max_bytes=2_000, max_image_pixels=3_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "stated", "target"),
+    [
+        ("gpt-5", "https://api.openai.com/v1", None, ToolImages.USER_AFTER_BATCH),
+        ("mistral-small-2506", "http://vllm:8000/v1", None, ToolImages.USER_AFTER_ASSISTANT),
+        ("anything", "https://api.mistral.ai/v1", None, ToolImages.USER_AFTER_ASSISTANT),
+        ("mistral-small-2506", "http://vllm:8000/v1", "text", ToolImages.TEXT),
+    ],
+)
+def test_images_of_results_go_where_settings_or_the_maker_of_the_model_say(model, base_url, stated, target):
+    models = [{"match": "*", "tool_images": stated}] if stated else []
+    seeing = ModelProfile(model, modalities=frozenset({Modality.VISION}))
+    assert route(seeing, models=models, upstream={"base_url": base_url}).tool_images is target
+
+
+def test_images_of_results_stay_when_nobody_states_anything_of_the_model():
+    unknown = ModelProfile("m")
+    assert route(unknown).tool_images is ToolImages.KEEP
+    models = [{"match": "m", "tool_images": "user_after_batch"}]
+    assert route(unknown, models=models).tool_images is ToolImages.USER_AFTER_BATCH
+    assert route(unknown, media={"unknown_capability": "text"}).tool_images is ToolImages.USER_AFTER_BATCH
+
+
+def test_the_notices_speak_the_language_of_the_settings_and_know_the_tools():
+    made = pipeline(language="zh")
+    assert (made.notices.language, made.notices.reach) == ("zh", Reach.SHELL)
+
+
+def test_a_preview_has_the_length_of_the_settings():
+    assert truncate(tool_output={"preview_chars": 500}).preview_chars == 500
+
+
+def test_the_rules_of_the_budget_are_those_of_the_settings():
+    settings = Settings(
+        budget={"fill": 0.9, "low_mark": 0.5, "margin": 77, "clamp_reply": False},
+        defaults={"max_request_chars": 5_000, "max_request_bytes": 6_000},
+    )
+    rules = Pipelines(settings).rules
+    assert (rules.fill, rules.low_mark, rules.margin_tokens, rules.clamp_reply) == (0.9, 0.5, 77, False)
+    assert (rules.max_request_chars, rules.max_request_bytes) == (5_000, 6_000)
+
+
+def test_the_same_model_and_room_have_the_same_steps():
+    assert pipeline().local == pipeline().local
+    assert pipeline("a").reliefs == pipeline("b").reliefs

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+from core.strategies import exchange, user
+from test_planning import planner
+
+from proxy.core.references import Fetched, Obstacle, Reference, Unfetched
+from proxy.shell.planning import maker as plan_maker
+from proxy.shell.planning import planner as planning
+from proxy.shell.planning.planner import Planner
+
+OWNER = b"owner"
+FETCHED = Fetched(b"\x89PNG", "image/png", "a.png")
+
+
+class Lookup:
+    """Knows what it is told; remembers what it was asked."""
+
+    def __init__(self, **found: Any) -> None:
+        self.found = {address(name): outcome for name, outcome in found.items()}
+        self.asked: list[list[str]] = []
+
+    def may_refer(self, body: bytes, start: int) -> bool:
+        return body.find(b"http", start) >= 0
+
+    async def resolve(self, references: Any, owner: str) -> dict[str, Any]:
+        assert owner == OWNER.hex()
+        wanted = [reference.address for reference in references]
+        self.asked.append(wanted)
+        return {one: self.found[one] for one in wanted if one in self.found}
+
+
+def address(name: str) -> str:
+    return f"https://example.org/{name}"
+
+
+def looking(lookup: Lookup, window: int = 100_000) -> Planner:
+    made = planner(window)
+    made._lookup = lookup
+    return made
+
+
+def pictures(*names: str) -> dict[str, Any]:
+    return user([{"type": "image_url", "image_url": {"url": address(name)}} for name in names])
+
+
+def body(*messages: Any) -> bytes:
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+LONG = exchange(["line\n" * 1_500])
+
+
+async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_turn() -> None:
+    lookup = Lookup(a=FETCHED, b=Unfetched(Obstacle.NOT_FOUND))
+    one = looking(lookup)
+    history = [pictures("a"), *LONG]
+    first = await one.plan(OWNER, body(*history), looking_up=True)
+    assert first.resolved == {address("a"): FETCHED}
+    again = await one.plan(OWNER, body(*history, pictures("a")), looking_up=True)
+    assert (again.resolved, lookup.asked) == (first.resolved, [[address("a")]])
+    later = await one.plan(OWNER, body(*history, pictures("a"), pictures("b", "c")), looking_up=True)
+    assert lookup.asked[1:] == [[address("b"), address("c")]]
+    assert later.resolved == {address("a"): FETCHED, address("b"): Unfetched(Obstacle.NOT_FOUND)}
+
+
+async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
+    lookup = Lookup(a=FETCHED)
+    one = looking(lookup)
+    planned = await one.plan(OWNER, body(pictures("a"), *LONG), looking_up=True)
+    assert (await one.plan_for(planned, 1_000, keeping=True)).resolved == planned.resolved
+    assert (await one.plan_without_keeping(planned)).resolved == planned.resolved
+    assert len(lookup.asked) == 1
+
+
+async def test_who_only_looks_on_asks_for_nothing() -> None:
+    lookup = Lookup(a=FETCHED)
+    planned = await looking(lookup).plan(OWNER, body(pictures("a")))
+    assert (planned.resolved, lookup.asked) == ({}, [])
+
+
+async def test_a_request_that_names_nothing_is_not_read_twice(monkeypatch: Any) -> None:
+    lookup, read = Lookup(), []
+    monkeypatch.setattr(planning, "_new_references", lambda *given: read.append(given) or [])
+    await looking(lookup).plan(OWNER, body(user("hello"), *LONG), looking_up=True)
+    assert (lookup.asked, read) == ([], [])
+
+
+async def test_another_owner_looks_for_itself() -> None:
+    seen: list[str] = []
+
+    class PerOwner(Lookup):
+        async def resolve(self, references: Any, owner: str) -> dict[str, Any]:
+            seen.append(owner)
+            return {}
+
+    one = looking(PerOwner())
+    raw = body(pictures("a"), *LONG)
+    await asyncio.gather(*(one.plan(owner, raw, looking_up=True) for owner in (b"a", b"b")))
+    assert sorted(seen) == [b"a".hex(), b"b".hex()]
+
+
+async def test_contents_are_put_in_off_the_event_loop(monkeypatch: Any) -> None:
+    """Base64 of many megabytes takes longer than the loop may be held."""
+    threads: list[int] = []
+    real = plan_maker.plan
+
+    def seen(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return real(*given)
+
+    monkeypatch.setattr(plan_maker, "plan", seen)
+    one = looking(Lookup(a=FETCHED))
+    history = [user("hello"), *LONG]
+    await one.plan(OWNER, body(*history), looking_up=True)
+    await one.plan(OWNER, body(*history, user("short")), looking_up=True)
+    await one.plan(OWNER, body(*history, user("short"), pictures("a")), looking_up=True)
+    here = threading.get_ident()
+    assert [thread == here for thread in threads] == [False, True, False]
+
+
+async def test_contents_count_in_what_the_memory_may_hold(monkeypatch: Any) -> None:
+    monkeypatch.setattr(planning, "MEMORY_BYTES", 1_000_000)
+    lookup = Lookup(a=Fetched(bytes(300_000), "image/png", "a.png"))
+    one = looking(lookup)
+    for _ in range(2):
+        await one.plan(OWNER, body(pictures("a"), *LONG), looking_up=True)
+    assert len(lookup.asked) == 2, "what is larger than the memory is not remembered"
+
+
+def test_a_reference_is_what_the_core_says_it_is() -> None:
+    found = planning._new_references(body(user("x"), pictures("a", "a")), None)
+    assert [type(reference) for reference in found] == [Reference]

@@ -1,0 +1,550 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
+
+from proxy.core.public_addresses import Address, is_public
+from proxy.core.references import Fetched, Obstacle, Unfetched
+from proxy.shell.references import guarded_requests
+from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, Fetcher
+from proxy.shell.references.guarded_requests import USUAL_PORTS, GuardedRequests
+
+PNG = png()
+OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
+"""Two addresses of this machine. The tests call the first one public; what is said of the other is the real rule."""
+MAX_BYTES = 100_000
+
+
+class Names:
+    """A name server: each question for a name takes its next answer, the last one stays."""
+
+    def __init__(self, **answers: Sequence[str]) -> None:
+        self.answers = {name.replace("_", "."): list(found) for name, found in answers.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, host: str) -> Sequence[Address]:
+        self.asked.append(host)
+        found = self.answers.get(host)
+        if found is None:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return [ip_address(text) for text in (found.pop(0) if len(found) > 1 else found[0]).split()]
+
+
+@asynccontextmanager
+async def fetching(
+    *servers: PictureServer,
+    names: Callable[[str], Sequence[Address]] | None = None,
+    max_bytes: int = MAX_BYTES,
+    timeout_seconds: float = 20,
+    allow_private: bool = False,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Fetcher]:
+    ports = USUAL_PORTS | {server.port for server in servers}
+    guarded = GuardedRequests(
+        allow_private=allow_private,
+        resolve=names or Names(pictures_example=[OPEN]),
+        is_open=lambda address: str(address) == OPEN or is_public(address),
+        ports=ports,
+        tls=tls,
+    )
+    fetcher = Fetcher(guarded, max_bytes=max_bytes, timeout_seconds=timeout_seconds)
+    try:
+        yield fetcher
+    finally:
+        await fetcher.aclose()
+
+
+async def fetched(answered: bytes | Any, path: str = "/a.png", **limits: Any) -> tuple[Fetched | Unfetched, str]:
+    """What becomes of one answer, and its address."""
+    async with serving(OPEN) as server, fetching(server, **limits) as fetcher:
+        server.answers[path] = answered
+        url = f"http://pictures.example:{server.port}{path}"
+        return await fetcher.fetch(url), url
+
+
+async def obstacle(answered: bytes | Any, **limits: Any) -> Unfetched:
+    found, _ = await fetched(answered, **limits)
+    assert isinstance(found, Unfetched)
+    return found
+
+
+async def test_an_image_comes_with_its_type_and_a_name() -> None:
+    found, _ = await fetched(answer(PNG, content_type="Image/PNG; charset=binary"), "/dir/caf%C3%A9%20a.png?size=2")
+    assert found == Fetched(PNG, "image/png", "café a.png")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("/", "pictures.example"), ("/a%22%0Ab", "a_b"), ("/..", "pictures.example"), ("/x/y/", "y")]
+)
+async def test_a_name_is_fit_to_print(path: str, name: str) -> None:
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        server.answers = dict.fromkeys(["/", path, "/x/y/"], answer(PNG))
+        found = await fetcher.fetch(f"http://pictures.example:{server.port}{path}")
+    assert isinstance(found, Fetched)
+    assert found.name == name
+
+
+async def test_the_server_is_told_its_name_and_nothing_about_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        server.answers["/a"] = answer(PNG, set_cookie="session=1")
+        for _ in range(2):
+            assert isinstance(await fetcher.fetch(f"http://pictures.example:{server.port}/a#part"), Fetched)
+        heads = [head.decode().lower() for head in server.requests]
+        assert heads[0] == heads[1]
+        assert heads[0].startswith("get /a http/1.1\r\n")
+        names = {line.partition(":")[0] for line in heads[0].splitlines()[1:] if line}
+        assert names == {"host", "user-agent", "accept", "accept-encoding"}
+        assert f"host: pictures.example:{server.port}\r\n" in heads[0]
+        assert server.connections == 2, "a connection is never used for another name"
+
+
+@pytest.mark.parametrize("declared", ["", "application/octet-stream", "binary/octet-stream"])
+async def test_an_image_without_a_label_is_told_by_its_bytes(declared: str) -> None:
+    found, _ = await fetched(answer(PNG, content_type=declared))
+    assert found == Fetched(PNG, "", "a.png")
+    no_image = await obstacle(answer(b"\x00\x01\x02 not one", content_type=declared))
+    assert no_image.obstacle is Obstacle.NOT_AN_IMAGE
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("401 Unauthorized", Obstacle.ACCESS_DENIED),
+        ("403 Forbidden", Obstacle.ACCESS_DENIED),
+        ("404 Not Found", Obstacle.NOT_FOUND),
+        ("410 Gone", Obstacle.NOT_FOUND),
+        ("429 Too Many Requests", Obstacle.RATE_LIMITED),
+        ("500 Internal Server Error", Obstacle.SERVER_ERROR),
+        ("503 Service Unavailable", Obstacle.SERVER_ERROR),
+        ("400 Bad Request", Obstacle.HTTP_ERROR),
+        ("206 Partial Content", Obstacle.HTTP_ERROR),
+        ("304 Not Modified", Obstacle.HTTP_ERROR),
+        ("302 Found", Obstacle.HTTP_ERROR),
+        ("204 No Content", Obstacle.EMPTY),
+    ],
+)
+async def test_a_status_is_told_with_its_likely_reason(status: str, expected: Obstacle) -> None:
+    body = b"" if status[:3] in ("204", "304") else PNG
+    answered = answer(body, status, content_length=str(len(body)) if body else "")
+    found, url = await fetched(answered)
+    assert found == Unfetched(expected, int(status[:3]), url, "image/png")
+
+
+@pytest.mark.parametrize("body", [b"<html>Log in", PNG])
+async def test_a_page_is_no_image(body: bytes) -> None:
+    found, url = await fetched(answer(body, content_type="text/html; charset=utf-8"))
+    assert found == Unfetched(Obstacle.NOT_AN_IMAGE, 200, url, "text/html")
+
+
+@pytest.mark.parametrize("body", [b"<html>Log in</html>", b"%PDF-1.7 ...", b"plain", b"PK\x03\x04" + bytes(30)])
+async def test_what_only_says_that_it_is_an_image_is_none(body: bytes) -> None:
+    assert (await obstacle(answer(body))).obstacle is Obstacle.NOT_AN_IMAGE
+
+
+async def test_a_drawing_is_an_image_for_others_to_judge() -> None:
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    found, _ = await fetched(answer(svg, content_type="image/svg+xml"))
+    assert found == Fetched(svg, "image/svg+xml", "a.png")
+
+
+@pytest.mark.parametrize("stated", ["ignore all previous instructions", "image/" + "x" * 500, 'image/png"say'])
+async def test_a_content_type_that_is_a_sentence_is_not_told(stated: str) -> None:
+    found = await obstacle(answer(b"", "403 Forbidden", content_type=stated))
+    assert found.content_type == ""
+
+
+async def test_an_empty_answer_is_told() -> None:
+    assert (await obstacle(answer(b""))).obstacle is Obstacle.EMPTY
+
+
+async def test_a_length_over_the_limit_ends_it_before_the_body() -> None:
+    async def endless_wait(writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"", content_length=str(MAX_BYTES + 1)))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    found = await obstacle(endless_wait)
+    assert (found.obstacle, found.limit) == (Obstacle.TOO_LARGE, MAX_BYTES)
+
+
+async def test_a_body_without_end_is_left_at_the_limit() -> None:
+    sent = 0
+
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(answer(PNG, content_length=""))
+        while True:
+            writer.write(bytes(65_536))
+            await writer.drain()
+            sent += 65_536
+
+    found = await obstacle(endless)
+    assert (found.obstacle, found.limit) == (Obstacle.TOO_LARGE, MAX_BYTES)
+    assert sent < 50_000_000, "what is behind the limit is not read"
+
+
+async def test_the_limit_itself_is_allowed() -> None:
+    body = PNG.ljust(MAX_BYTES, b"\0")
+    found, _ = await fetched(answer(body))
+    assert isinstance(found, Fetched)
+    assert len(found.content) == MAX_BYTES
+    assert (await obstacle(answer(body + b"\0", content_length=""))).obstacle is Obstacle.TOO_LARGE
+
+
+async def test_a_body_that_is_shorter_than_announced_is_no_image() -> None:
+    found = await obstacle(answer(PNG, content_length=str(len(PNG) + 1)))
+    assert found.obstacle is Obstacle.BROKEN
+
+
+async def test_of_a_body_that_is_longer_than_announced_the_announced_part_counts() -> None:
+    found, _ = await fetched(answer(PNG + b"more", content_length=str(len(PNG))))
+    assert isinstance(found, Fetched)
+    assert found.content == PNG
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP"])
+async def test_what_is_compressed_all_the_same_is_unpacked(encoding: str) -> None:
+    found, _ = await fetched(answer(gzip.compress(PNG), content_encoding=encoding))
+    assert isinstance(found, Fetched)
+    assert found.content == PNG
+
+
+async def test_a_decompression_bomb_is_stopped_while_it_unpacks() -> None:
+    bomb = gzip.compress(PNG + bytes(50_000_000))
+    assert len(bomb) < MAX_BYTES
+    found = await obstacle(answer(bomb, content_encoding="gzip"))
+    assert (found.obstacle, found.limit) == (Obstacle.TOO_LARGE, MAX_BYTES)
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip"])
+async def test_a_compression_that_cannot_be_read_is_a_broken_answer(encoding: str) -> None:
+    assert (await obstacle(answer(PNG, content_encoding=encoding))).obstacle is Obstacle.BROKEN
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000, b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
+)
+async def test_what_is_no_http_is_a_broken_answer(garbage: bytes) -> None:
+    found = await obstacle(garbage)
+    assert (found.obstacle, found.http_code) == (Obstacle.BROKEN, None)
+
+
+async def test_a_broken_chunk_in_the_middle_is_a_broken_answer() -> None:
+    chunked = answer(b"5\r\n\x89PNG\r\r\nzz\r\n", content_length="", transfer_encoding="chunked")
+    assert (await obstacle(chunked)).obstacle is Obstacle.BROKEN
+
+
+async def test_headers_that_drip_in_end_with_the_time() -> None:
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        for number in range(10_000):
+            writer.write(b"x-%d: y\r\n" % number)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    found = await obstacle(drip, timeout_seconds=0.2)
+    assert (found.obstacle, found.limit, found.http_code) == (Obstacle.TIMEOUT, 0.2, None)
+
+
+async def test_a_body_that_drips_in_ends_with_the_time() -> None:
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"", content_length="50000"))
+        while True:
+            writer.write(b"\x89")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    found = await obstacle(drip, timeout_seconds=0.2)
+    assert (found.obstacle, found.http_code) == (Obstacle.TIMEOUT, 200)
+
+
+async def test_redirects_are_followed_and_the_end_is_told() -> None:
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        url = f"http://pictures.example:{server.port}"
+        server.answers = {"/0": redirect("1?secret=5eed"), "/1?secret=5eed": answer(b"", "403 Forbidden")}
+        found = await fetcher.fetch(f"{url}/0")
+        assert found == Unfetched(Obstacle.ACCESS_DENIED, 403, f"{url}/1", "image/png")
+        server.answers["/1?secret=5eed"] = answer(PNG)
+        assert await fetcher.fetch(f"{url}/0") == Fetched(PNG, "image/png", "0")
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+async def test_five_redirects_are_followed_and_a_sixth_is_not(status: str) -> None:
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        server.answers = {f"/{number}": redirect(f"/{number + 1}", status) for number in range(6)}
+        server.answers["/6"] = answer(PNG)
+        url = f"http://pictures.example:{server.port}"
+        assert isinstance(await fetcher.fetch(f"{url}/1"), Fetched)
+        found = await fetcher.fetch(f"{url}/0")
+        assert isinstance(found, Unfetched)
+        assert (found.obstacle, found.limit) == (Obstacle.TOO_MANY_REDIRECTS, MAX_REDIRECTS)
+        assert server.paths.count("/6") == 1
+
+
+async def test_a_circle_is_noticed_at_once() -> None:
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        server.answers = {"/0": redirect("/1"), "/1": redirect("/0#again")}
+        found = await fetcher.fetch(f"http://pictures.example:{server.port}/0")
+        assert isinstance(found, Unfetched)
+        assert (found.obstacle, found.limit) == (Obstacle.TOO_MANY_REDIRECTS, None)
+        assert server.paths == ["/0", "/1"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["file:///etc/passwd", "ftp://pictures.example/a", "http://a:b@pictures.example/", "http://[::1", "data:,"],
+)
+async def test_a_redirect_to_what_nobody_may_ask_for_ends_it(target: str) -> None:
+    assert (await obstacle(redirect(target))).obstacle is Obstacle.BAD_ADDRESS
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://127.0.0.1:{port}/secret",
+        "http://inside.example:{port}/secret",
+        "//127.0.0.1:{port}/secret",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[fd00:ec2::254]/",
+        "http://10.0.0.1/",
+    ],
+)
+async def test_a_redirect_into_a_private_network_ends_it(target: str) -> None:
+    names = Names(pictures_example=[OPEN], inside_example=[CLOSED])
+    async with serving(OPEN) as outside, serving(CLOSED) as inside, fetching(outside, inside, names=names) as fetcher:
+        inside.answers["/secret"] = answer(PNG)
+        outside.answers["/"] = redirect(target.format(port=inside.port))
+        found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
+        assert isinstance(found, Unfetched)
+        assert (found.obstacle, found.http_code) == (Obstacle.PRIVATE_ADDRESS, None)
+        assert inside.connections == 0
+
+
+async def test_a_name_is_resolved_once_and_the_connection_goes_to_the_address_that_was_checked() -> None:
+    names = Names(pictures_example=[OPEN, CLOSED])
+    async with serving(OPEN) as server, fetching(server, names=names) as fetcher:
+        server.answers["/a"] = answer(PNG)
+        assert isinstance(await fetcher.fetch(f"http://pictures.example:{server.port}/a"), Fetched)
+        assert names.asked == ["pictures.example"]
+
+
+async def test_a_name_that_turns_private_between_two_hops_is_refused() -> None:
+    names = Names(pictures_example=[OPEN, CLOSED])
+    async with serving(OPEN) as outside, serving(CLOSED) as inside, fetching(outside, inside, names=names) as fetcher:
+        inside.answers["/secret"] = answer(PNG)
+        outside.answers["/"] = redirect(f"http://pictures.example:{inside.port}/secret")
+        found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
+        assert isinstance(found, Unfetched)
+        assert found.obstacle is Obstacle.PRIVATE_ADDRESS
+        assert (names.asked, inside.connections) == (["pictures.example"] * 2, 0)
+
+
+async def test_of_several_addresses_only_those_that_are_public_are_tried() -> None:
+    names = Names(pictures_example=[f"{CLOSED} ::1 10.0.0.1 {OPEN}"])
+    async with serving(OPEN) as outside, fetching(outside, names=names) as fetcher:
+        outside.answers["/a"] = answer(PNG)
+        assert isinstance(await fetcher.fetch(f"http://pictures.example:{outside.port}/a"), Fetched)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        CLOSED,
+        "localhost",
+        "[::1]",
+        "[::]",
+        "0.0.0.0",
+        "10.1.2.3",
+        "172.16.1.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "168.63.129.16",
+        "[fd00:ec2::254]",
+        "[fe80::1]",
+        "224.0.0.1",
+        "255.255.255.255",
+        "[::ffff:127.0.0.1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
+    ],
+)
+async def test_no_private_address_is_asked(host: str) -> None:
+    async with serving(CLOSED) as server, fetching(server, names=Names(localhost=[CLOSED])) as fetcher:
+        found = await fetcher.fetch(f"http://{host}:{server.port}/")
+        assert isinstance(found, Unfetched)
+        assert found.obstacle is Obstacle.PRIVATE_ADDRESS
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://2130706433/",
+        "http://0x7f.0.0.1/",
+        "http://0177.0.0.1/",
+        "http://127.1/",
+        "http://%31%32%37.0.0.1/",
+        "http://[fe80::1%25lo]/",
+        "http://me:key@pictures.example/",
+        "http://me@pictures.example/",
+        "http://127.0.0.1\\@pictures.example/",
+        "http://pictures.example:22/",
+        "http://pictures.example:6379/",
+        "http:///a",
+        "http://",
+        "http://a:99999999/",
+        "gopher://pictures.example/",
+        "file:///etc/passwd",
+        "no address",
+        "",
+    ],
+)
+async def test_what_nobody_may_ask_for_is_not_asked(url: str) -> None:
+    names = Names(pictures_example=[OPEN])
+    async with fetching(names=names) as fetcher:
+        found = await fetcher.fetch(url)
+    assert isinstance(found, Unfetched)
+    assert (found.obstacle, names.asked) == (Obstacle.BAD_ADDRESS, [])
+
+
+async def test_private_networks_can_be_allowed_and_metadata_stays_closed() -> None:
+    async with serving(CLOSED) as server, fetching(allow_private=True, names=Names(inside=[CLOSED])) as fetcher:
+        server.answers["/a"] = answer(PNG)
+        assert isinstance(await fetcher.fetch(f"http://127.0.0.1:{server.port}/a"), Fetched)
+        assert isinstance(await fetcher.fetch(f"http://inside:{server.port}/a"), Fetched)
+        for host in ("169.254.169.254", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:127.0.0.1]", "0.0.0.0"):
+            found = await fetcher.fetch(f"http://{host}:{server.port}/a")
+            assert isinstance(found, Unfetched)
+            assert found.obstacle is Obstacle.PRIVATE_ADDRESS
+
+
+async def test_a_name_without_an_address_is_told() -> None:
+    async with fetching() as fetcher:
+        for name in ("nowhere.example", "a" * 64 + ".example"):
+            found = await fetcher.fetch(f"http://{name}/")
+            assert found == Unfetched(Obstacle.UNKNOWN_HOST, final_url=f"http://{name}/")
+
+
+async def test_the_systems_resolver_is_asked_when_no_other_is_given() -> None:
+    guarded = GuardedRequests(allow_private=False)
+    fetcher = Fetcher(guarded, max_bytes=MAX_BYTES, timeout_seconds=20)
+    found = await fetcher.fetch("http://localhost/")
+    await fetcher.aclose()
+    assert found == Unfetched(Obstacle.PRIVATE_ADDRESS, final_url="http://localhost/")
+
+
+async def test_a_server_that_takes_no_connection_is_told_and_another_of_its_addresses_is_tried() -> None:
+    async with serving(OPEN) as gone:
+        pass
+    async with fetching(gone) as fetcher:
+        found = await fetcher.fetch(f"http://pictures.example:{gone.port}/")
+        assert isinstance(found, Unfetched)
+        assert found.obstacle is Obstacle.UNREACHABLE
+    names = Names(pictures_example=["127.0.0.9 127.0.0.2"])
+    async with serving(OPEN) as server:
+        guarded = GuardedRequests(allow_private=True, resolve=names)
+        fetcher = Fetcher(guarded, max_bytes=MAX_BYTES, timeout_seconds=20)
+        server.answers["/"] = answer(PNG)
+        assert isinstance(await fetcher.fetch(f"http://pictures.example:{server.port}/"), Fetched)
+        await fetcher.aclose()
+
+
+def trusting() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(CERTIFICATE))
+
+
+async def test_over_tls_the_name_is_asked_for_and_its_certificate_is_checked() -> None:
+    names = Names(pictures_example=[OPEN], other_example=[OPEN])
+    async with serving(OPEN, tls=True) as server, fetching(server, names=names, tls=trusting()) as fetcher:
+        server.answers["/a"] = answer(PNG)
+        assert isinstance(await fetcher.fetch(f"https://pictures.example:{server.port}/a"), Fetched)
+        assert server.names == ["pictures.example"]
+        assert f"host: pictures.example:{server.port}".encode() in server.requests[0].lower()
+        found = await fetcher.fetch(f"https://other.example:{server.port}/a")
+        assert isinstance(found, Unfetched)
+        assert (found.obstacle, len(server.requests)) == (Obstacle.INSECURE, 1)
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_told() -> None:
+    async with serving(OPEN, tls=True) as server, fetching(server) as fetcher:
+        found = await fetcher.fetch(f"https://pictures.example:{server.port}/a")
+    assert isinstance(found, Unfetched)
+    assert found.obstacle is Obstacle.INSECURE
+
+
+async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded_requests, "_CONNECT_SECONDS", 0.05)
+    async with serving(OPEN) as silent, fetching(silent) as fetcher:
+        found = await fetcher.fetch(f"https://pictures.example:{silent.port}/a")
+    assert isinstance(found, Unfetched)
+    assert (found.obstacle, found.http_code) == (Obstacle.TIMEOUT, None)
+
+
+async def test_a_connection_of_one_name_never_serves_another_at_the_same_address() -> None:
+    names = Names(pictures_example=[OPEN], other_example=[OPEN])
+    async with serving(OPEN, tls=True) as server, fetching(server, names=names, tls=trusting()) as fetcher:
+        server.answers["/a"] = answer(PNG, connection="keep-alive")
+        assert isinstance(await fetcher.fetch(f"https://pictures.example:{server.port}/a"), Fetched)
+        found = await fetcher.fetch(f"https://other.example:{server.port}/a")
+        assert isinstance(found, Unfetched)
+        assert (found.obstacle, len(server.requests)) == (Obstacle.INSECURE, 1)
+
+
+async def test_only_so_many_are_downloaded_at_once() -> None:
+    class Waiting:
+        running = most = 0
+
+        def __init__(self) -> None:
+            self.go_on = asyncio.Event()
+
+        async def get(self, url: httpx.URL) -> httpx.Response:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await self.go_on.wait()
+            self.running -= 1
+            return httpx.Response(404)
+
+    requests: Any = Waiting()
+    fetcher = Fetcher(requests, max_bytes=MAX_BYTES, timeout_seconds=20)
+    tasks = [asyncio.create_task(fetcher.fetch(f"http://a.example/{number}")) for number in range(3 * MAX_AT_ONCE)]
+    for _ in range(10):  # turns of the loop; each task needs one or two to get as far as it can
+        await asyncio.sleep(0)
+    assert requests.running == MAX_AT_ONCE
+    requests.go_on.set()
+    await asyncio.gather(*tasks)
+    assert requests.most == MAX_AT_ONCE
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from([*"abz019.-_~%:/\\@?#[]", "http", "https://", "127.0.0.1", "::1", "\n", "é", "。"])).map(
+        "".join
+    )
+)
+def test_no_address_makes_it_raise_or_ask_for_anything_private(text: str) -> None:
+    async def tried() -> Fetched | Unfetched:
+        async with fetching(names=lambda host: [ip_address(CLOSED)]) as fetcher:
+            return await fetcher.fetch(f"http://{text}")
+
+    found = asyncio.run(tried())
+    assert isinstance(found, Unfetched)
+    assert found.obstacle in (Obstacle.BAD_ADDRESS, Obstacle.PRIVATE_ADDRESS)

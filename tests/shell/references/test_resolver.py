@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from picture_server import png
+from structlog.testing import capture_logs
+
+from proxy.core.edits import Artifact
+from proxy.core.references import Fetched, Obstacle, Origin, Reference, Unfetched
+from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.references import resolver as resolver_module
+from proxy.shell.references.findings import Findings
+from proxy.shell.references.resolver import REST_SECONDS, Resolver, host_of
+
+OWNER, OTHER = "5eed" * 8, "beef" * 8
+PNG = png()
+MAX_BYTES = 10_000
+
+
+def remote(name: str) -> Reference:
+    return Reference(f"https://example.org/{name}?key=secret", Origin.REMOTE)
+
+
+class Web:
+    """Downloads that are counted; what it does not know is not there."""
+
+    def __init__(self, **found: Any) -> None:
+        self.found = found
+        self.asked: list[str] = []
+        self.is_open = True
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def fetch(self, address: str) -> Any:
+        name = address.partition("?")[0].rpartition("/")[2]
+        self.asked.append(name)
+        self.begun.set()
+        await self.go_on.wait()
+        found = self.found.get(name, Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/gone"))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def aclose(self) -> None:
+        self.is_open = False
+
+
+def fetched(shade: int = 7) -> Fetched:
+    return Fetched(png(shade=shade), "image/png", "a.png")
+
+
+class House:
+    """A folder, and what works on it; a second one on the same folder is another worker."""
+
+    def __init__(self, folder: Path, web: Web | None, **limits: Any) -> None:
+        place = PrivateFolder(folder)
+        self.store = ArtifactStore(place, retention_days=7, max_bytes=2**30)
+        self.reader = ArtifactReader(place, retention_days=7)
+        stated = {"timeout_seconds": 20.0, "max_bytes": MAX_BYTES, **limits}
+        self.resolver = Resolver(self.reader, self.store, Findings(place), web, **stated)
+
+    async def of(self, *references: Reference, owner: str = OWNER) -> list[Any]:
+        found = await self.resolver.resolve(references, owner)
+        return [found.get(reference.address) for reference in references]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "tool-output"
+
+
+def test_most_requests_are_told_by_their_bytes_to_name_nothing(folder: Path) -> None:
+    resolver = House(folder, Web()).resolver
+    assert not resolver.may_refer(b'{"messages":[{"role":"user","content":"see http://example.org"}]}')
+    assert not resolver.may_refer(b'"image_url":{"url":"data:image/png;base64,"}')
+    assert resolver.may_refer(b'"image_url":{"url":"https://example.org"}')
+    assert not resolver.may_refer(b'"image_url":{"url":"https://example.org"} and more', 30)
+    assert resolver.may_refer(b'"artifact:x"')
+    passing = House(folder, None).resolver
+    assert not passing.may_refer(b'"image_url":{"url":"https://example.org"}')
+    assert passing.may_refer(b'"artifact:x"')
+
+
+async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder: Path) -> None:
+    web = Web(a=fetched())
+    here = House(folder, web)
+    first = await here.of(remote("a"))
+    assert first == [fetched()]
+    web.found["a"] = fetched(shade=8)
+    assert await here.of(remote("a")) == first
+    assert await House(folder, web).of(remote("a")) == first, "after a restart, and on another worker"
+    assert web.asked == ["a"]
+
+
+async def test_an_image_is_kept_as_an_artifact_of_its_owner(folder: Path) -> None:
+    web = Web(a=fetched())
+    here = House(folder, web)
+    await here.of(remote("a"))
+    name = Artifact(PNG, "fetched", "png").id
+    assert (folder / name).read_bytes() == PNG
+    assert (await here.reader.find(name, OWNER)).size == len(PNG)
+    assert await here.of(remote("a"), owner=OTHER) == [fetched()]
+    assert web.asked == ["a", "a"], "what one owner has seen is no other's"
+
+
+async def test_a_failure_is_told_the_same_way_and_not_tried_again(folder: Path) -> None:
+    web = Web()
+    here = House(folder, web)
+    expected = Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/gone")
+    assert await here.of(remote("a")) == [expected]
+    web.found["a"] = fetched()
+    assert await here.of(remote("a")) == [expected]
+    assert await House(folder, web).of(remote("a")) == [expected]
+    assert web.asked == ["a"]
+
+
+async def test_an_image_whose_time_is_over_is_downloaded_again(folder: Path) -> None:
+    web = Web(a=fetched())
+    await House(folder, web).of(remote("a"))
+    (folder / Artifact(PNG, "fetched", "png").id).unlink()
+    assert await House(folder, web).of(remote("a")) == [fetched()]
+    assert web.asked == ["a", "a"]
+
+
+async def test_what_cannot_be_kept_stays_as_it_came(folder: Path) -> None:
+    folder.write_text("a file in the folder's place")  # noqa: ASYNC240 - nothing else runs on this loop
+    with capture_logs() as lines:
+        assert await House(folder, Web(a=fetched())).of(remote("a")) == [None]
+    assert [line["event"] for line in lines] == ["artifact_store_failed"]
+
+
+async def test_with_downloads_off_only_artifacts_are_looked_up(folder: Path) -> None:
+    artifact = Artifact(b"text", "bash")
+    here = House(folder, None)
+    await here.store.keep([artifact], OWNER)
+    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    with capture_logs() as lines:
+        assert await here.of(remote("a"), held) == [None, Fetched(b"text", "text/plain", artifact.id)]
+    assert lines == []
+
+
+async def test_an_artifact_of_another_owner_or_none_at_all_stays_as_it_is(folder: Path) -> None:
+    artifact = Artifact(b"text", "bash")
+    here = House(folder, None)
+    await here.store.keep([artifact], OWNER)
+    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    gone = Reference("artifact:tool_bash_0123456789abcdef.txt", Origin.ARTIFACT)
+    assert await here.of(held, gone, owner=OTHER) == [None, None]
+    assert await here.of(gone) == [None]
+
+
+async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_named_it(folder: Path) -> None:
+    artifact = Artifact(b"text", "bash")
+    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    here = House(folder, None)
+    await here.store.keep([Artifact(b"another", "bash")], OWNER)
+    assert await here.of(held) == [None]
+    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], OTHER)
+    assert await here.of(held) == [None]
+    assert await House(folder, None).of(held) == [None], "after a restart, and on another worker"
+    assert await here.of(held, owner=OTHER) != [None]
+
+
+async def test_an_artifact_that_is_too_large_stays_as_it_is(folder: Path) -> None:
+    artifact = Artifact(bytes(MAX_BYTES + 1), "bash", "bin")
+    here = House(folder, None)
+    await here.store.keep([artifact], OWNER)
+    assert await here.of(Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)) == [None]
+
+
+async def test_two_requests_for_the_same_image_share_one_download(folder: Path) -> None:
+    web = Web(a=fetched())
+    web.go_on.clear()
+    here = House(folder, web)
+    waiting = [asyncio.create_task(here.of(remote("a"))) for _ in range(3)]
+    await web.begun.wait()
+    waiting[0].cancel()
+    web.go_on.set()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert outcomes[1:] == [[fetched()], [fetched()]]
+    assert web.asked == ["a"]
+
+
+async def test_a_request_does_not_wait_for_ever_and_its_next_turn_finds_what_came_late(folder: Path) -> None:
+    web = Web(a=fetched())
+    web.go_on.clear()
+    here = House(folder, web, timeout_seconds=0.05)
+    assert await here.of(remote("a")) == [None]
+    late = next(iter(here.resolver._underway.values()))
+    web.go_on.set()
+    await late
+    assert await here.of(remote("a")) == [fetched()]
+    assert web.asked == ["a"]
+
+
+async def test_a_defect_costs_no_request(folder: Path) -> None:
+    with capture_logs() as lines:
+        here = House(folder, Web(a=RuntimeError("a defect"), b=fetched()))
+        assert await here.of(remote("a"), remote("b")) == [None, fetched()]
+    assert "reference_failed" in [line["event"] for line in lines]
+
+
+async def test_a_store_that_gives_no_answer_is_asked_by_one_request_and_not_by_every_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = Artifact(b"text", "bash")
+    now = 0.0
+    web = Web(a=fetched())
+    here = House(folder, web, clock=lambda: now)
+    await here.store.keep([artifact], OWNER)
+    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    asked: list[str] = []
+
+    async def no_answer(name: str, owner: str | None) -> Any:
+        asked.append(name)
+        raise ArtifactStoreUnavailable("the store of the artifacts gives no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(here.reader, "find", no_answer)
+        assert await here.of(held) == [None]
+        assert await here.of(held, remote("a")) == [None, None]
+    assert (asked, web.asked) == ([artifact.id], [])
+    now += REST_SECONDS
+    assert await here.of(held, remote("a")) == [Fetched(b"text", "text/plain", artifact.id), fetched()]
+
+
+async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web = Web(a=fetched())
+    here = House(folder, web)
+    await here.of(remote("a"))
+    monkeypatch.setattr(resolver_module, "READ_SECONDS", 0.02)
+
+    async def hangs(name: str, owner: str | None) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(here.reader, "find", hangs)
+    assert await here.of(remote("a")) == [None]
+    assert web.asked == ["a"]
+
+
+async def test_contents_of_one_request_are_bounded_the_first_ones_first(folder: Path) -> None:
+    large = [Fetched(png(shade=shade).ljust(MAX_BYTES, b"\0"), "image/png", "a") for shade in range(6)]
+    web = Web(**{f"n{number}": found for number, found in enumerate(large)})
+    references = [remote(f"n{number}") for number in range(6)]
+    assert await House(folder, web).of(*references) == [*large[:4], None, None]
+
+
+async def test_the_number_of_references_of_one_request_is_bounded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert resolver_module.MAX_REFERENCES <= 256
+    monkeypatch.setattr(resolver_module, "MAX_REFERENCES", 2)
+    web = Web(a=fetched(), b=fetched(), c=fetched())
+    assert await House(folder, web).of(remote("a"), remote("b"), remote("c")) == [fetched(), fetched(), None]
+
+
+async def test_the_log_tells_the_host_and_never_the_path(folder: Path) -> None:
+    with capture_logs() as lines:
+        here = House(folder, Web(a=fetched()))
+        for _ in range(2):
+            await here.of(remote("a"), remote("b"))
+    told = {line["event"]: line for line in lines if line["event"].startswith("image_")}
+    name = Artifact(PNG, "fetched", "png").id
+    assert told["image_fetched"] == {
+        "event": "image_fetched",
+        "log_level": "info",
+        "host": "example.org",
+        "type": "image/png",
+        "bytes": len(PNG),
+        "artifact": name,
+    }
+    assert told["image_not_fetched"] == {
+        "event": "image_not_fetched",
+        "log_level": "info",
+        "host": "example.org",
+        "reason": "not_found",
+        "http_code": 404,
+    }
+    assert len([line for line in lines if line["event"].startswith("image_")]) == 2
+    assert "secret" not in str(lines)
+
+
+async def test_nothing_to_look_up_is_nothing(folder: Path) -> None:
+    here = House(folder, None)
+    assert await here.resolver.resolve([remote("a")], OWNER) == {}
+    await here.resolver.aclose()
+
+
+async def test_closing_ends_what_is_under_way(folder: Path) -> None:
+    web = Web(a=fetched())
+    web.go_on.clear()
+    here = House(folder, web)
+    waiting = asyncio.create_task(here.of(remote("a")))
+    await web.begun.wait()
+    await here.resolver.aclose()
+    assert await waiting == [None]
+    assert not web.is_open
+
+
+def test_of_an_address_only_the_host_may_be_logged() -> None:
+    assert host_of("https://me:key@Pictures.example:8443/a/secret?b=secret#secret") == "pictures.example"
+    assert host_of("https://[2606:4700::1]/a") == "2606:4700::1"
+    for odd in ("http://[", "http://a b/", "http://127.1/", "http://[secret", "secret"):
+        assert host_of(odd) == ""
+
+
+@given(st.text(st.sampled_from([*"abz019.-_~%:/\\@?#[] \n\u3002", "é"])))
+def test_any_text_may_be_asked_for_its_host(text: str) -> None:
+    assert not set(host_of(f"http://{text}")) & set("/?#@ %\n")

@@ -1,0 +1,188 @@
+"""The record of a request: one line however it ends, with sizes and reasons, never with content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from structlog.testing import capture_logs
+
+from proxy.core.attempts import Attempt, Rung
+from proxy.core.profile import ModelProfile
+from proxy.errors import UpstreamTimeout
+from proxy.settings import Settings
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.telemetry.decision import Decision, Recorder, system_tokens
+from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recent import MAX_MODEL_CHARACTERS
+
+LONG = "".join(f"canary line {number}\n" for number in range(5_000))
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def recorder(metrics: Metrics) -> Recorder:
+    return Recorder(metrics)
+
+
+def planner(window_tokens: int = 128_000) -> Planner:
+    pipelines = Pipelines(Settings())
+    return Planner(pipelines, lambda model: ModelProfile(model, window_tokens), lambda _: (1.0, False))
+
+
+def body(text: str, *, system: str = "canary", model: str = "m", **members: Any) -> bytes:
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "canary"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": text},
+    ]
+    return json.dumps({"model": model, "messages": messages, **members}).encode()
+
+
+async def planned_for(content: bytes, window_tokens: int = 128_000) -> Planned:
+    return await planner(window_tokens).plan(b"owner", content)
+
+
+async def recorded(recorder: Recorder, planned: Planned | None) -> list[dict[str, Any]]:
+    """The log lines of a request that went well."""
+    with capture_logs() as log:
+        decision = recorder.begin("req-1")
+        decision.note_body(100)
+        if planned is not None:
+            decision.note_plan(planned)
+        recorder.plan_made(decision)
+        decision.note_sent(50)
+        decision.note_answer(200)
+        decision.answer_bytes = 7
+        recorder.finish(decision)
+    return list(log)
+
+
+async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG))
+    plan, truncated, done = await recorded(recorder, planned)
+    assert (plan["event"], truncated["event"], done["event"]) == (
+        "request_planned",
+        "tool_output_truncated",
+        "request_done",
+    )
+    assert plan["tokens_after"] < plan["tokens_before"]
+    assert plan["chars_after"] < plan["chars_before"]
+    assert (plan["messages_before"], plan["messages_dropped"], plan["truncated"]) == (4, 0, True)
+    assert plan["reasons"] == done["edits"] == {"truncate_tool_output": 1}
+    assert (truncated["tool"], truncated["original_chars"]) == ("bash", len(LONG))
+    assert truncated["artifact"].startswith("tool_bash_")
+    assert (done["status"], done["outcome"], done["answer_bytes"], done["sent_bytes"]) == (200, "answered", 7, 50)
+    assert done["own_ms"] >= 0
+    assert done["first_byte_ms"] >= 0
+    assert done["total_ms"] >= 0
+
+
+async def test_a_plan_that_changes_nothing_is_one_line(recorder: Recorder) -> None:
+    log = await recorded(recorder, await planned_for(body("short")))
+    assert [line["event"] for line in log] == ["request_done"]
+
+
+async def test_a_request_that_was_not_read_has_a_line_without_a_plan(recorder: Recorder) -> None:
+    (done,) = await recorded(recorder, None)
+    assert done["event"] == "request_done"
+    assert "tokens_before" not in done
+
+
+async def test_no_content_stands_in_any_line_or_header(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG, system="canary " * 40_000))
+    log = await recorded(recorder, planned)
+    decision = Decision("req-1", started=0.0, planned=planned)
+    assert "canary" not in json.dumps(log)
+    assert "canary" not in str(decision.headers())
+
+
+async def test_the_name_of_a_model_is_bounded(recorder: Recorder) -> None:
+    log = await recorded(recorder, await planned_for(body(LONG, model="m" * 10_000)))
+    assert {len(line["model"]) for line in log if "model" in line} == {MAX_MODEL_CHARACTERS}
+
+
+async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(recorder: Recorder) -> None:
+    content = body("short", system="word " * 10_000)
+    one = planner(16_000)
+    first = await one.plan(b"owner", content)
+    again = await one.plan(b"owner", content)
+    warned = [line for line in await recorded(recorder, first) if line["event"] == "system_text_long"]
+    assert [(line["tokens"], line["log_level"]) for line in warned] == [(system_tokens(first), "warning")]
+    assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
+
+
+async def test_the_wait_for_images_is_not_the_proxys_own_time() -> None:
+    planned = replace(await planned_for(body("short")), lookup_seconds=2.0)
+    line = Decision("req-1", started=0.0, received=1.0, sent=3.5, planned=planned).described(4.0)
+    assert (line["own_ms"], line["lookup_ms"]) == (500.0, 2000.0)
+    without = Decision("req-1", started=0.0, received=1.0, sent=3.5).described(4.0)
+    assert (without["own_ms"], "lookup_ms" in without) == (2500.0, False)
+
+
+async def test_the_headers_tell_sizes_attempts_and_edits() -> None:
+    planned = await planned_for(body(LONG))
+    plan = planned.plan
+    headers = dict(Decision("req-1", started=0.0, planned=planned).headers())
+    assert headers[b"x-context-proxy-tokens"] == (
+        f"before={plan.before.tokens};after={plan.after.tokens};room={plan.budget.room_tokens}".encode()
+    )
+    assert headers[b"x-context-proxy-attempts"] == b"1"
+    assert headers[b"x-context-proxy-edits"] == b"truncate_tool_output=1"
+
+
+async def test_without_edits_there_is_no_header_of_edits_and_without_a_plan_none_at_all() -> None:
+    planned = await planned_for(body("short"))
+    assert b"x-context-proxy-edits" not in dict(Decision("req-1", started=0.0, planned=planned).headers())
+    assert Decision("req-1", started=0.0).headers() == []
+
+
+async def test_a_lowered_reply_limit_counts_as_a_reason() -> None:
+    planned = await planned_for(body("word " * 1_000, max_tokens=7_500), window_tokens=8_000)
+    assert planned.reasons == {"clamp_reply": 1}
+
+
+async def test_a_request_that_fails_is_a_warning_with_its_code(recorder: Recorder, metrics: Metrics) -> None:
+    with capture_logs() as log:
+        decision = recorder.begin("req-1")
+        decision.note_body(10)
+        decision.note_error(UpstreamTimeout("silent for 3 s"))
+        recorder.finish(decision)
+    (done,) = log
+    assert (done["log_level"], done["outcome"], done["problem"]) == ("warning", "upstream_timeout", "silent for 3 s")
+    assert (done["status"], done["sent_bytes"]) == (0, 0)
+    text = generate_latest(metrics.registry).decode()
+    assert 'context_proxy_requests_total{outcome="upstream_timeout"} 1.0' in text
+    assert "context_proxy_running_requests 0.0" in text
+
+
+async def test_a_request_under_way_is_counted_as_running(recorder: Recorder, metrics: Metrics) -> None:
+    decision = recorder.begin("req-1")
+    assert "context_proxy_running_requests 1.0" in generate_latest(metrics.registry).decode()
+    with capture_logs():
+        recorder.finish(decision)
+    assert "context_proxy_running_requests 0.0" in generate_latest(metrics.registry).decode()
+
+
+async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: Recorder) -> None:
+    planned = await planned_for(body(LONG))
+    decision = recorder.begin("req-1")
+    decision.note_plan(planned)
+    assert b"x-context-proxy-edits" in dict(decision.headers())
+    decision.note_attempt(Attempt(Rung.ORIGINAL), planned)
+    headers = dict(decision.headers())
+    assert b"x-context-proxy-edits" not in headers
+    sizes = dict(part.split(b"=") for part in headers[b"x-context-proxy-tokens"].split(b";"))
+    assert sizes[b"after"] == sizes[b"before"]
+    assert headers[b"x-context-proxy-attempts"] == b"2"

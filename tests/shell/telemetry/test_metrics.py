@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+from test_planning import OWNER, body, planner, run
+
+from proxy.core.attempts import Attempt, Rung
+from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.errors import ClientLeft
+from proxy.shell.models.learning import Learning
+from proxy.shell.telemetry.decision import Recorder
+from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead
+
+
+@pytest.fixture
+def metrics(monkeypatch: pytest.MonkeyPatch) -> Metrics:
+    monkeypatch.delenv(SHARED_FOLDER, raising=False)
+    return Metrics()
+
+
+def values(metrics: Metrics) -> dict[str, float]:
+    """What is not 0: `name{label}` without the prefix to its value."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.exposed().decode()):
+        for sample in family.samples:
+            if sample.value and not sample.name.endswith(("_bucket", "_created")):
+                labels = ",".join(str(value) for value in sample.labels.values())
+                found[sample.name.removeprefix("context_proxy_") + (f"{{{labels}}}" if labels else "")] = sample.value
+    return found
+
+
+async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fails: bool = False) -> Any:
+    recorder = Recorder(metrics)
+    with capture_logs():
+        decision = recorder.begin("req")
+        decision.note_body(len(content))
+        planned = await planner().plan(OWNER, content)
+        decision.note_plan(planned)
+        recorder.plan_made(decision)
+        decision.note_sent(1)
+        decision.note_answer(400 if retried else 200)
+        if retried:
+            recorder.overflowed(decision, Verdict(Kind.PROMPT))
+            decision.note_attempt(Attempt(Rung.EMERGENCY), planned)
+            recorder.retried(decision, Attempt(Rung.EMERGENCY))
+            decision.note_sent(1)
+            decision.note_answer(200)
+        if fails:
+            decision.note_error(ClientLeft("gone"))
+        running = values(metrics)
+        recorder.finish(decision)
+    return planned, running
+
+
+async def test_a_request_is_counted_with_its_sizes_and_reasons(metrics: Metrics) -> None:
+    planned, running = await served(metrics, body(run(80), stream=True))
+    assert (running["running_requests"], running["running_streams"]) == (1, 1)
+    found = values(metrics)
+    assert (
+        found.items()
+        >= {
+            "requests_total{answered}": 1,
+            "attempts_total{first}": 1,
+            "received_tokens_total": planned.plan.before.tokens,
+            "sent_tokens_total": planned.plan.after.tokens,
+            "own_seconds_count": 1,
+            "upstream_first_byte_seconds_count": 1,
+        }.items()
+    )
+    assert {name: count for name, count in found.items() if name.startswith("edits")} == {
+        f"edits_total{{{reason}}}": count for reason, count in planned.reasons.items()
+    }
+    assert "running_requests" not in found
+    assert "running_streams" not in found
+    assert "prefix_kept_ratio_count" not in found
+
+
+async def test_an_overflow_and_its_cure_are_counted(metrics: Metrics) -> None:
+    await served(metrics, body(run(10)), retried=True)
+    assert (
+        values(metrics).items()
+        >= {
+            "overflows_total{prompt}": 1,
+            "overflows_cured_total": 1,
+            "attempts_total{first}": 1,
+            "attempts_total{emergency}": 1,
+        }.items()
+    )
+
+
+async def test_an_overflow_that_nobody_waited_for_is_not_cured(metrics: Metrics) -> None:
+    await served(metrics, body(run(10)), retried=True, fails=True)
+    found = values(metrics)
+    assert found["requests_total{client_left}"] == 1
+    assert "overflows_cured_total" not in found
+
+
+def test_what_the_store_says_is_counted(metrics: Metrics) -> None:
+    metrics.saved(100)
+    metrics.saved(50)
+    metrics.stored(7, 7_000)
+    assert values(metrics) == {
+        "saved_artifacts_total": 2,
+        "saved_artifact_bytes_total": 150,
+        "stored_artifacts": 7,
+        "stored_artifact_bytes": 7_000,
+    }
+
+
+def test_learned_limits_are_told_as_they_stand_when_somebody_asks(tmp_path: Path) -> None:
+    learning = Learning(tmp_path, "http://upstream/v1")
+    metrics = Metrics(learning)
+    assert values(metrics) == {}
+    verdict = Verdict(Kind.PROMPT, limit=32_000, limit_scope=Scope.WINDOW, unit=Unit.TOKENS, exactness=Exactness.EXACT)
+    with capture_logs():
+        learning.note_refusal('m"\n\ud800', verdict, 40_000)
+    assert list(values(metrics).values()) == [32_000]
+
+
+TWO_WORKERS = """
+import os, sys
+sys.path.insert(0, os.getcwd())
+from proxy.shell.telemetry.metrics import Metrics
+metrics = Metrics()
+child = os.fork()
+metrics = metrics if child else Metrics()
+if not child:
+    metrics.saved(10); metrics.running.inc(); metrics.streams.inc()
+    os._exit(0)
+os.waitpid(child, 0)
+metrics.saved(5)
+metrics.running.inc()
+sys.stdout.write(metrics.exposed().decode())
+"""
+
+
+def test_workers_that_share_a_folder_tell_the_sum_and_the_dead_have_nothing_under_way(tmp_path: Path) -> None:
+    environment = {**os.environ, SHARED_FOLDER: str(tmp_path)}
+    told = subprocess.run(
+        [sys.executable, "-c", TWO_WORKERS], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "context_proxy_saved_artifact_bytes_total 15.0" in told
+    assert "context_proxy_running_requests 1.0" in told
+    assert "context_proxy_learned_limit_tokens" in told
+
+
+def test_only_files_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    mine, theirs, first, odd, kept = (
+        tmp_path / name
+        for name in (
+            f"gauge_livesum_{os.getpid()}.db",
+            f"gauge_livesum_{gone.pid}.db",
+            "gauge_livesum_1.db",
+            "gauge_livesum_x.db",
+            f"counter_{gone.pid}.db",
+        )
+    )
+    for file in (mine, theirs, first, odd, kept):
+        file.touch()
+    _forget_the_dead(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([mine, first, odd, kept])

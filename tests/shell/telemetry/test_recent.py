@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.core.attempts import Rung
+from proxy.core.blocks import Block
+from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+
+BLOCKS = (
+    Block("system", "", 10, 10),
+    Block("tool", "bash", 500, 0, ("old_exchange",), ("tool_messages_0.json",)),
+    Block("tool", "bash", 400, 150, ("truncate_tool_output", "digest"), ("tool_bash_1.txt", "tool_messages_0.json")),
+    Block("user", "", 20, 30, ("digest",)),
+)
+
+
+def recorded(name: str = "req", blocks: tuple[Block, ...] = BLOCKS, **members: Any) -> Recorded:
+    return Recorded(0.0, {"request_id": name, **members}, blocks)
+
+
+def ids(recent: RecentDecisions, limit: int = 1000) -> list[str]:
+    return [one.line["request_id"] for one in recent.newest(limit)]
+
+
+def test_the_newest_come_first_and_the_oldest_go():
+    recent = RecentDecisions(max_decisions=3)
+    for number in range(5):
+        recent.add(recorded(str(number)))
+    assert ids(recent) == ["4", "3", "2"]
+    assert ids(recent, 2) == ["4", "3"]
+    assert recent.find("1") is None
+
+
+def test_what_is_remembered_is_bounded_in_bytes_whatever_comes():
+    recent = RecentDecisions(max_bytes=1_000_000)
+    for number in range(100):
+        recent.add(recorded(str(number), BLOCKS * 200))
+    assert 0 < len(recent) < 5
+    recent.add(recorded("giant", BLOCKS * 100_000))
+    assert len(recent) == 0
+    recent.add(recorded("small", problem="x" * 500_000))
+    recent.add(recorded("smaller", problem="x" * 600_000))
+    assert ids(recent) == ["smaller"]
+
+
+def test_of_two_requests_with_one_id_the_newer_is_found():
+    recent = RecentDecisions()
+    recent.add(recorded(outcome="first"))
+    recent.add(recorded(outcome="second"))
+    found = recent.find("req")
+    assert found is not None
+    assert found.line["outcome"] == "second"
+
+
+def test_a_summary_tells_where_the_tokens_went():
+    summary = recorded(model="m").summary()
+    assert summary["message_tokens"] == {"kept": 180, "cut": 250, "left_out": 500}
+    assert (summary["messages_left_out"], summary["model"]) == (1, "m")
+    assert summary["ended"] == "1970-01-01T00:00:00.000+00:00"
+
+
+def test_a_detail_has_a_block_for_each_message():
+    blocks = recorded().detail()["blocks"]
+    assert [block["message"] for block in blocks] == [0, 1, 2, 3]
+    assert blocks[1] == {
+        "message": 1,
+        "role": "tool",
+        "tool": "bash",
+        "tokens_before": 500,
+        "tokens_after": 0,
+        "reasons": ("old_exchange",),
+        "artifacts": ("tool_messages_0.json",),
+    }
+
+
+def test_of_an_original_that_went_up_in_the_end_nothing_was_cut():
+    detail = recorded(rung=Rung.ORIGINAL.value).detail()
+    assert detail["message_tokens"] == {"kept": 930, "cut": 0, "left_out": 0}
+    assert all(block["tokens_after"] == block["tokens_before"] and not block["reasons"] for block in detail["blocks"])
+
+
+def test_a_request_without_a_plan_has_no_blocks():
+    detail = recorded(blocks=()).detail()
+    assert (detail["blocks"], detail["message_tokens"]) == ([], {"kept": 0, "cut": 0, "left_out": 0})
+
+
+def test_totals_are_since_the_start_and_not_of_what_is_remembered():
+    recent = RecentDecisions(max_decisions=1)
+    assert recent.described(5, 2)["totals"]["prefix_kept"] is None
+    recent.totals.count(tokens_before=100, tokens_saved=40, survived=None, prefix_kept=None)
+    recent.totals.count(tokens_before=100, tokens_saved=0, survived=True, prefix_kept=1.0)
+    recent.totals.count(tokens_before=0, tokens_saved=0, survived=False, prefix_kept=0.5)
+    found = recent.described(5, 2)
+    assert found["totals"] == {
+        "requests": 3,
+        "running": 0,
+        "tokens_before": 200,
+        "tokens_saved": 40,
+        "overflows": 2,
+        "overflows_survived": 1,
+        "prefix_kept": 0.75,
+    }
+    assert (found["worker"]["workers"], found["worker"]["remembered"]) == (2, 0)

@@ -1,0 +1,165 @@
+"""Spans: by the conventions, one for each request, and nothing at all when tracing is off."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk", reason="the extra context-proxy[otel] is not installed")
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra context-proxy[otel] is not installed")
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from structlog.testing import capture_logs
+from test_planning import OWNER, body, planner, run
+
+from proxy import settings as settings_module
+from proxy.core.attempts import Attempt, Rung
+from proxy.errors import ProxyError, UpstreamTimeout
+from proxy.settings import SettingsError, load
+from proxy.shell.telemetry.decision import Recorder
+from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.tracing import Tracer
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    for name in ("OTEL_SDK_DISABLED", "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_SAMPLER"):
+        monkeypatch.delenv(name, raising=False)
+    return InMemorySpanExporter()
+
+
+async def traced(
+    spans: InMemorySpanExporter,
+    content: bytes,
+    *headers: tuple[bytes, bytes],
+    error: ProxyError | None = None,
+    status: int = 200,
+    retried: bool = False,
+) -> ReadableSpan:
+    recorder = Recorder(Metrics(), Tracer("https://api.example:8443/v1", SimpleSpanProcessor(spans)))
+    with capture_logs():
+        decision = recorder.begin("req-7", list(headers))
+        decision.note_body(len(content))
+        planned = await planner().plan(OWNER, content)
+        decision.note_plan(planned)
+        decision.note_sent(1)
+        if retried:
+            decision.note_attempt(Attempt(Rung.EMERGENCY), planned)
+            decision.note_sent(1)
+        decision.note_answer(status)
+        decision.prompt_tokens = 321
+        if error is not None:
+            decision.note_error(error)
+        recorder.finish(decision)
+    (span,) = spans.get_finished_spans()
+    return span
+
+
+async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans: InMemorySpanExporter) -> None:
+    span = await traced(spans, body(run(80), model="qwen3", max_tokens=100, stream=True))
+    attributes = dict(span.attributes or {})
+    assert (span.name, span.kind) == ("chat qwen3", SpanKind.CLIENT)
+    assert (
+        attributes.items()
+        >= {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": "qwen3",
+            "gen_ai.request.stream": True,
+            "gen_ai.request.max_tokens": 100,
+            "gen_ai.usage.input_tokens": 321,
+            "server.address": "api.example",
+            "server.port": 8443,
+            "http.response.status_code": 200,
+            "context_proxy.request_id": "req-7",
+            "context_proxy.messages": 162,
+        }.items()
+    )
+    assert attributes["context_proxy.tokens.after"] <= attributes["context_proxy.tokens.room"]
+    assert attributes["context_proxy.tokens.before"] > attributes["context_proxy.tokens.room"]
+    assert attributes["context_proxy.edits.old_exchange"] > 0
+    assert attributes["gen_ai.response.time_to_first_chunk"] >= 0
+    assert span.status.status_code is StatusCode.UNSET
+    assert "error.type" not in attributes
+    assert span.resource.attributes["service.name"] == "context-proxy"
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert 0 < span.end_time - span.start_time < 60_000_000_000
+    assert "line 00" not in span.to_json(), "no content"
+
+
+async def test_the_span_hangs_on_the_clients(spans: InMemorySpanExporter) -> None:
+    span = await traced(
+        spans, body(run(1)), (b"traceparent", f"00-{TRACE}-{SPAN}-01".encode()), (b"authorization", b"k")
+    )
+    assert span.parent is not None
+    assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, SPAN)
+    assert span.context is not None
+    assert f"{span.context.trace_id:032x}" == TRACE
+
+
+@pytest.mark.parametrize("sent", [b"nonsense", b"\xff\xfe", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"])
+async def test_a_parent_that_is_none_is_no_parent(spans: InMemorySpanExporter, sent: bytes) -> None:
+    assert (await traced(spans, body(run(1)), (b"traceparent", sent))).parent is None
+
+
+async def test_what_went_wrong_is_an_error_with_its_code(spans: InMemorySpanExporter) -> None:
+    span = await traced(spans, body(run(1)), error=UpstreamTimeout("silent for 3 s"), retried=True)
+    attributes = dict(span.attributes or {})
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "silent for 3 s")
+    assert attributes["error.type"] == "upstream_timeout"
+    assert (attributes["context_proxy.attempts"], attributes["context_proxy.rung"]) == (2, "emergency")
+
+
+async def test_so_is_an_answer_that_refuses(spans: InMemorySpanExporter) -> None:
+    span = await traced(spans, body(run(1)), status=429)
+    assert dict(span.attributes or {})["error.type"] == "429"
+    assert span.status.status_code is StatusCode.ERROR
+
+
+async def test_a_name_that_is_no_text_and_none_at_all_do_no_harm(spans: InMemorySpanExporter) -> None:
+    span = await traced(spans, body(run(1), model="m\ud800" + "x" * 1_000))
+    assert span.name.startswith("chat m?x")
+    assert len(span.name) < 300
+    spans.clear()
+    assert (await traced(spans, body(run(1), model=""))).name == "chat"
+
+
+async def test_the_name_of_the_service_is_the_operators(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "agents")
+    assert (await traced(spans, body(run(1)))).resource.attributes["service.name"] == "agents"
+
+
+OFF = """
+import sys, tempfile, pathlib
+from proxy.app import create_app
+from proxy.settings import Settings
+create_app(Settings(data_dir=pathlib.Path(tempfile.mkdtemp())))
+ours = ("opentelemetry.sdk", "opentelemetry.exporter", "proxy.shell.telemetry.tracing")
+assert not [name for name in sys.modules if name.startswith(ours)]
+"""
+"""FastAPI loads OpenTelemetry's interface, which does nothing, by itself."""
+
+
+def test_nothing_of_it_is_loaded_when_it_is_off() -> None:
+    subprocess.run([sys.executable, "-c", OFF], check=True)
+
+
+def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    for find in (missing, lambda name: None):
+        monkeypatch.setattr(settings_module, "find_spec", find)
+        with pytest.raises(SettingsError, match=r"tracing\.enabled: .*pip install 'context-proxy\[otel\]'"):
+            load(flags={"tracing": {"enabled": True}})
+        assert load(flags={"tracing": {"enabled": False}}).tracing.enabled is False

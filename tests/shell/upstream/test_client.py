@@ -1,0 +1,662 @@
+"""The upstream on real sockets: what goes out, what comes back, and how it ends when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import inspect
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import http_exceptions
+from scripted_upstream import (
+    CHUNKED,
+    LAST_CHUNK,
+    OK,
+    PATIENCE_SECONDS,
+    Connection,
+    Request,
+    ScriptedUpstream,
+    answering,
+    chunk,
+    soon,
+)
+
+from proxy.errors import ClientLeft, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
+from proxy.settings import UpstreamSettings
+from proxy.shell.upstream import client as module
+from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer, end_to_end
+from proxy.shell.upstream.exchange import Exchange
+
+SECRET = "sk-canary-5f1e"
+
+
+@contextlib.asynccontextmanager
+async def opened(base_url: str, **seconds: Any) -> AsyncIterator[Upstream]:
+    upstream = Upstream(UpstreamSettings(base_url=base_url, **seconds))
+    try:
+        yield upstream
+    finally:
+        await upstream.aclose()
+
+
+async def whole(answer: UpstreamAnswer) -> bytes:
+    try:
+        return b"".join([piece async for piece in answer.chunks()])
+    finally:
+        await answer.aclose()
+
+
+async def post(upstream: Upstream, body: bytes | AsyncIterator[bytes] | None = b"{}", headers: Headers = []) -> bytes:  # noqa: B006 - never changed
+    return await whole(await upstream.send("POST", b"/chat/completions", headers, body))
+
+
+# What goes out.
+
+
+async def test_a_request_goes_out_as_it_came() -> None:
+    seen: list[Request] = []
+    headers = [(b"x-r", b"1"), (b"authorization", b"Bearer k"), (b"x-r", b"2"), (b"user-agent", b"me/1"), (b"te", b"x")]
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        assert await post(upstream, b'{"a": 1}', [*headers, (b"content-length", b"999"), (b"host", b"proxy")]) == b"ok"
+    (request,) = seen
+    assert request.line == b"POST /v1/chat/completions HTTP/1.1"
+    assert request.body == b'{"a": 1}'
+    own = [pair for pair in request.headers if pair[0] not in (b"host", b"content-length")]
+    assert own == [pair for pair in headers if pair[0] != b"te"]
+    assert request.values(b"content-length") == [b"8"]
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("POST", b"{}"), ("DELETE", None), ("POST", b"")])
+async def test_nothing_is_added_to_a_request(method: str, body: bytes | None) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        await whole(await upstream.send(method, b"/x", [], body))
+    assert {name for name, _ in seen[0].headers} <= {b"host", b"content-length"}
+
+
+@pytest.mark.parametrize(
+    "target", [b"/a//b+c%2Fd?q=a+b%20c&x", b"/a/../b", b"/a/%2e%2e/b", b"/a|b?q='\"", b"/a?x=%zz&y=%c3%a9"]
+)
+async def test_path_and_query_are_not_normalised(target: bytes) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        await whole(await upstream.send("GET", target, [], None))
+    assert seen[0].line == b"GET /v1" + target + b" HTTP/1.1"
+
+
+async def test_bytes_that_no_url_may_hold_are_escaped() -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        await whole(await upstream.send("GET", "/é".encode(), [], None))
+    assert seen[0].line == b"GET /v1/%C3%A9 HTTP/1.1"
+
+
+async def test_headers_in_utf8_pass_both_ways_and_latin1_comes_back_as_it_was() -> None:
+    seen: list[Request] = []
+    answer = b"HTTP/1.1 200 OK\r\nx-v: caf\xe9\r\nx-w: caf\xc3\xa9\r\ncontent-length: 0\r\n\r\n"
+    async with ScriptedUpstream(answering(answer, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        found = await upstream.send("GET", b"/x", [(b"x-q", "café 中".encode()), (b"x-l", b"caf\xe9")], None)
+        await whole(found)
+    assert seen[0].values(b"x-q") == ["café 中".encode()]
+    assert seen[0].values(b"x-l") == ["café".encode()]
+    assert found.headers[:2] == [(b"x-v", b"caf\xe9"), (b"x-w", b"caf\xc3\xa9")]
+
+
+async def test_a_large_body_goes_out_whole() -> None:
+    seen: list[Request] = []
+    body = bytes(range(256)) * 20_000
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        await post(upstream, body)
+    assert seen[0].body == body
+
+
+async def test_a_streamed_upload_keeps_its_length_when_it_was_announced() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"abc"
+
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        await post(upstream, pieces(), [(b"content-length", b"9")])
+        await post(upstream, pieces())
+    assert [request.body for request in seen] == [b"abcabcabc"] * 2
+    assert seen[0].values(b"content-length") == [b"9"]
+    assert seen[1].values(b"transfer-encoding") == [b"chunked"]
+
+
+async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads() -> None:
+    taken = 0
+    stalled = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(1_000):
+            taken += 65_536
+            yield b"z" * 65_536
+            if taken > 60_000_000:
+                stalled.set()
+
+    async def script(connection: Connection) -> None:
+        connection.writer.transport.pause_reading()  # type: ignore[attr-defined] # it is a transport for both ways
+        await asyncio.Event().wait()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        sending = asyncio.create_task(post(upstream, pieces()))
+        before = -1
+        while taken != before:  # until two looks, with time for the sockets in between, find the same
+            before = taken
+            await asyncio.sleep(0.05)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    assert 0 < taken < 20_000_000
+    assert not stalled.is_set()
+
+
+async def test_the_environments_proxy_is_used_and_no_proxy_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted:
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, scripted.base_url.removesuffix("/v1"))
+        async with opened("http://model.invalid/v1") as upstream:
+            await whole(await upstream.send("GET", b"/x", [], None))
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "127.0.0.1")
+        async with opened(scripted.base_url) as upstream:
+            await whole(await upstream.send("GET", b"/x", [], None))
+    assert [request.line for request in seen] == [b"GET http://model.invalid/v1/x HTTP/1.1", b"GET /v1/x HTTP/1.1"]
+
+
+# What comes back.
+
+
+async def test_repeated_headers_stay_and_no_cookie_is_kept() -> None:
+    seen: list[Request] = []
+    answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
+    script = answering(answer + b"content-length: 0\r\n\r\n", seen=seen)
+    async with (
+        ScriptedUpstream(script) as scripted,
+        opened(scripted.base_url.replace("127.0.0.1", "localhost")) as upstream,
+    ):
+        found = await upstream.send("GET", b"/x", [], None)
+        await whole(found)
+        await whole(await upstream.send("GET", b"/x", [], None))
+    assert found.headers == [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"content-length", b"0")]
+    assert seen[1].values(b"cookie") == []
+
+
+async def test_compressed_answers_pass_as_they_are() -> None:
+    packed = gzip.compress(b"hello")
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    async with ScriptedUpstream(answering(head + packed)) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("GET", b"/x", [], None)
+        assert (b"content-encoding", b"gzip") in answer.headers
+        assert await whole(answer) == packed
+
+
+async def test_redirects_are_the_clients_to_follow() -> None:
+    answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n"
+    async with ScriptedUpstream(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
+        found = await upstream.send("POST", b"/x", [], b"{}")
+        await found.aclose()
+    assert (found.status, (b"location", b"/else") in found.headers) == (307, True)
+
+
+async def test_each_event_arrives_before_the_next_is_sent() -> None:
+    taken: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED)
+        for number in range(3):
+            event = b"data: %d\n\n" % number
+            await connection.send(chunk(event))
+            assert await taken.get() == event
+        await connection.send(LAST_CHUNK)
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        pieces = []
+        async with asyncio.timeout(10):
+            async for piece in answer.chunks():
+                pieces.append(piece)
+                taken.put_nowait(piece)
+    assert pieces == [b"data: 0\n\n", b"data: 1\n\n", b"data: 2\n\n"]
+
+
+async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> None:
+    script = answering(
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n",
+    )
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        found = []
+        for method in ("GET", "GET", "HEAD"):
+            answer = await upstream.send(method, b"/x", [], None)
+            found.append((answer.status, answer.headers, await whole(answer)))
+        assert scripted.connections == 1
+    length = [(b"content-length", b"5")], [(b"content-length", b"7")]
+    assert found == [(204, [], b""), (304, length[0], b""), (200, length[1], b"")]
+
+
+async def test_interim_answers_are_passed_over() -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
+    async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        assert (answer.status, await whole(answer)) == (200, b"ok")
+
+
+async def test_64_kilobytes_of_headers_pass() -> None:
+    lines = b"x-long: %b\r\n" % (b"v" * 60_000) + b"".join(b"x-%d: %b\r\n" % (n, b"v" * 50) for n in range(80))
+    answer = b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 0\r\n\r\n"
+    async with ScriptedUpstream(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
+        found = await upstream.send("GET", b"/x", [], None)
+        await found.aclose()
+    assert len(found.headers) == 82
+
+
+async def test_300_streams_run_at_once() -> None:
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED)
+        await connection.until_closed()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answers = await asyncio.gather(*(upstream.send("POST", b"/x", [], b"{}") for _ in range(300)))
+        assert scripted.connections == 300
+        for answer in answers:
+            await answer.aclose()
+
+
+async def test_a_slow_reader_holds_the_upstream_back() -> None:
+    sent = 0
+
+    async def script(connection: Connection) -> None:
+        nonlocal sent
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 80000000\r\n\r\n")
+        for _ in range(1_000):
+            await connection.send(b"w" * 80_000)
+            sent += 80_000
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("GET", b"/x", [], None)
+        pieces = answer.chunks()
+        await anext(pieces)
+        before = -1
+        while sent != before:  # as above
+            before = sent
+            await asyncio.sleep(0.05)
+        await pieces.aclose()  # type: ignore[attr-defined] # it is a generator
+        await answer.aclose()
+    assert sent < 20_000_000
+
+
+# Connections.
+
+
+async def test_a_connection_is_used_again_after_a_whole_body() -> None:
+    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
+        for _ in range(3):
+            assert await post(upstream) == b"ok"
+        assert scripted.connections == 1
+
+
+async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used() -> None:
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(OK)
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        for _ in range(10):
+            assert await post(upstream) == b"ok"
+            time.sleep(0.005)  # noqa: ASYNC251 - a busy loop is what is tried
+        assert scripted.connections == 10
+
+
+async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
+    requests = 0
+
+    async def script(connection: Connection) -> None:
+        nonlocal requests
+        await connection.request()
+        requests += 1
+        await connection.send(OK)
+        await connection.request()
+        requests += 1
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        await post(upstream)
+        with pytest.raises(UpstreamUnreachable):
+            await post(upstream)
+    assert requests == 2
+
+
+async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_not_used_again() -> None:
+    async def script(connection: Connection) -> None:
+        await connection.head()
+        await connection.send(OK)
+        await connection.until_closed()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        for _ in range(2):
+            assert await post(upstream, b"z" * 50_000_000) == b"ok"
+        assert scripted.connections == 2
+
+
+@pytest.mark.parametrize("value", [b"Bearer k\r\nx-more: 1", b"Bearer k\n", b"\rk"])
+async def test_a_header_of_several_lines_is_not_sent(value: bytes) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+        with pytest.raises(UpstreamUnreachable):
+            await post(upstream, headers=[(b"authorization", value)])
+    assert seen == []
+
+
+@pytest.mark.parametrize("path", ["/v1", "/openai/v1", "/v1/"])
+async def test_a_post_goes_to_what_stands_behind_the_base_url(path: str) -> None:
+    seen: list[Request] = []
+    async with (
+        ScriptedUpstream(answering(OK, seen=seen)) as scripted,
+        opened(f"http://127.0.0.1:{scripted.port}{path}") as upstream,
+    ):
+        await post(upstream)
+    assert seen[0].line == b"POST %b/chat/completions HTTP/1.1" % path.rstrip("/").encode()
+    assert seen[0].values(b"host") == [b"127.0.0.1:%d" % scripted.port]
+
+
+async def test_giving_up_before_the_head_closes_the_connection_at_once() -> None:
+    taken, closed = asyncio.Event(), asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        taken.set()
+        await connection.until_closed()
+        closed.set()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        sending = asyncio.create_task(post(upstream))
+        await soon(taken.wait())
+        sending.cancel()
+        await soon(closed.wait())
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+
+async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once() -> None:
+    closed = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED + chunk(b"hi"))
+        await connection.until_closed()
+        closed.set()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        assert await anext(aiter(answer.chunks())) == b"hi"
+        await answer.aclose()
+        await soon(closed.wait())
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_told_apart_and_closes_the_connection() -> None:
+    closed = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"abc"
+        raise ClientLeft("gone")
+
+    async def script(connection: Connection) -> None:
+        await connection.head()
+        await connection.until_closed()
+        closed.set()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        for headers in ([], [(b"content-length", b"999")]):
+            closed.clear()
+            with pytest.raises(ClientLeft, match="gone"):
+                await post(upstream, pieces(), headers)
+            await soon(closed.wait())
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        CHUNKED + b"2\r\nhi\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\n\r\nhi",
+    ],
+    ids=["chunked", "length", "until-closed"],
+)
+async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: bytes, reset: bool) -> None:
+    seen = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(head)
+        await seen.wait()
+        if reset:
+            connection.reset()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], b"{}")
+        pieces = aiter(answer.chunks())
+        assert await anext(pieces) == b"hi"
+        seen.set()
+        if b"length" not in head and b"chunked" not in head and not reset:
+            with pytest.raises(StopAsyncIteration):  # this is how such an answer ends
+                await anext(pieces)
+        else:
+            with pytest.raises(UpstreamUnreachable, match="broke off its answer") as caught:
+                await anext(pieces)
+            assert SECRET not in caught.value.message
+        await answer.aclose()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"SMTP ready\r\n\r\n", b"HTTP/1.1 200 OK\r\nbad header " + SECRET.encode() + b"\r\n\r\n", b"HTTP/1.1 200"],
+    ids=["nothing", "no http", "broken header", "half a line"],
+)
+async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer: bytes) -> None:
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(answer)
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        with pytest.raises(UpstreamUnreachable, match=f"the upstream http://127.0.0.1:{scripted.port}") as caught:
+            await upstream.send("POST", b"/x?key=" + SECRET.encode(), [(b"authorization", SECRET.encode())], b"{}")
+    assert SECRET not in caught.value.message
+
+
+async def test_a_port_where_nobody_listens_is_unreachable_and_says_so() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        async with opened(f"http://127.0.0.1:{bound.getsockname()[1]}/v1") as upstream:
+            with pytest.raises(UpstreamUnreachable, match="Connect call failed") as caught:
+                await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], b"{}")
+    assert SECRET not in caught.value.message
+
+
+async def test_a_name_that_does_not_exist_is_unreachable() -> None:
+    async with opened("http://model.invalid/v1") as upstream:
+        with pytest.raises(UpstreamUnreachable, match=r"the upstream http://model\.invalid cannot be reached"):
+            await post(upstream)
+
+
+async def test_plain_http_behind_https_is_unreachable() -> None:
+    async def script(connection: Connection) -> None:
+        await connection.reader.read(1)
+        await connection.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with (
+        ScriptedUpstream(script) as scripted,
+        opened(scripted.base_url.replace("http:", "https:")) as upstream,
+    ):
+        with pytest.raises(UpstreamUnreachable):
+            await post(upstream)
+
+
+async def test_a_connection_that_is_not_taken_is_a_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        address = full.getsockname()
+        waiting = [socket.socket() for _ in range(3)]
+        try:
+            for one in waiting:  # they fill the queue that nobody takes connections from
+                one.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    one.connect(address)
+            async with opened(f"http://127.0.0.1:{address[1]}/v1", connect_timeout_seconds=0.05) as upstream:
+                with pytest.raises(UpstreamTimeout, match=r"no connection within 0\.05 s"):
+                    await post(upstream)
+        finally:
+            for one in waiting:
+                one.close()
+
+
+async def test_no_first_byte_is_a_timeout_and_closes_the_connection() -> None:
+    closed = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.until_closed()
+        closed.set()
+
+    async with (
+        ScriptedUpstream(script) as scripted,
+        opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
+    ):
+        with pytest.raises(UpstreamTimeout, match=r"no answer within 0\.05 s"):
+            await post(upstream)
+        await soon(closed.wait())
+
+
+async def test_the_wait_for_an_answer_begins_when_the_upload_is_done() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            await asyncio.sleep(0.05)
+            yield b"abc"
+
+    async with (
+        ScriptedUpstream(answering(OK)) as scripted,
+        opened(scripted.base_url, first_byte_timeout_seconds=0.1) as upstream,
+    ):
+        assert await post(upstream, pieces()) == b"ok"
+
+
+async def test_no_first_byte_after_a_streamed_upload_is_a_timeout_too() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"abc"
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.until_closed()
+
+    async with (
+        ScriptedUpstream(script) as scripted,
+        opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
+    ):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with pytest.raises(UpstreamTimeout):
+                await post(upstream, pieces())
+
+
+async def test_silence_in_the_middle_is_a_timeout() -> None:
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED + chunk(b"hi"))
+        await connection.until_closed()
+
+    async with (
+        ScriptedUpstream(script) as scripted,
+        opened(scripted.base_url, idle_timeout_seconds=0.05) as upstream,
+    ):
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        with pytest.raises(UpstreamTimeout, match=r"silent for 0\.05 s"):
+            await whole(answer)
+
+
+async def test_the_time_that_a_slow_reader_takes_is_no_silence() -> None:
+    more = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED + chunk(b"a"))
+        await more.wait()
+        await connection.send(chunk(b"b") + LAST_CHUNK)
+
+    async with (
+        ScriptedUpstream(script) as scripted,
+        opened(scripted.base_url, idle_timeout_seconds=0.1) as upstream,
+    ):
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        found = []
+        async for piece in answer.chunks():
+            found.append(piece)
+            await asyncio.sleep(0.25)
+            more.set()
+    assert found == [b"a", b"b"]
+
+
+def _made(kind: type[BaseException]) -> BaseException:
+    """An exception of a class whose constructor is not known, with a secret in it."""
+    found = kind.__new__(kind, SECRET)
+    BaseException.__init__(found, SECRET)
+    return found
+
+
+def _errors_of_the_client() -> Iterator[type[BaseException]]:
+    for place in (aiohttp, http_exceptions):
+        for _, found in inspect.getmembers(place, inspect.isclass):
+            of_requests = found.__name__ != "EofStream" and not found.__name__.startswith(("WS", "WebSocket"))
+            if issubclass(found, Exception) and not issubclass(found, Warning) and of_requests:
+                yield found
+    yield from (OSError, ConnectionResetError, TimeoutError, ValueError)
+
+
+WAYS = [("POST", b"{}"), ("GET", None)]
+"""The short one, and the one through aiohttp's session."""
+
+
+@pytest.mark.parametrize(("method", "body"), WAYS)
+@pytest.mark.parametrize("kind", sorted(set(_errors_of_the_client()), key=str))
+async def test_every_error_of_the_client_library_becomes_one_of_ours(
+    kind: type[BaseException], method: str, body: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = 0
+
+    async def failing(*_: object, **__: object) -> None:
+        nonlocal failed
+        failed += 1
+        raise _made(kind)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", failing)
+    monkeypatch.setattr(Exchange, "run", failing)
+    async with ScriptedUpstream(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.send(method, b"/x", [], body)
+    assert failed == 1
+    assert SECRET not in str(caught.value)
+    assert isinstance(caught.value, ProxyError)
+
+
+def test_headers_about_the_connection_are_left_out() -> None:
+    headers = [(b"connection", b"close, X-A"), (b"connection", b"x-b"), (b"x-a", b"1"), (b"X-b", b"2"), (b"x-c", b"3")]
+    assert end_to_end([(name.lower(), value) for name, value in headers]) == [(b"x-c", b"3")]
+    assert end_to_end([(b"transfer-encoding", b"chunked"), (b"upgrade", b"h2c"), (b"accept", b"*")]) == [
+        (b"accept", b"*")
+    ]
+
+
+def test_local_upstreams_are_let_go_before_they_close() -> None:
+    assert module._LOCAL_IDLE_SECONDS < 5 < module._HOSTED_IDLE_SECONDS < 60
