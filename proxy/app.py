@@ -36,9 +36,9 @@ from proxy.shell.references.findings import Findings
 from proxy.shell.references.resolver import Downloads, Resolver
 from proxy.shell.relay import Relay
 from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
-from proxy.shell.telemetry.decision import Recorder
 from proxy.shell.telemetry.logs import configure_logging
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:

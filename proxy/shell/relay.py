@@ -31,8 +31,9 @@ from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry.decision import Decision, Recorder
+from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.logs import logger
+from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer
 
 MODE_HEADER: Final = b"x-context-proxy-mode"

@@ -21,8 +21,9 @@ from proxy.shell.artifacts.whereabouts import WaysBack
 from proxy.shell.bodies import BodyStream, read_body
 from proxy.shell.disconnect import UntilClientLeaves
 from proxy.shell.relay import Relay, header
-from proxy.shell.telemetry.decision import Decision, Recorder
+from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.logs import logger
+from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
 from proxy.wire.openai_chat import error_body
 

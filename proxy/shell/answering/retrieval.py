@@ -26,7 +26,8 @@ from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.journey import Journey
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry.decision import Decision, Recorder
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.recorder import Recorder
 
 MAX_ROUNDS: Final = 8
 """For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""

@@ -1,34 +1,24 @@
-"""The record of one request: what was found out, what was done, how it ended. One log line, and the metrics.
+"""The record of one request: what was found out, what was done, how it ended.
 
-Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content.
+Rule: it is filled in as the request goes and decides nothing; never a key, never content.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.attempts import Attempt, Rung
-from proxy.core.conversation import SYSTEM_ROLES
-from proxy.core.edits import Edit, Reason
-from proxy.core.overflow import Verdict
 from proxy.errors import ProxyError
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent, share_kept
-from proxy.shell.telemetry.logs import logger
-from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recent import MAX_MODEL_CHARACTERS, RecentDecisions, Recorded
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
-    from proxy.shell.telemetry.tracing import Tracer
-    from proxy.shell.upstream.client import Headers
-
-_RETRIED: Final = {Rung.ORIGINAL: "original_retried", Rung.WITHOUT_MEDIA: "media_refused"}
-"""Events of second sends that are not for length."""
+MAX_MODEL_CHARACTERS: Final = 256
+"""Of a model's name in the log: it is foreign input."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
 
@@ -175,139 +165,6 @@ class Decision:
         return line
 
 
-class Recorder:
-    """Writes decisions to the log, the metrics and what is remembered of late."""
-
-    def __init__(self, metrics: Metrics, tracer: Tracer | None = None) -> None:
-        self._tracer = tracer
-        self._metrics = metrics
-        self.recent = RecentDecisions()
-        self._log = logger()
-
-    def plan_made(self, decision: Decision) -> None:
-        """Log what a plan changes: the whole of it once, each new excerpt on its own."""
-        planned = decision.planned
-        if planned is None:
-            return
-        self._metrics.planned(decision)
-        if planned.changed:
-            self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
-        self._media_routed(decision, planned.new_edits)
-        for edit in planned.new_edits:
-            if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
-                self._log.info(
-                    "tool_output_truncated",
-                    request_id=decision.request_id,
-                    tool=edit.tool,
-                    original_chars=edit.before_chars,
-                    kept_chars=edit.after_chars,
-                    artifact=edit.artifact.id,
-                )
-        if planned.known_messages == 0 and (system := system_tokens(planned)) > planned.plan.budget.room_tokens // 2:
-            self._log.warning(
-                "system_text_long",
-                request_id=decision.request_id,
-                model=planned.request.model,
-                tokens=system,
-                room_tokens=planned.plan.budget.room_tokens,
-            )
-
-    def _media_routed(self, decision: Decision, edits: Iterable[Edit]) -> None:
-        for edit in edits:
-            if edit.media is not None:
-                self._log.info(
-                    "media_routed",
-                    request_id=decision.request_id,
-                    kind=edit.media.kind,
-                    mime=edit.media.mime,
-                    bytes=edit.media.byte_count,
-                    route=edit.media.route,
-                    reason=edit.media.reason,
-                    artifact=edit.artifact.id if edit.artifact is not None else None,
-                )
-
-    def overflowed(self, decision: Decision, verdict: Verdict) -> None:
-        """The upstream says that the request is too long."""
-        decision.refused_as_too_long = True
-        self._metrics.overflows.labels(verdict.kind.value).inc()
-        self._log.warning(
-            "overflow_detected",
-            request_id=decision.request_id,
-            status=decision.status,
-            kind=verdict.kind.value,
-            limit=verdict.limit,
-            limit_scope=verdict.limit_scope.value,
-            requested=verdict.requested,
-            prompt=verdict.prompt,
-            exactness=verdict.exactness.value,
-            evidence=verdict.evidence,
-            confidence=verdict.confidence,
-        )
-
-    def retried(self, decision: Decision, attempt: Attempt) -> None:
-        """A second request goes up that the client does not see."""
-        self._metrics.attempts.labels(attempt.rung.value).inc()
-        if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
-            self._media_routed(decision, decision.planned.plan.edits)
-        self._log.info(
-            _RETRIED.get(attempt.rung, "overflow_retried"),
-            request_id=decision.request_id,
-            rung=attempt.rung.value,
-            goal_tokens=attempt.goal_tokens,
-            reply_tokens=attempt.reply_tokens,
-            refused=sorted(attempt.refused),
-            tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
-        )
-
-    def artifact_read(self, decision: Decision, artifact: str, read_bytes: int) -> None:
-        """The model has called the proxy's own tool."""
-        self._log.info(
-            "artifact_read",
-            request_id=decision.request_id,
-            artifact=artifact,
-            bytes=read_bytes,
-            round=decision.retrieval_rounds,
-        )
-
-    def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
-        """The record of a request that has just arrived."""
-        self._metrics.running.inc()
-        decision = Decision(request_id, started=time.perf_counter())
-        self.recent.under_way[id(decision)] = decision
-        if self._tracer is not None:
-            decision.parent = self._tracer.parent_of(headers or [])
-        return decision
-
-    def finish(self, decision: Decision) -> None:
-        """The request is over."""
-        now = time.perf_counter()
-        self.recent.under_way.pop(id(decision), None)
-        self._metrics.finished(decision)
-        log = self._log.info if decision.outcome == "answered" else self._log.warning
-        line = decision.described(now)
-        log("request_done", **line)
-        self._remember(decision, line)
-        if self._tracer is not None:
-            self._tracer.finished(decision, now)
-
-    def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
-        plan = decision.planned.plan if decision.planned is not None else None
-        self.recent.add(Recorded(time.time(), line, plan.blocks if plan is not None else ()))
-        before = plan.before.tokens if plan is not None and decision.sent is not None else 0
-        totals = self.recent.totals
-        totals.count(
-            tokens_before=before,
-            tokens_saved=before - decision.sent_tokens if before else 0,
-            survived=decision.went_well if decision.refused_as_too_long else None,
-            prefix_kept=decision.prefix_kept,
-        )
-
-
-def system_tokens(planned: Planned) -> int:
-    """Tokens of system and developer text, which can never be shortened."""
-    return sum(entry.size.tokens for entry in planned.progress.kept.all() if entry.message.role in SYSTEM_ROLES)
-
-
 def _described_plan(planned: Planned) -> dict[str, Any]:
     plan = planned.plan
     return {
@@ -320,21 +177,6 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
         "window_tokens": planned.basis.profile.window_tokens,
         "counted_by": planned.basis.counted_by,
         "edits": planned.reasons,
-    }
-
-
-def _described_changes(planned: Planned) -> dict[str, Any]:
-    plan, counts = planned.plan, planned.reasons
-    return {
-        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
-        "tokens_before": plan.before.tokens,
-        "tokens_after": plan.after.tokens,
-        "chars_before": plan.before.chars,
-        "chars_after": plan.after.chars,
-        "messages_before": len(planned.request.conversation),
-        "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
-        "truncated": any(edit.artifact is not None for edit in plan.edits),
-        "reasons": counts,
     }
 
 

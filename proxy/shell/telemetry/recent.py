@@ -13,16 +13,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from proxy.core.attempts import Rung
 from proxy.core.blocks import Block
+from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
-if TYPE_CHECKING:
-    from proxy.shell.telemetry.decision import Decision
-
-MAX_MODEL_CHARACTERS: Final = 256
-"""Of a model's name in a record: it is foreign input."""
 MAX_DECISIONS: Final = 500
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Of all that is remembered, counted as if each decision had its blocks for itself; most share those of the turn

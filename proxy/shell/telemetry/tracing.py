@@ -23,8 +23,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy import __version__
-from proxy.shell.telemetry.decision import Decision
-from proxy.shell.telemetry.recent import MAX_MODEL_CHARACTERS
+from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 from proxy.shell.upstream.client import Headers
 
 CLOSE_SECONDS: Final = 5

@@ -9,8 +9,9 @@ from test_planning import OWNER, body, planner, run
 from proxy.core.attempts import Attempt, Rung
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import share_kept
-from proxy.shell.telemetry.decision import Decision, Recorder
+from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recorder import Recorder
 
 MESSAGES = st.lists(st.binary(min_size=1, max_size=9), max_size=6).map(tuple)
 

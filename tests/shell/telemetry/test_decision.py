@@ -17,9 +17,9 @@ from proxy.settings import Settings
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
-from proxy.shell.telemetry.decision import Decision, Recorder, system_tokens
+from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recent import MAX_MODEL_CHARACTERS
+from proxy.shell.telemetry.recorder import Recorder, system_tokens
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))
 

@@ -15,8 +15,8 @@ from proxy.core.attempts import Attempt, Rung
 from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
-from proxy.shell.telemetry.decision import Recorder
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead
+from proxy.shell.telemetry.recorder import Recorder
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from proxy import settings as settings_module
 from proxy.core.attempts import Attempt, Rung
 from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.settings import SettingsError, load
-from proxy.shell.telemetry.decision import Recorder
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.tracing import Tracer
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
