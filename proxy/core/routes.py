@@ -129,6 +129,11 @@ class Routes:
             return (modality is Modality.TEXT) if self.is_strict else None
         return modality in self.modalities
 
+    def why_not(self, modality: Modality, *, can_hold: bool) -> Why:
+        """Why something is not read: the model is known to lack it, or else its place cannot hold it."""
+        is_stated = self.modalities is not None or modality in self.refused
+        return Why.MODEL if is_stated or can_hold else Why.PLACE
+
     def place(
         self,
         attachment: Attachment,
@@ -160,7 +165,8 @@ class Routes:
             return Placed(Route.UNKNOWN, found)
         if reads and can_hold and not is_too_many:
             return Placed(_SHAPES.get(attachment.shape, (modality, Route.UNKNOWN))[1], found)
-        why = Why.MODEL if reads is False else Why.TOO_MANY if is_too_many else Why.PLACE
+        lacking = self.why_not(modality, can_hold=can_hold)
+        why = lacking if reads is False else Why.TOO_MANY if is_too_many else Why.PLACE
         described = Described(found, why, attachment.name, address=attachment.address)
         words = description(described, None, notices)
         return Placed(Route.DESCRIPTION, found, words=words, reason=why.value)
@@ -255,7 +261,7 @@ class _Placing:
         if reads is None:
             return self._unknown(claimed) if is_part else self._described(Why.IN_TEXT)
         if not reads:
-            return self._described(Why.MODEL)
+            return self._described(routes.why_not(claimed, can_hold=self.can_hold))
         if not self.can_hold:
             return self._described(Why.PLACE)
         if self.found.mime in _NOT_SHOWN or (route is Route.IMAGE and not self._may_be_shown):
