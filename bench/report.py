@@ -158,8 +158,8 @@ Where the floor lies, for what is not met (figures of November 2026, taken one b
   that reads, counts, plans, judges, measures and logs: 0.14 ms when nothing else runs in between, half as much again
   when the caches have gone to others meanwhile.
 * **200 KB never seen before.** nginx looks at no byte of it. Reading the JSON takes 1 ms, and counting its tokens
-  with tiktoken about 15, in a thread; five times nginx is less than either. It happens once in a conversation: from then
-  on only what is new is counted.
+  with tiktoken about 15, in a thread; five times nginx is less than either. It happens once in a conversation: from
+  then on only what is new is counted.
 * **200 KB sent again.** 0.13 ms to find it in memory and plan it; the rest is what 2 KB cost, and a body that is copied
   three times on its way through Python.
 * **First token.** About half a millisecond on idle cores. Upstream, client and proxy share two, and each hop waits for

@@ -32,6 +32,9 @@ RatioOf: TypeAlias = Callable[[str], tuple[float, bool]]
 
 MAX_KNOWN_LIMITS: Final = 256
 """Models, each with the reply limits that are asked of it; both are foreign input."""
+MAX_ROUGH_BYTES: Final = 64 * 1024
+"""Whatever the room is: a conversation that grows past this is counted once more from its beginning, in 5 ms. If that
+came later, at megabytes in a large window, one turn would pay for all the ones before."""
 MAX_TOOLS_BYTES: Final = 256 * 1024
 """Longer tool lists are not remembered; sixty-four are."""
 
@@ -101,7 +104,7 @@ class PlanMaker:
 
 def surely_fits(full_bytes: int, body: bytes, budget: Budget) -> bool:
     """Whether a body needs no exact count: no token is shorter than a byte, images aside."""
-    return full_bytes <= budget.room_tokens and b'"image_url"' not in body
+    return full_bytes <= min(budget.room_tokens, MAX_ROUGH_BYTES) and b'"image_url"' not in body
 
 
 @functools.lru_cache(1024)
