@@ -31,9 +31,9 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from proxy.app import create_explainer  # noqa: PLC0415 - as above
-    from proxy.shell.operator.explanation_text import explain_file  # noqa: PLC0415 - as above
-    from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - as above
+    from proxy.app import create_explainer  # noqa: PLC0415 - for this command alone
+    from proxy.shell.operator.explanation_text import explain_file  # noqa: PLC0415 - for this command alone
+    from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
@@ -42,9 +42,9 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _models(options: argparse.Namespace) -> int:
     # rich is of no use to a server, and the server's modules of none to the demo
-    from proxy.shell.models.learning import Learning  # noqa: PLC0415 - as above
-    from proxy.shell.models.table import print_models  # noqa: PLC0415 - as above
-    from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - as above
+    from proxy.shell.models.learning import Learning  # noqa: PLC0415 - for this command alone
+    from proxy.shell.models.table import print_models  # noqa: PLC0415 - for this command alone
+    from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
@@ -55,10 +55,10 @@ def _models(options: argparse.Namespace) -> int:
 
 
 def _artifacts(options: argparse.Namespace) -> int:
-    from proxy.app import create_folder  # noqa: PLC0415 - as above
-    from proxy.core.reading import Query  # noqa: PLC0415 - as above
-    from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - as above
-    from proxy.shell.artifacts import command  # noqa: PLC0415 - as above
+    from proxy.app import create_folder  # noqa: PLC0415 - for this command alone
+    from proxy.core.reading import Query  # noqa: PLC0415 - for this command alone
+    from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - for this command alone
+    from proxy.shell.artifacts import command  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)
     folder = create_folder(settings)

@@ -150,7 +150,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     """What traces requests, when that is wanted; OpenTelemetry takes 0.2 s to load."""
     if not settings.tracing.enabled:
         return None
-    from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415
+    from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415 - needs an extra that may not be installed
 
     return Tracer(settings.upstream.base_url)
 

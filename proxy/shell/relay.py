@@ -213,8 +213,9 @@ class Relay:
         if verdict.is_overflow:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
-            tokens = int(planned.plan.after.tokens * planned.basis.budget.ratio)
-            self._learning.note_unnamed_refusal(planned.request.model, tokens)
+            reply = planned.reply_limit or planned.request.reply_limit
+            requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
+            self._learning.note_unnamed_refusal(planned.request.model, requested)
         elif verdict.kind is not Kind.ACCEPTED:
             self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.window_tokens)
         media = frozenset[Modality]()

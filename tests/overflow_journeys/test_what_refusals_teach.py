@@ -55,6 +55,17 @@ async def test_one_refusal_without_numbers_teaches_nothing_and_two_bound_what_is
         assert estimate(stage.model.bodies[0]) <= refused * 0.9
 
 
+async def test_refusals_of_a_large_wish_for_a_reply_without_numbers_do_not_shrink_the_prompt(tmp_path: Path) -> None:
+    async with staged(tmp_path, defaults={"context_window": 64_000}) as stage:
+        for _ in range(2):
+            stage.model.plays(saying(400, without_numbers()), accepting)
+            await stage.ask(conversation(6_000, model="m", max_tokens=40_000))
+        stage.model.plays(accepting)
+        answer = await stage.ask(conversation(6_000, model="m", max_tokens=1_000))
+        assert answer.attempts == "1"
+        assert estimate(stage.model.bodies[0]) > 5_500
+
+
 async def test_a_learned_limit_survives_a_restart(tmp_path: Path) -> None:
     async with staged(tmp_path, **WINDOW) as stage:
         assert await asked(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"

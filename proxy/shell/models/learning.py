@@ -39,7 +39,7 @@ _SILENT_SHARE: Final = 0.7
 """Of a calibrated estimate: an upstream that counted so little has cut the prompt itself."""
 
 _UNDER_REFUSED: Final = 0.9
-"""Of the smallest prompt that was refused: a window of half of what was believed is found in seven refusals, and at
+"""Of the smallest request that was refused: a window of half of what was believed is found in seven refusals, and at
 most a tenth of it stays unused."""
 
 _Value = TypeVar("_Value")
@@ -54,9 +54,9 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     doubted_tokens: _Tokens | None = None
     """A limit that was seen once and needs a second sighting."""
     refused_tokens: _Tokens | None = None
-    """The smallest prompt that was refused without a word about the limit, by our count."""
+    """The smallest request, prompt and reply, that was refused without a word about the limit, by our count."""
     inferred_tokens: _Tokens | None = None
-    """What a prompt may hold, concluded from such refusals."""
+    """The window, concluded from such refusals."""
     refused: tuple[Modality, ...] = ()
     """Kinds of input that were refused, and without which the same request was taken."""
     results_hold_text: bool = False
@@ -110,7 +110,7 @@ class Learning:
         known = self._of(model)
         media = Limits(refused=frozenset(known.refused) or None, results_hold_text=known.results_hold_text or None)
         if known.inferred_tokens is not None:
-            limits = dataclasses.replace(media, window_tokens=known.window_tokens, input_tokens=known.inferred_tokens)
+            limits = dataclasses.replace(media, window_tokens=known.inferred_tokens, input_tokens=known.input_tokens)
             return limits, "inferred from refusals that name no limit"
         window = known.window_tokens if known.window_tokens is not None else known.input_tokens
         limits = dataclasses.replace(media, window_tokens=window, input_tokens=known.input_tokens)
@@ -145,23 +145,26 @@ class Learning:
         self._log.info("limit_learned", model=_key(model), limit_tokens=limit, scope=verdict.limit_scope.value)
         self.on_change()
 
-    def note_unnamed_refusal(self, model: str, prompt_tokens: int) -> None:
-        """Conclude from refusals that name no limit what a prompt may hold: a little less than the smallest that was
-        refused, from the second on. Else every long request of such an upstream would go up twice for ever."""
-        if not self._enabled or not SMALLEST_WINDOW_TOKENS <= prompt_tokens <= LARGEST_TOKENS:
+    def note_unnamed_refusal(self, model: str, requested_tokens: int) -> None:
+        """Conclude the window from refusals that name no limit: a little less than the smallest request that was
+        refused, from the second on. Else every long request of such an upstream would go up twice for ever.
+
+        `requested_tokens`: the prompt and the reply that was asked for; it may be the latter that is too much.
+        """
+        if not self._enabled or not SMALLEST_WINDOW_TOKENS <= requested_tokens <= LARGEST_TOKENS:
             return
         self.refresh()
         known = self._of(model)
         if known.refused_tokens is None:
-            self._adopt(model, lambda found: replace(found, refused_tokens=prompt_tokens))
+            self._adopt(model, lambda found: replace(found, refused_tokens=requested_tokens))
             return
-        smallest = min(known.refused_tokens, prompt_tokens)
+        smallest = min(known.refused_tokens, requested_tokens)
         inferred = max(SMALLEST_WINDOW_TOKENS, int(smallest * _UNDER_REFUSED))
         if known.inferred_tokens is not None and known.inferred_tokens <= inferred:
             return
         self._adopt(model, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
         self._log.info(
-            "limit_learned", model=_key(model), limit_tokens=inferred, scope=Scope.INPUT.value, inferred=True
+            "limit_learned", model=_key(model), limit_tokens=inferred, scope=Scope.WINDOW.value, inferred=True
         )
         self.on_change()
 

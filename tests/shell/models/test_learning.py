@@ -109,20 +109,20 @@ def test_refusals_that_name_no_limit_bound_the_prompt_from_the_second_on(tmp_pat
     with capture_logs() as log:
         found.note_unnamed_refusal("m", 40_000)
     limits, phrase = found.limits("m") or pytest.fail("nothing learned")
-    assert (limits.window_tokens, limits.input_tokens) == (None, 27_000)
+    assert (limits.window_tokens, limits.input_tokens) == (27_000, None)
     assert phrase == "inferred from refusals that name no limit"
     assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
         ("limit_learned", 27_000, True)
     ]
     found.note_unnamed_refusal("m", 27_000)
-    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 24_300
+    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].window_tokens == 24_300
 
 
 def test_a_longer_prompt_that_is_refused_without_a_number_teaches_nothing_more(tmp_path: Path) -> None:
     found = learning(tmp_path)
     for tokens in (30_000, 30_000, 50_000, 30_000):
         found.note_unnamed_refusal("m", tokens)
-    assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens == 27_000
+    assert (found.limits("m") or pytest.fail("nothing learned"))[0].window_tokens == 27_000
 
 
 def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
