@@ -165,8 +165,8 @@ def _downloads(settings: Settings) -> Downloads | None:
     media = settings.media
     if not media.fetch_remote_images:
         return None
-    from proxy.shell.references.fetch import Fetcher  # noqa: PLC0415
-    from proxy.shell.references.guarded_requests import GuardedRequests  # noqa: PLC0415
+    from proxy.shell.references.fetch import Fetcher  # noqa: PLC0415 - as said above
+    from proxy.shell.references.guarded_requests import GuardedRequests  # noqa: PLC0415 - as said above
 
     guarded = GuardedRequests(allow_private=media.allow_private_addresses)
     return Fetcher(guarded, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)

@@ -26,9 +26,9 @@ from pydantic import (
 
 from proxy.core.budget import LOW_MARK
 from proxy.core.excerpt import HEAD_SHARE, Direction
+from proxy.core.media_routes import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.profile import Modality, ToolImages
 from proxy.core.retrieval import RetrievalPolicy
-from proxy.core.routes import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.steps.sanitise import Sanitise
 from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
 

@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
         return 1
     from rich.console import Console  # noqa: PLC0415 - these only when the demo runs
 
-    from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415
-    from proxy.demo.screen import introduce, progress, show  # noqa: PLC0415
-    from proxy.demo.servers import CannotStart  # noqa: PLC0415
+    from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415 - needs the extra `demo`, which may be missing
+    from proxy.demo.screen import introduce, progress, show  # noqa: PLC0415 - needs the extra `demo`, which may be missing
+    from proxy.demo.servers import CannotStart  # noqa: PLC0415 - needs the extra `demo`, which may be missing
 
     console = Console(highlight=False)
     brief = Brief(options.window, options.turns, options.seed, FLAVOURS[options.flavour], options.port)

@@ -12,15 +12,13 @@ from dataclasses import replace
 from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
-from proxy.core.conversation import Message
-from proxy.core.overflow import Kind, Verdict, judge
 from proxy.core.profile import Modality
 from proxy.core.refusal import does_not_fit, refused_twice
-from proxy.core.routes import modalities_in
 from proxy.core.way_back import NOWHERE, WayBack
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.settings import Mode, Settings
 from proxy.shell.answering.holding import HeldAnswer
+from proxy.shell.answering.judging import ACCEPTED, Judge
 from proxy.shell.answering.retrieval import Retrieval, Rounds
 from proxy.shell.answering.watched import StreamedAnswer, WholeAnswer, watched
 from proxy.shell.artifacts.store import ArtifactStore
@@ -39,11 +37,6 @@ from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer
 MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
-
-ACCEPTED: Final = Verdict(Kind.ACCEPTED)
-_SIGNS_OF_REFUSAL: Final = (b"error", b"context", b'"length"')
-_SIGN_OF_AN_ANSWER: Final = b'"choices"'
-"""A 200 with this and none of those is no refusal; the judge is asked about the others."""
 
 Answer: TypeAlias = UpstreamAnswer | HeldAnswer | WholeAnswer | StreamedAnswer
 
@@ -75,7 +68,7 @@ class Relay:
         self._store = store
         self._owners = owners
         self._recorder = recorder
-        self._learning = learning
+        self._judge = Judge(recorder, learning)
         self._retrieval = retrieval
         self._log = logger()
 
@@ -128,10 +121,10 @@ class Relay:
             answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
             try:
                 await answer.look()
-                outcome = self._judged_safely(answer, planned, decision)
+                outcome = self._judge.outcome(answer, planned, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
-                    self._learn_what_was_refused(attempt, refusal, outcome, planned)
+                    self._judge.learn_what_was_refused(attempt, refusal, outcome, planned)
                     if outcome.verdict.is_overflow and self._settings.overflow.retry:
                         raise _overflow(refused_twice(planned.plan.after.tokens, self._settings.language), outcome)
                     return answer
@@ -179,50 +172,6 @@ class Relay:
             planned = await self._planner.plan_without(journey.planned, media, keeping=False)
         return planned
 
-    def _learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, planned: Planned) -> None:
-        """A refusal of media is believed of the model once the same request was taken without them."""
-        is_taken = outcome.status < 400 and outcome.verdict.kind is Kind.ACCEPTED
-        if attempt.rung is not Rung.WITHOUT_MEDIA or not is_taken:
-            return
-        if refusal.refuses_in_results:
-            self._learning.note_media_refused_in_results(planned.request.model)
-        elif refusal.refuses_model:
-            refused = refusal.refused & attempt.refused or attempt.refused
-            self._learning.note_refused_media(planned.request.model, refused)
-
-    def _judged_safely(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
-        """A defect of the judge must not cost an answer that is there."""
-        try:
-            return self._judged(answer, planned, decision)
-        except Exception:
-            self._log.exception("judging_failed", request_id=decision.request_id)
-            return Outcome(answer.status, ACCEPTED)
-
-    def _judged(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
-        verdict = ACCEPTED
-        evidence = answer.evidence
-        is_plain = answer.status < 400 and _SIGN_OF_AN_ANSWER in evidence
-        if not is_plain or any(sign in evidence for sign in _SIGNS_OF_REFUSAL):
-            verdict = judge(
-                answer.status,
-                answer.headers,
-                evidence,
-                estimate_tokens=planned.plan.after.tokens,
-                window_tokens=planned.plan.budget.room_tokens,  # of the window: what a prompt may fill
-            )
-        if verdict.is_overflow:
-            self._recorder.overflowed(decision, verdict)
-        if verdict.is_overflow and verdict.limit is None:
-            reply = planned.reply_limit or planned.request.reply_limit
-            requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
-            self._learning.note_unnamed_refusal(planned.request.model, requested)
-        elif verdict.kind is not Kind.ACCEPTED:
-            self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.window_tokens)
-        media = frozenset[Modality]()
-        if verdict.kind is Kind.MEDIA:
-            media = media.union(*(modalities_in(Message.read(raw)) for raw in planned.plan.messages))
-        return Outcome(answer.status, verdict, media)
-
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamAnswer:
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
@@ -231,13 +180,8 @@ class Relay:
 
     def learn_from(self, answer: Answer, decision: Decision) -> None:
         """Hold what the upstream counted against the estimate, once its answer has been passed on."""
-        planned = decision.planned
-        if isinstance(answer, UpstreamAnswer) or planned is None or planned.basis.is_rough or decision.attempts > 1:
-            return
-        counted = decision.prompt_tokens = answer.prompt_tokens
-        if counted is not None and b'"image_url"' not in planned.request.body:
-            estimate = planned.plan.after.tokens
-            self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)
+        if not isinstance(answer, UpstreamAnswer):
+            self._judge.learn_from_usage(answer.prompt_tokens, decision)
 
     async def pass_through(
         self, method: str, target: bytes, headers: Headers, body: AsyncIterator[bytes] | None

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from proxy.core.budget import Budget
 from proxy.core.conversation import Message
 from proxy.core.estimate import ByteClassCounter
+from proxy.core.media_routes import Routes
 from proxy.core.plan import ImageLimit
 from proxy.core.profile import Modality, ToolImages
-from proxy.core.routes import Routes
 from proxy.core.sizes import Size, size_of
 from proxy.core.steps.route_media import RouteMedia
 

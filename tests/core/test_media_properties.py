@@ -34,8 +34,8 @@ from proxy.core.budget import Budget
 from proxy.core.conversation import Message, texts_of
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.media import Kind, media_type
+from proxy.core.media_routes import Routes
 from proxy.core.profile import Modality, ToolImages
-from proxy.core.routes import Routes
 from proxy.core.sizes import Size, size_of
 from proxy.core.steps.route_media import RouteMedia
 

@@ -16,11 +16,12 @@ from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.edits import Artifact, Edit, Moved, Reason, RoutedMedia
 from proxy.core.jsontext import Raw
 from proxy.core.media_descriptions import label, shown, spoken
+from proxy.core.media_routes import Placed, Routes, modality_claimed
 from proxy.core.notices import Notices
 from proxy.core.pages import is_page
+from proxy.core.placing import not_here, place
 from proxy.core.profile import Modality, ToolImages
 from proxy.core.references import Resolved, Unfetched, references_in
-from proxy.core.routes import Placed, Routes, modality_claimed, not_here
 
 MAX_SHOWN: Final = 32
 """Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
@@ -184,7 +185,7 @@ class _Work:
             attachment = attachment.fetched(found.content, found.declared, found.name)
         can_hold = self.message.role != "assistant" and self.target is not ToolImages.TEXT
         is_too_many = self._is_too_many(attachment)
-        return self.routes.place(attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many)
+        return place(self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many)
 
     def _is_too_many(self, attachment: Attachment) -> bool:
         """Whether enough images are shown without this one: the newest parts are, and the first of a text."""

@@ -15,13 +15,13 @@ from proxy.core.budget import Budget, BudgetRules
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.jsontext import Raw
+from proxy.core.media_routes import Routes
 from proxy.core.notices import Notices
 from proxy.core.plan import ImageLimit, LocalStep, Pipeline, cut_goal
 from proxy.core.profile import Modality, ModelProfile, ToolImages
 from proxy.core.providers import usual_tool_images
 from proxy.core.references import Resolved
 from proxy.core.retrieval import with_tool
-from proxy.core.routes import Routes
 from proxy.core.said import RETRIEVAL_TOOL
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.excerpt_results import ExcerptNewestResults

@@ -29,8 +29,8 @@ from core.strategies import notices, part, spelled
 from proxy.core.attachments import signs
 from proxy.core.conversation import Message
 from proxy.core.edits import Reason
+from proxy.core.media_routes import Routes
 from proxy.core.profile import Modality, ToolImages
-from proxy.core.routes import Routes
 from proxy.core.steps.route_media import RouteMedia
 
 TEXT = frozenset({Modality.TEXT})

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from proxy.core.conversation import Message
 from proxy.core.edits import Artifact
+from proxy.core.media_routes import Routes
 from proxy.core.notices import Notices
 from proxy.core.profile import Modality, ToolImages
 from proxy.core.references import Fetched, Obstacle, Unfetched, references_in
-from proxy.core.routes import Routes
 from proxy.core.steps.route_media import RouteMedia
 from proxy.core.way_back import WayBack
 

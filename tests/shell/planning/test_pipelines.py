@@ -5,8 +5,8 @@ import pytest
 from proxy.core.budget import Budget
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.excerpt import Direction, Limits
+from proxy.core.media_routes import Routes
 from proxy.core.profile import Modality, ModelProfile, ToolImages
-from proxy.core.routes import Routes
 from proxy.core.steps.route_media import RouteMedia
 from proxy.core.steps.sanitise import Sanitise, SanitiseText
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput

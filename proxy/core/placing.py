@@ -1,31 +1,26 @@
-"""Where one content may go: into a part that the model reads, into a text, or into a description.
+"""Where one content goes: into a part that the model reads, into a text, or into a description.
 
-Rule: the route table. A function of content, capability and place; nothing here raises, whatever the bytes.
+Rule: a function of content, capability and place; nothing here raises, whatever the bytes.
 """
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
-from proxy.core.attachments import Attachment, Shape, attachment_of
-from proxy.core.conversation import Message
-from proxy.core.edits import Artifact, RoutedMedia
+from proxy.core.attachments import Attachment, Shape
+from proxy.core.edits import Artifact
 from proxy.core.fetch_notices import not_fetched
 from proxy.core.imagesize import image_size
-from proxy.core.media import Kind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
+from proxy.core.media import Kind, MediaType, media_type, modality_of, plain_mime, text_of
 from proxy.core.media.table import known
-from proxy.core.media_descriptions import Described, Why, default_name, description, named
+from proxy.core.media_descriptions import Described, Why, description, named
+from proxy.core.media_parts import part_of, without_addresses
+from proxy.core.media_routes import CLAIMED_KINDS, SHAPES, Placed, Route, Routes, modality_claimed
 from proxy.core.notices import Notices
 from proxy.core.profile import Modality
-from proxy.core.references import ADDRESSED, Unfetched
+from proxy.core.references import Unfetched
 
-MAX_IMAGE_PIXELS: Final = 89_478_485
-"""Pillow, with which vLLM, SGLang and most servers open images, takes more for a decompression bomb.
-https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open"""
-MAX_BYTES: Final = 20 * 1024 * 1024
 MAX_TEXT_BYTES: Final = 51_200
 """Of a text file that is put into a message as text."""
 _HEAD_BYTES: Final = 65_536
@@ -35,30 +30,6 @@ _NOT_SHOWN: Final = frozenset({"image/svg+xml", "image/vnd.adobe.photoshop"})
 _WIDELY_READ: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What OpenAI, Anthropic and Gemini read alike; of others the client who sends them as media has to know.
 https://platform.openai.com/docs/guides/images-vision, https://docs.anthropic.com/en/docs/build-with-claude/vision"""
-
-
-class Route(StrEnum):
-    """Where a content goes. The values stand in logs."""
-
-    UNKNOWN = "unknown"
-    """It stays: nobody states whether the model reads it."""
-    IMAGE = "image_url"
-    AUDIO = "input_audio"
-    AUDIO_URL = "audio_url"
-    VIDEO = "video_url"
-    FILE = "file"
-    TEXT = "text"
-    DESCRIPTION = "description"
-
-
-_SHAPES: Final = {
-    Shape.IMAGE: (Modality.VISION, Route.IMAGE),
-    Shape.AUDIO: (Modality.AUDIO, Route.AUDIO),
-    Shape.AUDIO_URL: (Modality.AUDIO, Route.AUDIO_URL),
-    Shape.VIDEO: (Modality.VIDEO, Route.VIDEO),
-    Shape.FILE: (Modality.FILE, Route.FILE),
-}
-"""What a model must read to take a part as it is written."""
 _KINDS: Final = {
     Kind.IMAGE: Route.IMAGE,
     Kind.AUDIO: Route.AUDIO,
@@ -67,109 +38,47 @@ _KINDS: Final = {
     Kind.OTHER: Route.FILE,
 }
 """The part for a content that came in no part of its own."""
-_CLAIMED_KINDS: Final = {
-    Modality.VISION: Kind.IMAGE,
-    Modality.AUDIO: Kind.AUDIO,
-    Modality.VIDEO: Kind.VIDEO,
-    Modality.FILE: Kind.DOCUMENT,
-}
 
 
-def modalities_in(message: Message) -> frozenset[Modality]:
-    """What a model must read to take the media parts of a message, by what they say of themselves."""
-    found = (attachment_of(part) for part in message.media_parts())
-    return frozenset(modality_claimed(one) for one in found if one is not None)
+def place(
+    routes: Routes,
+    attachment: Attachment,
+    part: dict[str, Any] | None,
+    tool: str,
+    notices: Notices,
+    *,
+    can_hold: bool,
+    is_too_many: bool = False,
+) -> Placed:
+    """Where a content goes. `part`: what it came in. `can_hold`: whether its message may hold media, or they may be
+    moved out of it. `is_too_many`: whether enough images of its message are shown without it."""
+    if attachment.is_elsewhere:
+        return _elsewhere(routes, attachment, notices, can_hold=can_hold, is_too_many=is_too_many)
+    return _Placing(routes, attachment, part, tool, notices, can_hold, is_too_many).placed()
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a content goes, and what stands there."""
-
-    route: Route
-    found: MediaType
-    part: dict[str, Any] | None = None
-    """The new part; None when the old one stays, or words stand in its place."""
-    words: str = ""
-    artifact: Artifact | None = None
-    byte_count: int | None = None
-    reason: str = ""
-
-    @property
-    def stays(self) -> bool:
-        """Whether what came is right as it is."""
-        return self.part is None and not self.words
-
-    @property
-    def noted(self) -> RoutedMedia:
-        """For the log."""
-        return RoutedMedia(self.found.kind.value, self.found.mime, self.route.value, self.byte_count, self.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Routes:
-    """What one model reads, and what is shown to it at the most."""
-
-    modalities: frozenset[Modality] | None = None
-    """None: nobody states it."""
-    refused: frozenset[Modality] = field(default=frozenset())
-    """What its upstream has refused before, whatever is stated."""
-    is_strict: bool = False
-    """Whether a model reads text alone when nobody states what it reads."""
-    max_bytes: int = MAX_BYTES
-    """Of one content."""
-    max_image_pixels: int = MAX_IMAGE_PIXELS
-    max_images: int | None = None
-    """Of one message."""
-
-    def reads(self, modality: Modality) -> bool | None:
-        """Whether the model reads it; None when nobody states it."""
-        if modality in self.refused:
-            return False
-        if self.modalities is None:
-            return (modality is Modality.TEXT) if self.is_strict else None
-        return modality in self.modalities
-
-    def why_not(self, modality: Modality, *, can_hold: bool) -> Why:
-        """Why something is not read: the model is known to lack it, or else its place cannot hold it."""
-        is_stated = self.modalities is not None or modality in self.refused
-        return Why.MODEL if is_stated or can_hold else Why.PLACE
-
-    def place(
-        self,
-        attachment: Attachment,
-        part: dict[str, Any] | None,
-        tool: str,
-        notices: Notices,
-        *,
-        can_hold: bool,
-        is_too_many: bool = False,
-    ) -> Placed:
-        """Where a content goes. `part`: what it came in. `can_hold`: whether its message may hold media, or they may be
-        moved out of it. `is_too_many`: whether enough images of its message are shown without it."""
-        if attachment.is_elsewhere:
-            return self._elsewhere(attachment, notices, can_hold=can_hold, is_too_many=is_too_many)
-        return _Placing(self, attachment, part, tool, notices, can_hold, is_too_many).placed()
-
-    def _elsewhere(self, attachment: Attachment, notices: Notices, *, can_hold: bool, is_too_many: bool) -> Placed:
-        """A content that is not here is shown where it is, or its address stands for it."""
-        modality = modality_claimed(attachment)
-        kind = _CLAIMED_KINDS[modality]
-        found = MediaType("", kind, "")
-        reads = self.reads(modality)
-        if not attachment.is_part:
-            if not (attachment.is_asked_for and reads and can_hold and attachment.address.startswith("http")):
-                return Placed(Route.UNKNOWN, found)
-            return Placed(Route.IMAGE, found, {"type": "image_url", "image_url": {"url": attachment.address}})
-        is_too_many = is_too_many and kind is Kind.IMAGE
-        if reads is None and not is_too_many:
+def _elsewhere(
+    routes: Routes, attachment: Attachment, notices: Notices, *, can_hold: bool, is_too_many: bool
+) -> Placed:
+    """A content that is not here is shown where it is, or its address stands for it."""
+    modality = modality_claimed(attachment)
+    kind = CLAIMED_KINDS[modality]
+    found = MediaType("", kind, "")
+    reads = routes.reads(modality)
+    if not attachment.is_part:
+        if not (attachment.is_asked_for and reads and can_hold and attachment.address.startswith("http")):
             return Placed(Route.UNKNOWN, found)
-        if reads and can_hold and not is_too_many:
-            return Placed(_SHAPES.get(attachment.shape, (modality, Route.UNKNOWN))[1], found)
-        lacking = self.why_not(modality, can_hold=can_hold)
-        why = lacking if reads is False else Why.TOO_MANY if is_too_many else Why.PLACE
-        described = Described(found, why, attachment.name, address=attachment.address)
-        words = description(described, None, notices)
-        return Placed(Route.DESCRIPTION, found, words=words, reason=why.value)
+        return Placed(Route.IMAGE, found, {"type": "image_url", "image_url": {"url": attachment.address}})
+    is_too_many = is_too_many and kind is Kind.IMAGE
+    if reads is None and not is_too_many:
+        return Placed(Route.UNKNOWN, found)
+    if reads and can_hold and not is_too_many:
+        return Placed(SHAPES.get(attachment.shape, (modality, Route.UNKNOWN))[1], found)
+    lacking = routes.why_not(modality, can_hold=can_hold)
+    why = lacking if reads is False else Why.TOO_MANY if is_too_many else Why.PLACE
+    described = Described(found, why, attachment.name, address=attachment.address)
+    words = description(described, None, notices)
+    return Placed(Route.DESCRIPTION, found, words=words, reason=why.value)
 
 
 def not_here(attachment: Attachment, unfetched: Unfetched, notices: Notices) -> Placed:
@@ -177,17 +86,6 @@ def not_here(attachment: Attachment, unfetched: Unfetched, notices: Notices) -> 
     kept_in = (notices.way.folder or notices.way.url or "") if notices.kept else ""
     words = not_fetched(attachment.address, unfetched, notices.language, kept_in)
     return Placed(Route.DESCRIPTION, MediaType("", Kind.IMAGE, ""), words=words, reason=unfetched.obstacle.value)
-
-
-def modality_claimed(attachment: Attachment) -> Modality:
-    """What a model must read to take a part, by what the part says of itself."""
-    if attachment.shape in _SHAPES:
-        return _SHAPES[attachment.shape][0]
-    kind = attachment.declared.partition("/")[0].strip().lower()
-    return _BY_PREFIX.get(kind, Modality.FILE)
-
-
-_BY_PREFIX: Final = {"image": Modality.VISION, "audio": Modality.AUDIO, "video": Modality.VIDEO}
 
 
 @dataclass(slots=True)
@@ -270,15 +168,15 @@ class _Placing:
 
     @property
     def _may_be_shown(self) -> bool:
-        return self.attachment.shape in _SHAPES or self.found.mime in _WIDELY_READ
+        return self.attachment.shape in SHAPES or self.found.mime in _WIDELY_READ
 
     def _candidates(self, claimed: Modality) -> list[tuple[Modality, Route]]:
         """What the model may read it as, the best first."""
         kind, shape = self.found.kind, self.attachment.shape
         own = (modality_of(kind), _KINDS.get(kind, Route.FILE))
-        if shape not in _SHAPES:
+        if shape not in SHAPES:
             return [own]
-        as_written = _SHAPES[shape]
+        as_written = SHAPES[shape]
         if kind is Kind.OTHER or own[0] is claimed:
             return [as_written]  # raw samples, rare formats: whoever wrote the part has to know
         if shape is Shape.FILE:
@@ -310,7 +208,7 @@ class _Placing:
             return Placed(Route.UNKNOWN, self.found)
         if why is Why.BROKEN:
             self.content = self.attachment.payload.encode("utf-8", "surrogatepass")
-            self.found = known(plain_mime(self.attachment.declared)) or MediaType("", _CLAIMED_KINDS[claimed], "")
+            self.found = known(plain_mime(self.attachment.declared)) or MediaType("", CLAIMED_KINDS[claimed], "")
         return self._described(why)
 
     def _unknown(self, claimed: Modality) -> Placed:
@@ -333,34 +231,13 @@ class _Placing:
             return Placed(route, found, byte_count=len(self.content))
         old = self.part or {}
         if self.attachment.is_fetched:
-            old = {route.value: _without_addresses(old.get(route.value))}
-        part = _part(route, self.content, found, self.attachment.name, old)
+            old = {route.value: without_addresses(old.get(route.value))}
+        part = part_of(route, self.content, found, self.attachment.name, old)
         return Placed(route, found, part, byte_count=len(self.content))
 
     def _is_as_written(self, route: Route) -> bool:
         attachment = self.attachment
-        if attachment.shape not in _SHAPES or _SHAPES[attachment.shape][1] is not route:
+        if attachment.shape not in SHAPES or SHAPES[attachment.shape][1] is not route:
             return False
         is_right = self.found.kind is Kind.OTHER or plain_mime(attachment.declared) == self.found.mime
         return is_right and (attachment.is_data_url or route is Route.AUDIO)
-
-
-def _without_addresses(inside: Any) -> dict[str, Any]:
-    """What a part says besides where its content is."""
-    return {name: said for name, said in inside.items() if name not in ADDRESSED} if isinstance(inside, dict) else {}
-
-
-def _part(route: Route, content: bytes, found: MediaType, name: str, old: dict[str, Any]) -> dict[str, Any]:
-    """A part in OpenAI's shape; what else the old one says of its content (`detail`) goes with it."""
-    encoded = base64.b64encode(content).decode()
-    url = f"data:{found.mime};base64,{encoded}"
-    inside = old.get(route.value)
-    kept = inside if isinstance(inside, dict) else {}
-    match route:
-        case Route.AUDIO:
-            inner = kept | {"data": encoded, "format": audio_format(found)}
-        case Route.FILE:
-            inner = {"filename": name or default_name(found)} | kept | {"file_data": url}
-        case _:
-            inner = kept | {"url": url}
-    return {"type": route.value, route.value: inner}
