@@ -14,6 +14,7 @@ from wire.answer_shapes import understood
 
 from proxy.core.notices import is_ours
 from proxy.demo.chat import Call, Reply
+from proxy.demo.completions import Completion
 
 LONG = long_text(5_000)
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
@@ -180,6 +181,27 @@ def test_after_eight_readings_the_model_is_told_and_then_stopped(spoken: bool, s
     assert content == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in content
     assert told["usage"]["prompt_tokens"] == 9_000
     assert world.logged("request_done", 2)[-1]["retrieval_rounds"] == 8
+
+
+@STREAMED
+def test_what_later_rounds_count_is_not_held_against_the_estimate_of_the_first(stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    estimate = world.logged("request_done")[0]["tokens_after"]
+
+    async def counting(received: Received, send: Send) -> bool:
+        is_first = "lines 1-" not in str(received.messages[-1]["content"])
+        reply = reads(name) if is_first else Reply("Done.")
+        completion = Completion.make(received.body, "m", reply, estimate if is_first else 3 * estimate, 100_000)
+        if stream:
+            await said(send, b"".join(completion.events(True)), b"text/event-stream")
+        else:
+            await said(send, json.dumps(completion.whole()).encode())
+        return True
+
+    world.upstream.answer = counting
+    for _ in range(4):
+        asked(world, request(), stream)
+    assert [line["ratio"] for line in world.log("ratio_learned")] == [1.0]
 
 
 def mixed(name: str) -> Reply:

@@ -25,10 +25,17 @@ _OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b
 class WholeAnswer:
     """An answer that is no stream, once its rounds are over."""
 
-    def __init__(self, held: HeldAnswer, pieces: list[bytes], rest: AsyncIterator[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        held: HeldAnswer,
+        pieces: list[bytes],
+        prompt_tokens: int | None,
+        rest: AsyncIterator[bytes] | None = None,
+    ) -> None:
         self.status = held.status
         self.headers: Headers = held.headers
-        self.prompt_tokens = held.prompt_tokens
+        self.prompt_tokens = prompt_tokens
+        """What the upstream counted for what was sent first: later rounds hold pages besides."""
         self._held = held
         self._pieces = pieces
         self._rest = rest
@@ -40,16 +47,17 @@ class WholeAnswer:
         try:
             while True:
                 pieces, rest = await _read(current)
+                counted = first.prompt_tokens
                 if rest is not None or current.status != 200:
-                    return cls(current, pieces, rest)
+                    return cls(current, pieces, counted, rest)
                 said = answer.read(b"".join(pieces))
                 if said is None or said.is_mixed:
                     if said is not None:
                         await rounds.hide(said)
-                    return cls(current, [])._saying(answer.told(), b"".join(pieces))
+                    return cls(current, [], counted)._saying(answer.told(), b"".join(pieces))
                 following = await rounds.following(said)
                 if following is None:
-                    return cls(current, [])._saying(answer.stopped(rounds.last_words), b"".join(pieces))
+                    return cls(current, [], counted)._saying(answer.stopped(rounds.last_words), b"".join(pieces))
                 await current.aclose()
                 current = following
                 answer.next_round()
