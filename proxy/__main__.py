@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     models = commands.add_parser("models", help="what a model takes, and who says so")
     _add_settings_flags(models)
     models.add_argument("name", nargs="?", metavar="NAME", help="one model; else all that are named anywhere")
-    models.add_argument("--forget", action="store_true", help="first forget what was learned of this upstream's models")
+    models.add_argument("--forget", action="store_true", help="first forget what upstreams have taught, all of it")
     models.add_argument("--json", action="store_true", help="as JSON")
     models.set_defaults(run=_models)
 

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.profile import Modality
 from proxy.shell.models import shared_file
-from proxy.shell.models.learning import MAX_MODELS, MIN_SAMPLES, RATIO_STEP, Learning
+from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
+from proxy.shell.models.knowledge import STANDS_SECONDS
+from proxy.shell.models.learning import MAX_MODELS, Learning
+from proxy.wire.model_list import Limits
 
 UPSTREAM = "http://upstream/v1"
 BELIEVED = 100_000
@@ -29,8 +33,18 @@ def refusal(limit: int | None, **members: Any) -> Verdict:
     return Verdict(Kind.PROMPT, limit=limit, **stated)
 
 
-def learning(folder: Path, upstream: str = UPSTREAM, *, enabled: bool = True) -> Learning:
-    return Learning(folder, upstream, enabled=enabled)
+def learning(folder: Path, upstream: str = UPSTREAM, *, enabled: bool = True, **more: Any) -> Learning:
+    return Learning(folder, upstream, enabled=enabled, **more)
+
+
+class Clock:
+    """Unix time."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def window(found: Learning, model: str = "m") -> int | None:
@@ -223,6 +237,103 @@ def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing
             "prompt_tokens": 8_000,
         }
     ]
+
+
+def taught(found: Learning) -> None:
+    """All that refusals teach, of one model, and a ratio."""
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    found.note_refused_media("m", frozenset({Modality.VISION}))
+    found.note_media_refused_in_results("m")
+    use(found, *[1.22] * MIN_SAMPLES)
+
+
+def test_what_refusals_teach_stands_for_a_week_and_the_ratio_for_ever(tmp_path: Path) -> None:
+    clock = Clock()
+    found, changes = learning(tmp_path, clock=clock), []
+    taught(found)
+    found.on_change = lambda: changes.append(1)
+    clock.now += STANDS_SECONDS - 1
+    found.refresh()
+    assert (window(found), window(learning(tmp_path, clock=clock)), changes) == (60_000, 60_000, [])
+    clock.now += 1
+    for _ in range(2):
+        found.refresh()
+    assert (found.limits("m"), found.ratio("m"), changes) == (None, (1.25, True), [1])
+    again = learning(tmp_path, clock=clock)
+    assert (again.limits("m"), again.ratio("m")) == (None, (1.25, True))
+
+
+def test_what_is_too_old_does_not_come_back_with_the_next_lesson(tmp_path: Path) -> None:
+    clock = Clock()
+    taught(learning(tmp_path, clock=clock))
+    clock.now += STANDS_SECONDS
+    found = learning(tmp_path, clock=clock)
+    found.note_refused_media("m", frozenset({Modality.AUDIO}))
+    assert found.limits("m") == (Limits(refused=frozenset({Modality.AUDIO})), "learned from a refusal")
+    found.note_refusal("other", refusal(50_000), BELIEVED)
+    clock.now += STANDS_SECONDS - 10
+    found.refresh()
+    assert window(found, "other") == 50_000
+
+
+def test_one_sighting_of_an_unlikely_limit_does_not_wait_for_its_second_for_ever(tmp_path: Path) -> None:
+    clock = Clock()
+    found = learning(tmp_path, clock=clock)
+    found.note_refusal("m", refusal(40_000), BELIEVED)
+    clock.now += STANDS_SECONDS
+    found.note_refusal("m", refusal(40_000), BELIEVED)
+    assert found.limits("m") is None
+
+
+def test_a_limit_that_is_met_again_stands_for_another_week(tmp_path: Path) -> None:
+    clock = Clock()
+    found = learning(tmp_path, clock=clock)
+    found.note_refusal("m", refusal(60_000), BELIEVED)
+    clock.now += STANDS_SECONDS - 10
+    found.note_refusal("m", refusal(60_000), 60_000)
+    clock.now += STANDS_SECONDS - 10
+    found.refresh()
+    assert window(found) == 60_000
+
+
+def test_hosts_whose_clocks_differ_believe_one_another(tmp_path: Path) -> None:
+    ahead, behind = Clock(), Clock()
+    behind.now -= 100
+    learning(tmp_path, clock=ahead).note_refusal("m", refusal(60_000), BELIEVED)
+    assert window(learning(tmp_path, clock=behind)) == 60_000
+
+
+def test_a_limit_that_others_state_is_not_kept_so_that_they_can_change_their_minds(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(BELIEVED), BELIEVED)
+    assert found.limits("m") is None
+    found.note_refusal("m", refusal(BELIEVED, limit_scope=Scope.INPUT), BELIEVED)
+    assert found.limits("m") is not None, "a window says nothing of the input"
+
+
+@pytest.mark.parametrize("scope", [Scope.WINDOW, Scope.INPUT])
+def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tmp_path: Path) -> None:
+    found, changes = learning(tmp_path), []
+    found.note_refusal("m", refusal(60_000, limit_scope=scope), BELIEVED)
+    found.on_change = lambda: changes.append(1)
+    found.note_usage("m", 60_000, 60_000, "req-1")
+    assert (window(found), changes) == (60_000, [])
+    with capture_logs() as log:
+        found.note_usage("m", 60_001, 60_001, "req-1")
+    assert (found.limits("m"), learning(tmp_path).limits("m"), changes) == (None, None, [1])
+    assert [(line["event"], line["limit_tokens"], line["refuted_by_tokens"]) for line in log] == [
+        ("limit_learned", None, 60_001)
+    ]
+
+
+def test_a_prompt_that_was_taken_refutes_what_was_inferred_and_where_that_came_from(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for tokens in (30_000, 30_000):
+        found.note_unnamed_refusal("m", tokens)
+    found.note_usage("m", 27_001, 27_001, "req-1")
+    assert found.limits("m") is None
+    found.note_unnamed_refusal("m", 50_000)
+    assert found.limits("m") is None, "it begins anew, with two refusals"
 
 
 def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) -> None:

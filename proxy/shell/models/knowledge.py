@@ -1,0 +1,82 @@
+"""What has been adopted of one model at one upstream, as it stands in the file that all workers share.
+
+Rule: a refusal is believed for a week and then asked for again, as a server may come back with a larger window; a count
+that passes a limit refutes it at once. The ratio stays: each answer measures it anew.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.overflow import Scope
+from proxy.core.profile import Modality
+from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
+from proxy.wire.model_list import LARGEST_TOKENS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
+
+STANDS_SECONDS: Final = 7 * 24 * 3600.0
+"""What is forgotten too early costs one refusal that the client does not see; what stands too long, context."""
+
+_Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
+
+
+class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of one model."""
+
+    window_tokens: _Tokens | None = None
+    input_tokens: _Tokens | None = None
+    doubted_tokens: _Tokens | None = None
+    """A limit that was seen once and needs a second sighting."""
+    refused_tokens: _Tokens | None = None
+    """The smallest request, prompt and reply, that was refused without a word about the limit, by our count."""
+    inferred_tokens: _Tokens | None = None
+    """The window, concluded from such refusals."""
+    refused: tuple[Modality, ...] = ()
+    """Kinds of input that were refused, and without which the same request was taken."""
+    results_hold_text: bool = False
+    """Whether media were refused in the results of tools."""
+    taught: int = 0
+    """Unix time of the last refusal that taught any of the above."""
+    ratio: Annotated[float, msgspec.Meta(ge=PLAUSIBLE[0], le=PLAUSIBLE[1] + RATIO_STEP)] = 1.0
+    """The upstream's tokens for one of ours."""
+    calibrated: bool = False
+    """Whether the ratio was measured."""
+
+    @property
+    def limits(self) -> tuple[Limits, str] | None:
+        """What refusals have taught, and who says so; None when they have taught nothing."""
+        window = self.window_tokens if self.window_tokens is not None else self.input_tokens
+        limits = Limits(
+            window_tokens=self.inferred_tokens if self.inferred_tokens is not None else window,
+            input_tokens=self.input_tokens,
+            refused=frozenset(self.refused) or None,
+            results_hold_text=self.results_hold_text or None,
+        )
+        if limits == NOTHING:
+            return None
+        is_inferred = self.inferred_tokens is not None
+        return limits, "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
+
+    def standing(self, now: float) -> Knowledge:
+        """What of it is not too old at this Unix time; the clocks of two hosts may differ."""
+        if abs(now - self.taught) < STANDS_SECONDS:
+            return self
+        return Knowledge(ratio=self.ratio, calibrated=self.calibrated)
+
+    def with_limit(self, limit: int, scope: Scope) -> Knowledge:
+        """With one that a refusal printed, which takes the place of what was doubted or inferred."""
+        found = replace(self, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
+        return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
+
+    def refuted_by(self, prompt_tokens: int) -> Knowledge:
+        """Without the limits that a prompt has passed which was taken, as the upstream counted it."""
+        found = self
+        if self.window_tokens is not None and prompt_tokens > self.window_tokens:
+            found = replace(found, window_tokens=None)
+        if self.input_tokens is not None and prompt_tokens > self.input_tokens:
+            found = replace(found, input_tokens=None)
+        if self.inferred_tokens is not None and prompt_tokens > self.inferred_tokens:
+            found = replace(found, inferred_tokens=None, refused_tokens=None)
+        return found
