@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench.http_client_processes import make_certificate
-from bench.http_client_wire import OK, Open, answering, fails, whole
+from bench.http_clients.processes import make_certificate
+from bench.http_clients.wire import OK, Open, answering, fails, whole
 
 
 async def undecoded(opened: Open) -> bool:

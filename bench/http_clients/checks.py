@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
-from bench import http_client_message_checks as messages
-from bench.http_client_wire import CHUNKED, OK, Open, Wire, answering, fails, whole
-from bench.http_clients import CLIENTS, Client
+from bench.http_clients import message_checks as messages
+from bench.http_clients.clients import CLIENTS, Client
+from bench.http_clients.wire import CHUNKED, OK, Open, Wire, answering, fails, whole
 
 
 async def cancel_before_head(opened: Open) -> bool:

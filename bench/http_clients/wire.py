@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 
-from bench.http_clients import Answer, Client
+from bench.http_clients.clients import Answer, Client
 
 
 class Wire:

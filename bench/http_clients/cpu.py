@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.accounting import cpu_seconds, resident_bytes
-from bench.http_client_processes import EVENTS, make_certificate, nginx, started
+from bench.http_clients.processes import EVENTS, make_certificate, nginx, started
 
 
 async def call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, size: int) -> tuple[float, int]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from bench.http_clients import CLIENTS, Client
+from bench.http_clients.clients import CLIENTS, Client
 
 
 def route(name: str, base_url: str) -> Callable[..., Awaitable[None]]:
