@@ -57,6 +57,12 @@ class SettingsError(Exception):
     """The settings are wrong: one line for each mistake."""
 
 
+def _named(path: Any) -> Any:
+    if path == "":
+        raise ValueError("must be a path; `.` is the current folder")
+    return path
+
+
 def _base_url(url: str) -> str:
     """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a path that is there stays."""
     try:
@@ -92,6 +98,10 @@ def _public_url(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
+Folder = Annotated[Path, BeforeValidator(_named)]
+"""An empty text, as of a shell variable that is not set, would be the current folder."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -114,7 +124,7 @@ class UpstreamSettings(_Section):
 class ServerSettings(_Section):
     """Where the proxy listens."""
 
-    host: str = "127.0.0.1"
+    host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on; 0.0.0.0 in a container."""
     port: int = Field(default=8787, ge=0, le=65535)
     """Port to listen on; 0 picks a free one."""
@@ -278,7 +288,7 @@ class ArtifactSettings(_Section):
     retrieval_tool: RetrievalPolicy = "auto"
     """Offer models the tool `read_artifact`, which the proxy answers itself: `auto`: to agents whose tools can neither
     read files nor run commands; `always`; `never`."""
-    folder: Path | None = None
+    folder: Folder | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
     agent_path: Annotated[str, AfterValidator(_agent_path)] | None = None
     """That folder as agents see it, when they have it under another path, such as a volume. Empty: its own path, for
@@ -307,7 +317,9 @@ def _can_be_traced(enabled: bool) -> bool:
     except ModuleNotFoundError:
         missing = True
     if missing:
-        raise ValueError("needs what is not installed: pip install 'context-proxy[otel]'")
+        raise ValueError(
+            "needs what is not installed: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        )
     return enabled
 
 
@@ -315,7 +327,7 @@ class TracingSettings(_Section):
     """Traces by OpenTelemetry: one span for each chat request."""
 
     enabled: Annotated[bool, AfterValidator(_can_be_traced)] = False
-    """Send spans to a collector. Needs `pip install 'context-proxy[otel]'`; the standard variables say where they go:
+    """Send spans to a collector by HTTP. Needs the extra `otel`; the standard variables say where they go:
     `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and the others."""
 
 
@@ -324,7 +336,7 @@ class Settings(_Section):
 
     upstream: UpstreamSettings = UpstreamSettings()
     server: ServerSettings = ServerSettings()
-    data_dir: Path = Path(".context-proxy")
+    data_dir: Folder = Path(".context-proxy")
     """Folder for everything that is kept."""
     enabled: bool = True
     """`false`: a plain pass-through, whatever else is set."""

@@ -110,6 +110,9 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel]) -> str:
         return f"{where}: unknown setting; known here are {', '.join(known)}"
     said = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     allowed = _MUST.get(mistake["type"], said[0].lower() + said[1:])
+    if "too_short" in mistake["type"]:
+        least = mistake["ctx"]["min_length"]
+        allowed = "must not be empty" if least == 1 else f"must have at least {least} characters"
     found = mistake["input"]
     secret = "key" in where or (isinstance(found, str) and re.search("[@?#]", found))
     shown = isinstance(found, str | int | float) and not secret

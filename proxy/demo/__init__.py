@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from proxy.demo.refusals import FLAVOURS, OPENAI
 
-INSTALL: Final = "context-proxy demo needs openai-python: pip install 'context-proxy[demo]'"
+INSTALL: Final = "context-proxy demo needs openai-python: pip install openai"
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:

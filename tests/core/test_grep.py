@@ -155,6 +155,12 @@ def test_other_patterns_are_refused(pattern):
     assert refused.value.param == "grep"
 
 
+def test_a_refusal_quotes_the_pattern_as_it_was_given():
+    with pytest.raises(BadArtifactQuery) as refused:
+        Search("caf\u00e9(")
+    assert refused.value.message.endswith("backreferences: missing ): caf\u00e9(")
+
+
 @pytest.mark.parametrize(("context", "most"), [(-1, 5), (51, 5), (0, 0), (0, 1_001)])
 def test_other_bounds_are_refused(context, most):
     with pytest.raises(BadArtifactQuery):

@@ -178,7 +178,7 @@ def test_without_openai_python_it_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     assert run(options()) == 1
-    assert capsys.readouterr().err == "context-proxy demo needs openai-python: pip install 'context-proxy[demo]'\n"
+    assert capsys.readouterr().err == "context-proxy demo needs openai-python: pip install openai\n"
 
 
 @pytest.mark.parametrize("flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--flavour", "x")])

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 from journey import KEY, World, call, kept_in, long_text, one_call, result
 from starlette.types import Send
 
@@ -48,6 +49,22 @@ def test_each_request_stands_among_the_decisions_and_opens_to_its_messages(build
     for page in (found, detail):
         assert CANARY not in json.dumps(page)
         assert KEY not in json.dumps(page)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/healthz", "GET, HEAD"),
+        ("PUT", "/metrics", "GET, HEAD"),
+        ("DELETE", "/decisions/x", "GET, HEAD"),
+        ("GET", "/explain", "POST"),
+    ],
+)
+def test_a_wrong_method_is_refused_in_openais_shape(build: Any, method: str, path: str, allowed: str) -> None:
+    answer = at(build(), path, method)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+    assert allowed in answer.json()["error"]["message"]
 
 
 def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:

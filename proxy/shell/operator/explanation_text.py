@@ -173,7 +173,8 @@ def _verdict(explanation: Explanation) -> Iterator[Text]:
     if not explanation.planned.changed:
         yield Text("It would be sent as the very bytes that came.", style="green")
     if explanation.places:
-        yield Text(f"{len(explanation.places)} artifacts would be kept:", style="dim")
+        count = len(explanation.places)
+        yield Text(f"{count} artifact{'s' if count > 1 else ''} would be kept:", style="dim")
         for place in explanation.places.values():
             yield Text(f"  {plain(place)}", style="dim")
 

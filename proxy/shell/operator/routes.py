@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from proxy.core import jsontext
-from proxy.errors import KeyNeeded, MalformedRequest, ProxyError, UnknownDecision
+from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, ProxyError, UnknownDecision
 from proxy.settings import Settings
 from proxy.shell.bodies import can_unpack, read_body, unpack
 from proxy.shell.operator.explaining import Explainer
@@ -66,6 +67,7 @@ def add_operator_routes(app: FastAPI, settings: Settings, recent: RecentDecision
         *((f"/dashboard/{name}", "GET", _page(name)) for name in _DASHBOARD_TYPES),
     ):
         app.router.routes.append(Route(path, _guarded(guard, handler), methods=[method]))
+    app.add_exception_handler(405, _wrong_method)
 
 
 def _guarded(guard: Guard, handler: Handler) -> Handler:
@@ -76,6 +78,15 @@ def _guarded(guard: Guard, handler: Handler) -> Handler:
         except ProxyError as error:
             return _refusal(error)
 
+    return answer
+
+
+async def _wrong_method(_: Request, refused: Exception) -> Response:
+    """What the framework refuses, in OpenAI's shape like all else."""
+    assert isinstance(refused, HTTPException)
+    allowed = ", ".join(sorted((refused.headers or {})["Allow"].split(", ")))
+    answer = _refusal(MethodNotAllowed(f"this path is asked with {allowed}"))
+    answer.headers["allow"] = allowed
     return answer
 
 

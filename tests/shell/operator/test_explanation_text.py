@@ -65,6 +65,11 @@ def test_three_hundred_messages_fit_on_a_screen(explain):
     assert "canary" not in output
 
 
+@pytest.mark.parametrize(("exchanges", "says"), [(1, "1 artifact would be kept:"), (2, "2 artifacts would be kept:")])
+def test_what_would_be_kept_is_counted(exchanges, says, explain):
+    assert says in explain(conversation(exchanges, 2_100), window=200_000)[1]
+
+
 def test_what_came_with_the_request_does_not_steer_the_terminal(explain):
     request = conversation(10, 2_000)
     request["model"] = HOSTILE
