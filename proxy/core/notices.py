@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from proxy.core.edits import Artifact
+from proxy.core.edits import ARTIFACT_NAME, Artifact
 from proxy.core.excerpt import Excerpt
 from proxy.core.measures import count_lines
 from proxy.core.tools import Reach
@@ -21,7 +21,7 @@ Language: TypeAlias = Literal["en", "zh"]
 
 MARK: Final = "[context-proxy: "
 """How every notice begins; with the artifact's name it is how our own are told from others'."""
-_OURS: Final = re.compile(re.escape(MARK) + r"[^\n]*?tool_[A-Za-z0-9_-]+_[0-9a-f]{16}\.[a-z0-9]+")
+_NAMED: Final = re.compile(ARTIFACT_NAME)
 
 _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
     "en": {
@@ -177,7 +177,15 @@ def is_ours(text: str) -> bool:
     >>> is_ours("a [context-proxy: 1 of 2 … /d/tool_sh_0123456789abcdef.txt]"), is_ours("[context-proxy: hello]")
     (True, False)
     """
-    return MARK in text and _OURS.search(text) is not None
+    start = text.find(MARK)
+    while start >= 0:
+        # Line by line, so that each is read once, however often somebody writes the mark.
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        if _NAMED.search(text, start, end) is not None:
+            return True
+        start = text.find(MARK, end)
+    return False
 
 
 def _closed(text: str) -> str:

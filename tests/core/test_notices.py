@@ -209,6 +209,12 @@ def test_the_notices_of_others_are_not_ours(foreign):
     assert not is_ours(foreign)
 
 
+@pytest.mark.parametrize("repeated", [MARK, "tool_", "tool_ls_0123456789abcde", "a_"])
+def test_a_text_that_repeats_what_a_notice_is_made_of_is_read_once(repeated):
+    """Each of these would take hours if every repetition were followed to the end of the text."""
+    assert not is_ours(MARK + repeated * (1_000_000 // len(repeated)))
+
+
 @given(TEXTS)
 @thorough
 def test_no_other_text_is_ours(text):
