@@ -38,6 +38,7 @@ _SIGNED: Final = re.compile(
     "|QlpoO|/Td6WF|KLUv|SUQz|T2dnUw|ZkxhQw|GkXfo|Rk9STQ|TVqQ|f0VMR|U1FMaXRl|ewpxdGY|d09G|OEJQUw"
 )
 """How the base64 of files begins that have a signature at their start."""
+_BEGINS_AS_BASE64: Final = re.compile(rf"(?:[\r\n]{{0,2}}[{_BASE64}]){{{MIN_CHARACTERS}}}")
 _DECODED_BY_FORCE: Final = re.compile("[\ufffd\x00-\x08\x0e-\x1a]|%PDF-")
 _NAMES_OF_CONTENT: Final = frozenset({"data", "blob", "base64", "content", "body", "bytes", "file", "b64_json"})
 _ROUTED: Final = {"image_url": "image/*", "file": ""}
@@ -153,7 +154,7 @@ def _changes(found: Any, path: Path, replace: Replace, nested: int) -> Iterator[
             yield from _changes(item, (*path, position), replace, nested)
     elif isinstance(found, dict):
         block = attachment_of(found) if isinstance(found.get("type"), str) else None
-        if block is not None:
+        if block is not None and _holds_content(block):
             words = replace(_in_text(block))
             if words is not None:
                 yield path, jsontext.dump({"type": "text", "text": words})
@@ -188,6 +189,17 @@ def _is_claimed(declared: str, payload: str) -> bool:
     """Whether a type that is no text is declared beside a base64 text."""
     mime = plain_mime(declared)
     return bool(mime) and not mime.startswith("text/") and " " not in payload and decoded(payload) is not None
+
+
+def _holds_content(block: Attachment) -> bool:
+    """Whether what looks like a block is one: APIs call many a thing `file`, `data` and `image_url`, whose value is a
+    name, a path on their server or a text. Base64 that was cut off is told by its signature, or by its declared type.
+    """
+    if block.is_elsewhere or block.is_data_url:
+        return True
+    if not _BEGINS_AS_BASE64.match(block.payload):
+        return False
+    return bool(block.declared) or _SIGNED.match(block.payload) is not None or decoded(block.payload) is not None
 
 
 def _in_text(block: Attachment) -> Attachment:

@@ -112,6 +112,27 @@ def test_a_block_in_json_becomes_a_block_of_text(block):
     assert not found[0].is_part
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"type": "file", "path": "/a.py", "data": "print('hello')\n" * 9},
+        {"type": "document", "data": "Some prose about a thing without a single full stop which goes on and on and on"},
+        {"type": "file", "format": "py", "data": "import json, sys, itertools, functools, collections, contextlib, re"},
+        {"type": "image", "data": "a picture of a cat"},
+        {"type": "image", "data": "cats"},
+        {"type": "commit", "file": {"name": "x.py", "data": "print(1)"}},
+        {"type": "product", "image_url": "/static/product-images/large/2024/0123456789abcdef0123456789abcdef-x2.png"},
+        {"type": "product", "image_url": ""},
+        {"type": "event", "video_url": "videos/intro.mp4"},
+        {"type": "event", "input_audio": {"data": "none"}},
+    ],
+    ids=json.dumps,
+)
+def test_a_member_of_json_that_is_only_called_like_a_part_stays(members):
+    text = json.dumps({"sha256": "0123456789abcdef" * 4, "items": [members]})
+    assert replaced(text) == (text, [])
+
+
 def test_json_stays_json_whatever_the_words_hold():
     text = json.dumps({"a": ENCODED, "é": [data_url(PNG, "image/png")]})
     after, _ = replaced(text, 'two\nlines "quoted" \\ é')
