@@ -159,8 +159,6 @@ def _changes(found: Any, path: Path, replace: Replace, nested: int) -> Iterator[
             if words is not None:
                 yield path, jsontext.dump({"type": "text", "text": words})
                 return
-            if block.is_elsewhere:
-                return
         declared = declared_in(found)
         for name, item in found.items():
             if isinstance(item, str):

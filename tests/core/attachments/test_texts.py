@@ -133,6 +133,15 @@ def test_a_member_of_json_that_is_only_called_like_a_part_stays(members):
     assert replaced(text) == (text, [])
 
 
+def test_what_stands_beside_an_address_in_json_is_read_too():
+    product = {"type": "product", "image_url": "https://example.org/a.png", "thumbnail": ENCODED}
+
+    def replace_what_is_here(attachment):
+        return None if attachment.is_elsewhere else STANDS
+
+    assert json.loads(with_replaced(json.dumps(product), replace_what_is_here)) == product | {"thumbnail": STANDS}
+
+
 def test_json_stays_json_whatever_the_words_hold():
     text = json.dumps({"a": ENCODED, "é": [data_url(PNG, "image/png")]})
     after, _ = replaced(text, 'two\nlines "quoted" \\ é')
