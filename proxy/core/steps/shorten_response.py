@@ -1,7 +1,7 @@
 """A long result in the common tool-response shape becomes a shorter one in the same shape.
 
-Rule: what comes out is JSON that the agent's own code reads as before: `status` says `partial` (an `error` stays), a
-preview stands in `data`, `text` says where the whole is, and every other member keeps its bytes.
+Rule: what comes out is JSON that the agent's own code reads as before: `status` says `partial` (an `error` stays, and a
+number), a preview stands in `data`, `text` says where the whole is, and every other member keeps its bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,23 @@ from proxy.core.jsontext import Raw
 from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notices import Notices
 
+_SHORTENED: Final = frozenset({"data", "text"})
+"""The members that give way."""
 _PREVIEW_SHARES: Final = (1.0, 0.75, 0.5, 0.15, 0.0)
 """Of the room, tried one after the other: in JSON a quote takes two bytes and a control character six."""
+
+
+def asks_to_stay(response: Mapping[str, Raw]) -> bool:
+    """Whether a response says itself that it is to be left alone."""
+    context = jsontext.value(response.get("context", b"null"))
+    return isinstance(context, dict) and context.get("truncation_skip") is True
+
+
+def can_be_shortened(response: Mapping[str, Raw], limits: Limits) -> bool:
+    """Whether the limits can be met in this shape: what is neither `data` nor `text` stays, so it must be within them.
+    Other JSON may have a `status` and `data`, too, and its bulk elsewhere."""
+    staying = sum(len(bytes(raw)) for name, raw in response.items() if name not in _SHORTENED)
+    return staying <= limits.max_bytes
 
 
 def shortened_response(
@@ -32,14 +47,12 @@ def shortened_response(
     notices: Notices,
 ) -> Edit | None:
     """The same shape with a preview for its data, still JSON; `stats`, `context`, `error` and the like keep theirs."""
-    context = jsontext.value(response.get("context", b"null"))
-    if isinstance(context, dict) and context.get("truncation_skip") is True:
-        return None
     opened = jsontext.value(response["data"])
     whole = opened if isinstance(opened, str) else bytes(response["data"]).decode("utf-8", "surrogatepass")
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json")
     frame = dict(response) | {"text": jsontext.dump(notices.response_text(artifact))}
-    if jsontext.value(response["status"]) != "error":
+    status = jsontext.value(response["status"])
+    if isinstance(status, str) and status != "error":  # a number is a status of HTTP, and tells more
         frame["status"] = b'"partial"'
     place = notices.place_of(artifact) if notices.kept else None
 

@@ -18,7 +18,7 @@ from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
 from proxy.core.notices import Notices, is_ours
 from proxy.core.pages import is_page
-from proxy.core.steps.shorten_response import shortened_response
+from proxy.core.steps.shorten_response import asks_to_stay, can_be_shortened, shortened_response
 from proxy.core.tool_response import tool_response
 
 NAMES_SHARE: Final = 0.15
@@ -65,7 +65,10 @@ class TruncateToolOutput:
     ) -> Iterator[Edit]:
         if limits.admit(text) or (is_ours(text) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes):
             return
-        if (response := tool_response(text)) is not None:
+        response = tool_response(text)
+        if response is not None and asks_to_stay(response):
+            return
+        if response is not None and can_be_shortened(response, limits):
             edit = shortened_response(index, path, text, response, tool, limits, self.preview_chars, notices)
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT

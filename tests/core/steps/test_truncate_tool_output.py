@@ -13,7 +13,9 @@ from proxy.core.edits import Reason
 from proxy.core.excerpt import Direction, Limits
 from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notices import MARK, is_ours
+from proxy.core.steps.shorten_response import can_be_shortened
 from proxy.core.steps.truncate_tool_output import NAMES_SHARE, NOTICE_BYTES, TruncateToolOutput
+from proxy.core.tool_response import tool_response
 
 thorough = settings(max_examples=80, deadline=None)
 LIMITS = st.builds(
@@ -245,6 +247,9 @@ def test_a_tool_response_is_valid_and_within_its_limits_whatever_escapes_it_need
         text = json.dumps({"status": "success", "data": data, **others})
     for edit in cut(text, limits):
         told = json.loads(edit.replacement)
+        if not can_be_shortened(tool_response(text), limits):
+            assert is_ours(told)
+            continue
         shown = json.loads(told)
         assert shown["status"] == "partial"
         assert {name: shown[name] for name in others if name != "text"} == {
@@ -266,9 +271,16 @@ def test_what_only_looks_like_a_tool_response_is_cut_as_text(odd):
     assert "lines" in json.loads(edit.replacement)
 
 
-def test_a_response_whose_other_members_fill_the_limit_loses_its_data_only():
-    shown = json.loads(cut_text(json.dumps(response(stats="s" * 60_000))))
-    assert (shown["data"]["preview"], len(shown["stats"])) == ("", 60_000)
+@pytest.mark.parametrize("member", ["stats", "output"])
+def test_a_response_whose_other_members_are_over_the_limit_is_cut_as_text(member):
+    shown = cut_text(json.dumps(response(**{member: LONG})))
+    assert is_ours(shown)
+    assert utf8_length(shown) <= Limits().max_bytes
+
+
+@pytest.mark.parametrize("status", [200, 404, None])
+def test_a_status_that_is_no_word_stays(status):
+    assert json.loads(cut_text(json.dumps(response(status=status))))["status"] == status
 
 
 def test_a_response_that_would_not_get_shorter_stays():
