@@ -29,10 +29,12 @@ MAX_LINE_CHARACTERS: Final = 2_000
 HEAD_SHARE: Final = 0.4
 """Of what `both` keeps; the end gets more, as programs say last what went wrong."""
 _TELLS_OF_FAILURE: Final = re.compile(
-    r"\b(?:error|errors|fatal|failed|failure|exception|traceback|panic|critical|assert(?:ion)?error|segfault|denied)\b"
-    r"|错误|失败|异常|致命",
-    re.IGNORECASE,
+    r"\b(?:error|errors|fatal|failed|failure|exception|traceback|panic|critical|segmentation fault|segfault|denied)\b"
+    r"|\bnpm err!|(?-i:[a-z](?:Error|Exception)\b)(?!\()|错误|失败|异常|致命",
+    re.IGNORECASE | re.ASCII,
 )
+"""`ValueError: …` and `NullPointerException` are what programs say last; behind either, a bracket opens in source code.
+ASCII, as Chinese has no blanks: 发生error。"""
 
 
 class Direction(StrEnum):

@@ -178,14 +178,21 @@ def test_rescued_lines_stop_where_their_room_ends():
     assert len(shown.rescued) == 4
 
 
-@pytest.mark.parametrize("word", ["Error", "FATAL", "failed", "Traceback", "AssertionError", "错误", "致命"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Error", "FATAL", "failed", "Traceback", "AssertionError", "ValueError", "java.lang.NullPointerException",
+        "npm ERR! code", "Segmentation fault", "错误", "致命", "发生error",
+    ],
+)  # fmt: skip
 def test_words_of_failure_are_known_in_any_case(word):
     text = "fine\n" * 2_000 + f"{word}: 7\n" + "fine\n" * 2_000
     assert excerpt(text, Limits(2_000, 2_000)).rescued == (f"{word}: 7",)
 
 
-def test_words_inside_words_are_no_failures():
-    text = "fine\n" * 2_000 + "terrorist errorless\n" + "fine\n" * 2_000
+@pytest.mark.parametrize("line", ["terrorist errorless", "raise ValueError(name)", "a terror"])
+def test_words_inside_words_and_calls_in_source_code_are_no_failures(line):
+    text = "fine\n" * 2_000 + f"{line}\n" + "fine\n" * 2_000
     assert excerpt(text, Limits(2_000, 2_000)).rescued == ()
 
 
