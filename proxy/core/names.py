@@ -11,8 +11,9 @@ from typing import Final
 
 from proxy.core.measures import utf8_length
 
-_NAME: Final = re.compile(r"[A-Za-z_][\w./:-]{5,}|\d{4,}")
-"""Words of six characters and more, with what paths, URLs and qualified names are made of, and long numbers."""
+_NAME: Final = re.compile(r"[A-Za-z_][\w\u00c0-\u024f./:-]{5,}|\d{4,}", re.ASCII)
+"""Words of six characters and more, with what paths, URLs and qualified names are made of, and long numbers. Of letters
+beyond ASCII only Latin ones: in Chinese a name stands between others without a blank."""
 _MAX_NAME_CHARACTERS: Final = 80
 """Longer ones are data, such as base64 and hashes joined by slashes."""
 _TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")

@@ -21,6 +21,11 @@ def test_paths_symbols_urls_and_long_numbers_are_names_and_short_words_are_not()
     assert names_in(text) == ("a/b/c.py:12", "parseLine", "4711", "https://host/x")
 
 
+def test_names_end_where_chinese_begins():
+    text = "使用Python编写，需要处理config.yaml文件中的参数，例如parse_args函数；naïve_bayes２０２４"
+    assert names_in(text) == ("Python", "config.yaml", "parse_args", "naïve_bayes")
+
+
 def test_what_is_longer_than_a_name_can_be_is_data():
     assert names_in("a" * 80 + " " + "b" * 81) == ("a" * 80,)
 
