@@ -86,6 +86,8 @@ class Excerpt:
     tail: str
     gap: str
     """What is left out between head and tail, the rescued lines included."""
+    missing_from: int
+    """The byte from which on the last line of the head, or else the gap, is not shown."""
     total_lines: int
     total_bytes: int
     kept_lines: int
@@ -132,6 +134,7 @@ def excerpt(text: str, limits: Limits) -> Excerpt:
         rescued=tuple(rescued.values()),
         tail=shown_tail,
         gap=gap,
+        missing_from=_missing_from(head),
         total_lines=count_lines(text),
         total_bytes=utf8_length(text),
         kept_lines=_lines_shown(head, gap, tail, rescued),
@@ -189,6 +192,13 @@ def _middle(line: str) -> range:
         return range(0)
     half = MAX_LINE_CHARACTERS // 2 - 30  # the mark in the middle has less than 60 characters
     return range(half, len(line) - half)
+
+
+def _missing_from(head: str) -> int:
+    """Bytes of a head that are shown without a break at its end."""
+    last_line_start = head.rfind("\n") + 1
+    middle = _middle(head[last_line_start:])
+    return utf8_length(head[: last_line_start + middle.start] if middle else head)
 
 
 def _rescued(gap: str, room: _Room) -> dict[int, str]:

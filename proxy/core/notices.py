@@ -13,7 +13,8 @@ from typing import Final, Literal, TypeAlias
 
 from proxy.core.edits import ARTIFACT_NAME, Artifact
 from proxy.core.excerpt import Excerpt
-from proxy.core.measures import count_lines
+from proxy.core.lines import PAGE_BYTES
+from proxy.core.measures import count_lines, utf8_length
 from proxy.core.tools import Reach
 from proxy.core.way_back import WayBack
 
@@ -37,6 +38,7 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "subagent": " Give that file to a sub-agent and ask it for what you need.",
         "page": " Read or search that file in parts, from line {line} on.",
         "shell": " To go on reading: sed -n '{line},{until}p' '{place}'",
+        "shell_bytes": " To go on reading: tail -c +{first} '{place}' | head -c {count}",
         "call_whole": " To get the whole: {call}",
         "call": " The whole is kept; to go on reading: {call}",
         "names": " Names in what is left out: {names}",
@@ -59,6 +61,7 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "subagent": " 可让子代理处理该文件并返回所需信息。",
         "page": " 可从第 {line} 行起分段读取或搜索该文件。",
         "shell": " 继续阅读：sed -n '{line},{until}p' '{place}'",
+        "shell_bytes": " 继续阅读：tail -c +{first} '{place}' | head -c {count}",
         "call_whole": " 获取完整内容：{call}",
         "call": " 完整内容已保存，继续阅读：{call}",
         "names": " 省略部分中的名称：{names}",
@@ -73,6 +76,8 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
 
 _PAGE_LINES: Final = 80
 """Of a suggested page: what a person would read at a time."""
+_PAGE_BYTES: Final = 16_000
+"""Of a suggested page, where lines are long: as much as so many lines of usual length have at the most."""
 _ASKED_CHARACTERS: Final = 200
 _ASKED_REQUESTS: Final = 8
 
@@ -99,7 +104,8 @@ class Notices:
             kept_bytes=shown.kept_bytes,
             bytes=shown.total_bytes,
             parts=self._parts(shown),
-        ) + self.way_back(artifact, max(1, first_missing))
+        )
+        notice += self.way_back(artifact, max(1, first_missing), shown.missing_from if _is_over_a_page(shown) else None)
         return "".join(
             [
                 _closed(shown.head),
@@ -126,12 +132,16 @@ class Notices:
         """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
         return self._kept_at(artifact, "whole", "call_whole")
 
-    def way_back(self, artifact: Artifact, line: int) -> str:
-        """Where the whole of something is, and how to go on reading from a line on."""
+    def way_back(self, artifact: Artifact, line: int, skipped_bytes: int | None = None) -> str:
+        """Where the whole of something is, and how to go on reading from a line on; behind so many bytes where lines
+        are so long that a page of them would be cut in turn, and at the same place."""
         place, until = self.way.path_of(artifact), line + _PAGE_LINES
         if not self.kept or place is None or self.reach is Reach.NOTHING:
             return self._kept_at(artifact, "whole", "call", lines=f"{line}-{until}")
-        return self._say("whole", place=place) + self._say(self.reach.value, place=place, line=line, until=until)
+        whole = self._say("whole", place=place)
+        if self.reach is Reach.SHELL and skipped_bytes is not None:
+            return whole + self._say("shell_bytes", place=place, first=skipped_bytes + 1, count=_PAGE_BYTES)
+        return whole + self._say(self.reach.value, place=place, line=line, until=until)
 
     def place_of(self, artifact: Artifact) -> str:
         """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
@@ -186,6 +196,16 @@ def is_ours(text: str) -> bool:
             return True
         start = text.find(MARK, end)
     return False
+
+
+def _is_over_a_page(shown: Excerpt) -> bool:
+    """Whether the lines that are to be read next are longer than what one result may show."""
+    end = 0
+    for _ in range(_PAGE_LINES):
+        end = shown.gap.find("\n", end) + 1
+        if end == 0:
+            return utf8_length(shown.gap) > PAGE_BYTES
+    return utf8_length(shown.gap[:end]) > PAGE_BYTES
 
 
 def _closed(text: str) -> str:

@@ -86,6 +86,28 @@ def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, word
     assert words in notices(reach=reach).truncated(shown, Artifact(b"a\n" * 10), ())
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 200_000, "first\n" + "中文" * 60_000, "".join(f"{'x' * 3_000}{n}\n" for n in range(99))],
+    ids=["one line", "Chinese", "long lines"],
+)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_long_lines_are_read_on_by_bytes_as_a_page_of_lines_would_be_cut_at_the_same_place(text, language):
+    shown = excerpt(text, Limits())
+    told = notices(language).truncated(shown, Artifact(text.encode()), ())
+    assert "sed -n" not in told
+    first, size = map(int, re.search(r"tail -c \+(\d+) '/data/[^']+' \| head -c (\d+)", told).groups())
+    before = text.encode()[: first - 1].decode()
+    assert text.startswith(before)
+    assert shown.head.rpartition("\n")[2].partition(" […")[0] == before.rpartition("\n")[2]
+    assert Limits().admit(text.encode()[first - 1 :][:size].decode(errors="replace"))
+
+
+def test_other_tools_are_told_of_lines_however_long_these_are():
+    shown = excerpt("x" * 200_000, Limits())
+    assert "from line 1 on" in notices(reach=Reach.PAGE).truncated(shown, Artifact(b"x"), ())
+
+
 URL = "http://proxy:8787/artifacts"
 ELSEWHERE = WayBack(None, URL, ("Authorization: Bearer",))
 CUT = Artifact(b"a\n" * 10, "bash")
