@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -25,6 +24,7 @@ from proxy.core.reading import Query, read
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
 from proxy.shell.artifacts.store import INDEXED_BYTES
+from proxy.shell.threads import DaemonThreads
 
 PIECE_BYTES: Final = 1024 * 1024
 """Of a whole artifact, read and sent at a time."""
@@ -76,7 +76,7 @@ class ArtifactReader:
         self._language = language
         self._clock = clock
         # Threads of its own: a long search must not hold up what has to be kept before a request is sent.
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="artifact-reading")
+        self._threads = DaemonThreads(4, "artifact-reading")
 
     async def find(self, name: str, owner: str | None) -> Stored:
         """An artifact by its name. `owner` None: whoever brought it. Raises ArtifactError."""

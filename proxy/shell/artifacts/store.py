@@ -16,7 +16,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -29,6 +28,7 @@ from proxy.core.lines import LineIndex
 from proxy.shell.artifacts.folder import META, TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
 from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
 from proxy.shell.telemetry.logs import logger
+from proxy.shell.threads import DaemonThreads
 
 KEEP_SECONDS: Final = 10.0
 """Longest wait for the store; a request goes on without it then."""
@@ -243,9 +243,9 @@ class ArtifactStore:
             )
 
 
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> DaemonThreads:
     """Of its own: a disk that hangs must not take those that plan requests. None is made before it is needed."""
-    return ThreadPoolExecutor(4, thread_name_prefix="artifacts")
+    return DaemonThreads(4, "artifacts")
 
 
 def _readable(tool: str) -> str:

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -20,6 +19,7 @@ import obstore
 from proxy.core.references import Obstacle
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
+from proxy.shell.threads import DaemonThreads
 
 FAILURE_SECONDS: Final = 3600.0
 """That a failure stands after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until then another
@@ -75,7 +75,7 @@ class Findings:
         self._clock = clock
         self._remembered: dict[tuple[str, str], _Remembered] = {}
         """Hash and owner; the one that was used longest ago comes first."""
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="findings")
+        self._threads = DaemonThreads(2, "findings")
 
     async def recall(self, address: str, owner: str) -> Finding | None:
         """What became of it, if that is known and still stands. Raises ArtifactStoreUnavailable when nobody answers:

@@ -10,7 +10,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 
@@ -18,6 +17,7 @@ import httpx
 
 from proxy.core.public_addresses import Address, is_private_network, is_public, literal_address
 from proxy.core.references import Obstacle
+from proxy.shell.threads import DaemonThreads
 
 Resolve: TypeAlias = Callable[[str], Sequence[Address]]
 """Name → its addresses, the best first. Blocks; raises OSError."""
@@ -68,7 +68,7 @@ class GuardedRequests:
         self._resolve = resolve
         self._is_open = is_open
         self._ports = ports
-        self._threads = ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="resolver")
+        self._threads = DaemonThreads(_RESOLVER_THREADS, "resolver")
         # Without keeping connections: they are told apart by address and port, and one that was made for one name, its
         # certificate checked, must not serve another name at the same address.
         self._transport = httpx.AsyncHTTPTransport(
