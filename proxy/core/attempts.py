@@ -106,8 +106,9 @@ _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
 """What takes no images hardly takes pages and films."""
 _REFUSING_STATUSES: Final = frozenset({400, 422})
 """The request was looked at and not taken; after any other answer it may have been."""
-_REFUSED_FOR_CONTENT: Final = frozenset({Kind.FIELD, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.UNKNOWN})
-"""Refusals that an edit of ours may have brought about; the others would come for the original, too."""
+_REFUSED_FOR_CONTENT: Final = frozenset({Kind.FIELD, Kind.COUNT, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.UNKNOWN})
+"""Refusals that an edit of ours may have brought about; the others would come for the original, too. COUNT: with the
+proxy's own tool a list may have one too many; OpenAI takes 128."""
 
 
 def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:

@@ -97,10 +97,10 @@ def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
     assert second(SENT, 400, Verdict(kind)) is None
 
 
-@pytest.mark.parametrize("kind", [Kind.FIELD, Kind.PAIRING, Kind.POLICY, Kind.UNKNOWN])
+@pytest.mark.parametrize("kind", [Kind.FIELD, Kind.COUNT, Kind.PAIRING, Kind.POLICY, Kind.UNKNOWN])
 def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
-    assert second(SENT, 400, Verdict(kind)) == Attempt(Rung.ORIGINAL)
-    assert second(SENT, 422, Verdict(kind)) == Attempt(Rung.ORIGINAL)
+    for status in (400, 422):
+        assert second(SENT, status, Verdict(kind)) == Attempt(Rung.ORIGINAL)
     assert second(SENT, 500, Verdict(kind)) is None
     assert second(Situation(10, 40, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
     assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None

@@ -326,15 +326,25 @@ def test_an_error_in_a_later_round_breaks_the_stream(build: Any) -> None:
     assert "HTTP 429" in done["problem"]
 
 
-async def _no_such_tools(received: Received, send: Send) -> bool:
-    if b"read_artifact" not in received.body:
-        return False
-    await said(send, b'{"error": {"message": "Unknown field.", "code": "invalid_request"}}', status=400)
-    return True
+TOO_MANY = "Invalid 'tools': array too long. Expected an array with maximum length 128, but got one with length 129."
 
 
-def test_an_upstream_that_does_not_take_the_tool_gets_the_original(build: Any) -> None:
-    world = build(answer=_no_such_tools)
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Unknown field."),
+        (400, TOO_MANY),
+        (422, "tools: Extra inputs are not permitted"),
+    ],
+)
+def test_an_upstream_that_does_not_take_the_tool_gets_the_original(status: int, message: str, build: Any) -> None:
+    async def refusing(received: Received, send: Send) -> bool:
+        if b"read_artifact" not in received.body:
+            return False
+        await said(send, json.dumps({"error": {"message": message}}).encode(), status=status)
+        return True
+
+    world = build(answer=refusing)
     body = json.dumps(request("short")).encode()
     answer = world.ask(body)
     assert (answer.status_code, world.upstream.last.body) == (200, body)
