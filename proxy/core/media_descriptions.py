@@ -24,6 +24,8 @@ class Why(StrEnum):
     """The model does not read this kind."""
     IN_TEXT = "in_text"
     """It came inside a text, and nobody says that the model reads this kind."""
+    UNSTATED = "unstated"
+    """A text names it, and nobody says that the model reads this kind."""
     BROKEN = "broken"
     EMPTY = "empty"
     TOO_LARGE = "too_large"
@@ -47,6 +49,10 @@ _REASONS: Final[Mapping[Why, tuple[str, str]]] = {
     Why.IN_TEXT: (
         "It was written into a text as base64, which no model can read.",
         "它以 base64 形式写在文本中，模型无法读取。",
+    ),
+    Why.UNSTATED: (
+        "It is not known whether the current model can read this kind of file.",
+        "尚不清楚当前模型能否读取此类文件。",
     ),
     Why.BROKEN: ("Its base64 is broken or incomplete.", "其 base64 数据已损坏或不完整。"),
     Why.EMPTY: ("It is empty.", "其内容为空。"),

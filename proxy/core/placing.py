@@ -157,7 +157,7 @@ class _Placing:
         if self.is_too_many and self.found.kind is Kind.IMAGE and reads is not False:
             return self._described(Why.TOO_MANY)
         if reads is None:
-            return self._unknown(claimed) if is_part else self._described(Why.IN_TEXT)
+            return self._unknown(claimed) if is_part else self._described(self._why_not_out_of_a_text)
         if not reads:
             return self._described(routes.why_not(claimed, can_hold=self.can_hold))
         if not self.can_hold:
@@ -165,6 +165,10 @@ class _Placing:
         if self.found.mime in _NOT_SHOWN or (route is Route.IMAGE and not self._may_be_shown):
             return self._described(Why.FORMAT)
         return self._shown(route)
+
+    @property
+    def _why_not_out_of_a_text(self) -> Why:
+        return Why.UNSTATED if self.attachment.is_fetched else Why.IN_TEXT
 
     @property
     def _may_be_shown(self) -> bool:

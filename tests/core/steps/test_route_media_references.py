@@ -162,6 +162,13 @@ def test_a_structured_result_that_names_an_image_shows_it(result):
     assert set(json.loads(content[0]["text"])) == set(result)
 
 
+def test_an_artifact_that_a_result_names_is_not_called_base64_where_nobody_says_what_the_model_reads():
+    result = json.dumps({"routing": "image_url", "artifact": HELD})
+    content, edits = routed("tool", result, {HELD: FETCHED}, None)
+    assert "It is not known whether the current model can read this kind of file." in json.loads(content)["artifact"]
+    assert edits[0].media.reason == "unstated"
+
+
 def test_a_structured_result_that_names_a_file_shows_it():
     result = json.dumps({"routing": "file", "artifact": HELD})
     content, _ = routed("tool", result, {HELD: Fetched(PDF, "application/pdf", "a.pdf")}, ALL)
