@@ -62,8 +62,7 @@ async def test_a_refused_image_goes_up_as_text_unseen_and_is_remembered(
         assert (answer.status, answer.attempts) == (200, "2")
         first, second = stage.model.bodies
         assert first == body
-        assert types_of(second) == ["text", "text"]
-        assert "[cannot read] image.png" in parts_of(second)[1]["text"]
+        assert parts_of(second).startswith("Look.\n[cannot read] image.png"), "some take no list at all"
         assert base64_of(PNG) not in second.decode()
         kept = [path.read_bytes() for path in (tmp_path / "tool-output").glob("*.png")]
         assert PNG in kept, "kept before it was sent"
@@ -71,7 +70,7 @@ async def test_a_refused_image_goes_up_as_text_unseen_and_is_remembered(
         stage.model.plays(accepting)
         again = await stage.ask(body)
         assert again.attempts == "1"
-        assert types_of(stage.model.bodies[0]) == ["text", "text"]
+        assert parts_of(stage.model.bodies[0]) == parts_of(second)
     log = capsys.readouterr().out
     (refused,) = events(log, "media_refused")
     assert (refused["rung"], refused["refused"]) == ("without_media", ["vision"])
@@ -106,7 +105,7 @@ async def test_a_refusal_of_media_in_general_is_of_all_that_was_sent(tmp_path: P
     async with staged(tmp_path) as stage:
         stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting)
         await stage.ask(asking(image_part(), file_part(PDF)))
-        assert types_of(stage.model.bodies[1]) == ["text", "text", "text"]
+        assert parts_of(stage.model.bodies[1]).count("[cannot read]") == 2
         await stage.ask(asking(audio_part()))
         assert types_of(stage.model.bodies[2]) == ["text", "input_audio"], "which was not sent then"
 
@@ -118,7 +117,7 @@ async def test_a_stated_capability_is_healed_too(tmp_path: Path) -> None:
         answer = await stage.ask(asking(image_part()))
         assert answer.status == 200
         await stage.ask(asking(image_part()))
-        assert types_of(stage.model.bodies[2]) == ["text", "text"]
+        assert "[cannot read] image.png" in parts_of(stage.model.bodies[2])
 
 
 async def test_a_second_refusal_passes_and_teaches_nothing(tmp_path: Path) -> None:
@@ -188,7 +187,7 @@ async def test_images_of_results_are_healed_like_those_of_users(tmp_path: Path) 
         stage.model.plays(refusing(422, "unknown variant `image`, expected `text`"), accepting)
         answer = await stage.ask(json.dumps({"model": "m", "messages": messages}).encode())
         assert answer.status == 200
-        assert parts_of(stage.model.bodies[1])[0]["text"].startswith("[cannot read] image.png (artifact:tool_shot_")
+        assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png (artifact:tool_shot_")
     assert answer.body == COMPLETION
 
 
@@ -205,7 +204,7 @@ async def test_an_upstream_that_takes_no_images_in_results_gets_them_behind_the_
     async with staged(tmp_path) as stage:
         stage.model.plays(refusing(400, said), accepting)
         assert (await stage.ask(body)).status == 200
-        assert types_of(stage.model.bodies[1]) == ["text"]
+        assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png")
         stage.model.plays(accepting)
         assert (await stage.ask(body)).attempts == "1"
         sent = json.loads(stage.model.bodies[0])["messages"]

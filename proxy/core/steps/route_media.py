@@ -6,7 +6,7 @@ media stays byte for byte when nobody states whether the model reads it; binary 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ MAX_SHOWN: Final = 32
 """Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
 MAX_REPLACED: Final = 1_000
 """Contents of one message that words stand for: what is over stays, as the words would be longer than the text."""
+_PLAIN_PART: Final = frozenset({"type", "text"})
 _ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 """System and developer texts are never changed."""
 
@@ -108,7 +109,11 @@ class _Work:
         items: list[Raw] = []
         for item, part in zip(jsontext.items(raw), opened, strict=True):
             items += self._routed_part(item, part)
-        return jsontext.join_array(items) if self.done else None
+        if not self.done:
+            return None
+        # Who refuses media often takes no list of parts at all.
+        text = _as_one_text(items) if self.routes.refused else None
+        return jsontext.join_array(items) if text is None else jsontext.dump(text)
 
     def moved(self) -> Moved | None:
         """What goes behind the batch."""
@@ -201,6 +206,13 @@ class _Work:
 
     def _note(self, placed: Placed) -> None:
         self.done.append((placed.noted, placed.artifact))
+
+
+def _as_one_text(items: Sequence[Raw]) -> str | None:
+    """The text that parts make together; None where one is no plain text."""
+    parts = [jsontext.value(item) for item in items]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
+    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
 
 
 def _is_image(part: Any) -> bool:

@@ -208,6 +208,16 @@ def test_binary_in_a_text_is_a_description_for_a_model_that_is_not_known_to_read
     assert routes(edits)[0][2] == ("in_text" if reads is None else "model")
 
 
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_after_a_refusal_what_is_text_alone_is_a_string_as_some_take_no_list(role):
+    refused = frozenset({Modality.VISION})
+    after, _ = routed(role, [part("Look."), image_part()], None, refused=refused)
+    assert after.startswith("Look.\n[cannot read] image.png")
+    for other in (part("marked") | {"cache_control": {"type": "ephemeral"}}, {"type": "refusal", "refusal": "no"}, "a"):
+        after, _ = routed(role, [image_part(), other], None, refused=refused)
+        assert after[1] == other, "no plain text, so the list stays"
+
+
 def test_several_in_one_message_are_routed_one_by_one():
     text = json.dumps(
         {"content": [mcp_block(), mcp_block(JPEG, "image/png"), mcp_block(PDF, "application/pdf", "file")]}
