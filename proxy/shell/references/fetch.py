@@ -22,7 +22,11 @@ from proxy.shell.references.guarded_requests import GuardedRequests, NotFetched,
 MAX_REDIRECTS: Final = 5
 MAX_AT_ONCE: Final = 8
 """Downloads of one process; each holds up to `media.max_bytes`."""
+PAUSE_SECONDS: Final = 1.0
+"""Between two tries."""
 
+_PASSING: Final = frozenset({Obstacle.UNREACHABLE, Obstacle.BROKEN, Obstacle.SERVER_ERROR})
+"""What another try may cure within seconds."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNLABELLED: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 """What object stores say of files whose type nobody told them; the bytes decide."""
@@ -68,8 +72,8 @@ class Fetcher:
             return Unfetched(no.obstacle)
         async with self._slots:
             try:
-                async with asyncio.timeout(self._timeout_seconds):
-                    return await self._followed(trail, _name(trail.url))
+                async with asyncio.timeout(self._timeout_seconds) as limit:
+                    return await self._followed_twice(trail, _name(trail.url), limit)
             except TimeoutError:
                 return trail.unfetched(Obstacle.TIMEOUT, self._timeout_seconds)
             except NotFetched as no:
@@ -80,6 +84,20 @@ class Fetcher:
     async def aclose(self) -> None:
         """Let go of everything."""
         await self._requests.aclose()
+
+    async def _followed_twice(self, trail: _Trail, name: str, limit: asyncio.Timeout) -> Fetched:
+        """The image, if need be at the second try: a failure stands for an hour, and one that passes should not."""
+        start = trail.url
+        try:
+            return await self._followed(trail, name)
+        except (NotFetched, httpx.TransportError) as error:
+            obstacle = error.obstacle if isinstance(error, NotFetched) else obstacle_of(error)
+            ends = limit.when() or 0.0
+            if obstacle not in _PASSING or ends - asyncio.get_running_loop().time() <= PAUSE_SECONDS:
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
+        trail.url, trail.http_code, trail.content_type = start, None, ""
+        return await self._followed(trail, name)
 
     async def _followed(self, trail: _Trail, name: str) -> Fetched:
         seen: set[httpx.URL] = set()

@@ -17,7 +17,7 @@ from picture_server import CERTIFICATE, PictureServer, answer, png, redirect, se
 
 from proxy.core.public_addresses import Address, is_public
 from proxy.core.references import Fetched, Obstacle, Unfetched
-from proxy.shell.references import guarded_requests
+from proxy.shell.references import fetch, guarded_requests
 from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, Fetcher
 from proxy.shell.references.guarded_requests import USUAL_PORTS, GuardedRequests
 
@@ -78,6 +78,11 @@ async def obstacle(answered: bytes | Any, **limits: Any) -> Unfetched:
     found, _ = await fetched(answered, **limits)
     assert isinstance(found, Unfetched)
     return found
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "PAUSE_SECONDS", 0.0)
 
 
 async def test_an_image_comes_with_its_type_and_a_name() -> None:
@@ -142,6 +147,45 @@ async def test_a_status_is_told_with_its_likely_reason(status: str, expected: Ob
     answered = answer(body, status, content_length=str(len(body)) if body else "")
     found, url = await fetched(answered)
     assert found == Unfetched(expected, int(status[:3]), url, "image/png")
+
+
+@pytest.mark.parametrize("first", [answer(b"", "503 Service Unavailable"), b"SSH-2.0-x\r\n\r\n", answer(PNG)[:-10]])
+async def test_a_failure_that_passes_is_none(first: bytes) -> None:
+    found, _ = await fetched(in_turn(first, answer(PNG)))
+    assert found == Fetched(PNG, "image/png", "a.png")
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "404 Not Found", "429 Too Many Requests", "500 Oops"])
+async def test_what_stands_is_asked_for_once_and_what_may_pass_twice(status: str) -> None:
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        server.answers["/a"] = in_turn(answer(b"", status), answer(b"", status), answer(PNG))
+        found = await fetcher.fetch(f"http://pictures.example:{server.port}/a")
+        assert isinstance(found, Unfetched)
+        assert found.http_code == int(status[:3])
+        assert len(server.requests) == (2 if status.startswith("5") else 1)
+
+
+async def test_a_second_try_begins_where_the_first_began() -> None:
+    async with serving(OPEN) as server, fetching(server) as fetcher:
+        server.answers["/a"] = redirect("/b")
+        server.answers["/b"] = in_turn(answer(b"", "502 Bad Gateway"), answer(PNG))
+        assert isinstance(await fetcher.fetch(f"http://pictures.example:{server.port}/a"), Fetched)
+        assert server.paths == ["/a", "/b", "/a", "/b"]
+
+
+async def test_without_time_for_another_try_the_first_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "PAUSE_SECONDS", 30.0)
+    assert (await obstacle(answer(b"", "503 Service Unavailable"))).obstacle is Obstacle.SERVER_ERROR
+
+
+def in_turn(*answers: bytes) -> Any:
+    """One after the other, and the last one for ever."""
+    left = list(answers)
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write(left.pop(0) if len(left) > 1 else left[0])
+
+    return script
 
 
 @pytest.mark.parametrize("body", [b"<html>Log in", PNG])
