@@ -102,6 +102,21 @@ Folder = Annotated[Path, BeforeValidator(_named)]
 """An empty text, as of a shell variable that is not set, would be the current folder."""
 
 
+def _stripped(key: SecretStr) -> SecretStr:
+    """Files and Kubernetes secrets like to end with a newline, which is no part of a key."""
+    return SecretStr(key.get_secret_value().strip())
+
+
+def _sendable(key: SecretStr) -> SecretStr:
+    said = key.get_secret_value()
+    if not said or not said.isascii() or not said.isprintable() or " " in said:
+        raise ValueError("must be visible ASCII characters without blanks, as it goes into a header")
+    return key
+
+
+Key = Annotated[SecretStr, AfterValidator(_stripped)]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -111,7 +126,7 @@ class UpstreamSettings(_Section):
 
     base_url: Annotated[str, AfterValidator(_base_url)] = "https://api.openai.com/v1"
     """The OpenAI-compatible API that requests are forwarded to; without a path, `/v1` is added."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[Key, AfterValidator(_sendable)] | None = None
     """Sent as `Authorization: Bearer …` when a client sends no key of its own. Also `OPENAI_API_KEY`."""
     connect_timeout_seconds: float = Field(default=10, gt=0)
     """Longest wait for a connection."""
@@ -132,7 +147,7 @@ class ServerSettings(_Section):
     """Processes that share the port."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     """Largest chat request that is read, before and after decompression; past it the client gets a 413."""
-    admin_key: SecretStr | None = Field(default=None, min_length=16)
+    admin_key: Annotated[Key, Field(min_length=16)] | None = None
     """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`, or as the
     password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
     host_names: frozenset[str] = frozenset()

@@ -164,6 +164,10 @@ def test_a_base_url_without_a_path_gets_v1(given, used):
         ("models: [{}]", "models[0].match: must be set"),
         ("models: [{match: ''}]", "models[0].match: must not be empty, found ''"),
         ("server: {admin_key: 0123456789abcde}", "server.admin_key: must have at least 16 characters"),
+        ("server: {admin_key: '0123456789abcd    '}", "server.admin_key: must have at least 16 characters"),
+        ("upstream: {api_key: 'sk one'}", "upstream.api_key: must be visible ASCII characters without blanks"),
+        ("upstream: {api_key: ''}", "upstream.api_key: must be visible ASCII characters without blanks"),
+        ("upstream: {api_key: schlüssel}", "upstream.api_key: must be visible ASCII characters without blanks"),
         ("server: {host: ''}", "server.host: must not be empty"),
         ("data_dir: ''", "data_dir: must be a path; `.` is the current folder"),
         ("artifacts: {folder: ''}", "artifacts.folder: must be a path"),
@@ -307,6 +311,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_other_mistakes(tmp_path, mo
         "upstream: {api_key: *SECRET}",
         "upstream: {api_key: !SECRET x}",
         "upstream:\n  api_key: @SECRET",
+        "upstream:\n  api_key: SECRET and more",
         "upstream: {base_url: 'https://user:SECRET@host'}",
         "upstream: {base_url: 'https://user:SEC/SECRET@host'}",
         "upstream: {base_url: 'https://host/v1?key=SECRET'}",
@@ -315,6 +320,14 @@ def test_a_file_that_cannot_be_read_is_told_with_the_other_mistakes(tmp_path, mo
 )
 def test_no_mistake_shows_a_secret(yaml, config):
     assert "SECRET" not in "\n".join(mistakes(config(yaml)))
+
+
+def test_a_newline_behind_a_key_as_secrets_in_files_have_it_is_no_part_of_it(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER__ADMIN_KEY", "ein Schlüssel mit Blank\r\n")
+    settings = load()
+    assert settings.upstream.api_key.get_secret_value() == "sk-1"
+    assert settings.server.admin_key.get_secret_value() == "ein Schlüssel mit Blank"
 
 
 def test_the_key_is_not_shown_by_repr_and_json(monkeypatch):
