@@ -23,7 +23,7 @@ from proxy.core.pointer import part_at
 from proxy.core.reading import Query, read
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
-from proxy.shell.artifacts.store import INDEXED_BYTES
+from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS
 from proxy.shell.threads import DaemonThreads
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -35,6 +35,7 @@ SEARCH_SECONDS: Final = 5.0
 JSON_BYTES: Final = 64 * 1024 * 1024
 """Longest artifact that is read as JSON: it has to be in memory as a whole."""
 
+_NO_ANSWER: Final = "the store of the artifacts gives no answer"
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-sh")
 _TEXT_SUFFIXES: Final = ("+json", "+xml", "yaml", "toml", "sql", "ndjson")
 
@@ -75,11 +76,19 @@ class ArtifactReader:
         self._retention_seconds = retention_days * 24 * 3600
         self._language = language
         self._clock = clock
+        self._hung = float("-inf")
+        """When the store last gave no answer; Unix time."""
         # Threads of its own: a long search must not hold up what has to be kept before a request is sent.
         self._threads = DaemonThreads(4, "artifact-reading")
 
     async def find(self, name: str, owner: str | None) -> Stored:
-        """An artifact by its name. `owner` None: whoever brought it. Raises ArtifactError."""
+        """An artifact by its name. `owner` None: whoever brought it. Raises ArtifactError.
+
+        Every reading begins here; a store that gave no answer to this is left alone for a while, so that it holds up
+        one request and not every one.
+        """
+        if 0 <= self._clock() - self._hung < REST_SECONDS:
+            raise ArtifactStoreUnavailable(_NO_ANSWER)
         return await self._run(self._find, name, owner)
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
@@ -129,7 +138,9 @@ class ArtifactReader:
                 "there is no such artifact, or it came with another key, or its time is over"
             ) from None
         except TimeoutError:
-            raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
+            if work == self._find:
+                self._hung = self._clock()
+            raise ArtifactStoreUnavailable(_NO_ANSWER) from None
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read ({type(error).__name__})") from None
 

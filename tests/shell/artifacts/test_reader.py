@@ -22,7 +22,7 @@ from proxy.shell.artifacts import reader as reader_module
 from proxy.shell.artifacts.folder import index_key, metadata_key
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
-from proxy.shell.artifacts.store import INDEXED_BYTES, ArtifactStore
+from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS, ArtifactStore
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
@@ -239,6 +239,30 @@ async def test_a_store_that_hangs_is_unavailable(reader: ArtifactReader, monkeyp
             await reader.find(SHORT.id, OWNER)
     finally:
         release.set()
+
+
+async def test_a_store_that_hangs_is_left_alone_for_a_while(
+    folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kept(folder, SHORT)
+    now = time.time()
+    reader = ArtifactReader(folder, retention_days=7, clock=lambda: now)
+    release, get = threading.Event(), obstore.get
+    monkeypatch.setattr(obstore, "get", lambda *_: release.wait(10))
+    monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
+    with pytest.raises(ArtifactStoreUnavailable):
+        await reader.find(SHORT.id, OWNER)
+    release.set()
+    monkeypatch.undo()
+    asked: list[object] = []
+    monkeypatch.setattr(obstore, "get", lambda *given: asked.append(given) or get(*given))
+    with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
+        await reader.find(SHORT.id, OWNER)
+    assert asked == []
+    now += REST_SECONDS
+    assert (await reader.find(SHORT.id, OWNER)).size == len(SHORT.content)
+    reader.close()
 
 
 async def test_a_store_that_fails_is_unavailable_without_its_words(
