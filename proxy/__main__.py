@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0 done, 1 it cannot be, 2 wrong flags, settings or input."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who read has seen enough, as `head` does; what is left must not fail at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
@@ -132,7 +138,7 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
     what = command.add_subparsers(required=True, metavar="ls|show|rm", dest="do")
 
     listing = what.add_parser("ls", help="what is kept, the last used first")
-    listing.add_argument("--max", metavar="N", type=int, default=50, help="show at most so many (default 50)")
+    listing.add_argument("--max", metavar="N", type=_count, default=50, help="show at most so many (default 50)")
     listing.add_argument("--json", action="store_true", help="as JSON")
 
     show = what.add_parser("show", help="a page of one")
@@ -150,6 +156,12 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
     for one in (listing, show, remove):
         _add_settings_flags(one)
         one.set_defaults(run=_artifacts)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9])):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, found {text[:20]!a}")
+    return int(text[:9])
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:

@@ -113,3 +113,20 @@ def test_python_m_proxy_is_the_same_command():
     )
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "server.port: must be a whole number, found 'x'\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    command = [sys.executable, "-m", "proxy", "artifacts", "ls", "--data-dir", str(tmp_path)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        ended = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "1.5", "²"])
+def test_a_count_is_a_number_from_one_on(count, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["artifacts", "ls", "--max", count, "--data-dir", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "--max: must be a whole number from 1 on, found" in capsys.readouterr().err

@@ -23,8 +23,6 @@ from proxy.shell.artifacts.reader import ArtifactReader
 
 DONE: Final = 0
 NOT_DONE: Final = 1
-SHOWN: Final = 50
-"""Artifacts that `ls` shows without being told how many."""
 _KEPT_SIGNS: Final = frozenset("\n\t")
 
 
