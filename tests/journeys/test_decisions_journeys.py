@@ -67,6 +67,15 @@ def test_a_wrong_method_is_refused_in_openais_shape(build: Any, method: str, pat
     assert allowed in answer.json()["error"]["message"]
 
 
+def test_how_many_decisions_are_asked_for_is_a_number_within_what_is_remembered(build: Any) -> None:
+    world = build()
+    for asked in ("", "0", "501", "-1", "x", "²", "000000001" + "0" * 5_000):
+        answer = at(world, f"/decisions?limit={asked}")
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit")
+        assert "from 1 to 500" in answer.json()["error"]["message"]
+    assert at(world, "/decisions?limit=500").status_code == 200
+
+
 def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:
     seen: list[dict[str, Any]] = []
 

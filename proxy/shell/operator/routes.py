@@ -104,7 +104,7 @@ def _page(name: str) -> Handler:
 def _limit(request: Request) -> int:
     """How many decisions are asked for. Raises MalformedRequest."""
     asked = request.query_params.get("limit", str(_DEFAULT_LIMIT))
-    if not (asked.isascii() and asked.isdigit() and 1 <= int(asked[:9]) <= MAX_DECISIONS):
+    if not (asked.isascii() and asked.isdigit() and len(asked) < 10 and 1 <= int(asked) <= MAX_DECISIONS):
         raise MalformedRequest(f"`limit` must be a number from 1 to {MAX_DECISIONS}", param="limit")
     return int(asked)
 
