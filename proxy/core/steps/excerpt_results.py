@@ -7,7 +7,7 @@ as long as large ones can give.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.budget import Budget
@@ -21,6 +21,7 @@ from proxy.core.steps.truncate_tool_output import shortened_text
 
 _MIN_TEXT_BYTES: Final = 120
 """What is left of a result at the least, besides its notice."""
+_LIMITS: Final = Limits()
 _ATTEMPTS: Final = (1.0, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room that are tried one after the other: what an excerpt costs in tokens is known once it is made."""
 
@@ -50,16 +51,18 @@ class ExcerptNewestResults:
                 held * over.bytes // max(1, sum(entry.size.bytes for entry in results)),
             )
             goal = int(max(0, held - excess) * share)
-            yield from excerpted_results(results, goal, self.notices, Reason.NEWEST_RESULT)
+            yield from excerpted(results, goal, self.notices, Reason.NEWEST_RESULT)
 
 
-def excerpted_results(results: Sequence[Entry], goal_tokens: int, notices: Notices, reason: Reason) -> Iterator[Change]:
-    """Changes that bring results down to about `goal_tokens` together, the largest giving most."""
+def excerpted(
+    entries: Sequence[Entry], goal_tokens: int, notices: Notices, reason: Reason, limits: Limits = _LIMITS
+) -> Iterator[Change]:
+    """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` besides."""
     left = goal_tokens
-    for position, entry in enumerate(sorted(results, key=lambda entry: entry.size.tokens)):
-        allowed = left // (len(results) - position)
+    for position, entry in enumerate(sorted(entries, key=lambda entry: entry.size.tokens)):
+        allowed = left // (len(entries) - position)
         if entry.size.tokens > allowed:
-            edits = tuple(_excerpted(entry, allowed, notices, reason))
+            edits = tuple(_excerpted(entry, allowed, notices, reason, limits))
             if edits:
                 yield Change(edits)
             left -= min(allowed, entry.size.tokens)
@@ -67,8 +70,8 @@ def excerpted_results(results: Sequence[Entry], goal_tokens: int, notices: Notic
             left -= entry.size.tokens
 
 
-def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reason) -> Iterator[Edit]:
-    """Excerpts of a result's texts, so that all of it takes about so many tokens."""
+def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reason, limits: Limits) -> Iterator[Edit]:
+    """Excerpts of a message's texts, so that all of it takes about so many tokens."""
     texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.whole)]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)
@@ -76,6 +79,8 @@ def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reas
         share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
         allowed_bytes -= min(share, length)
         if length > share:
-            edit = shortened_text(entry.index, path, text, entry.tool, Limits(2_000, share), notices, reason)
+            edit = shortened_text(
+                entry.index, path, text, entry.tool, replace(limits, max_bytes=share), notices, reason
+            )
             if edit is not None:
                 yield edit

@@ -1,7 +1,7 @@
 """Old exchanges are left out, the oldest first; the last of them is only cut when that is enough.
 
 Rule: a relief. Calls and results go together. A user message goes with the last of its turn; the last one and the
-newest exchange stay.
+newest exchange stay. What is cut is made anew from the whole, the results first, then very long texts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import Final
 
 from proxy.core.budget import Budget
 from proxy.core.edits import Reason
+from proxy.core.entry import Entry
+from proxy.core.excerpt import Limits
 from proxy.core.kept import Change, Kept
 from proxy.core.notices import Notices
-from proxy.core.steps.excerpt_results import excerpted_results
+from proxy.core.steps.excerpt_results import excerpted
+from proxy.core.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_HEAD_SHARE
 
+_TEXT_LIMITS: Final = Limits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)
 _WORTH_CUTTING: Final = 1.25
-"""Results this much larger than what is still over are cut and not left out."""
+"""Results, and very long texts, this much larger than what is still over are cut and not left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,19 @@ class LeaveOutExchanges:
             over = kept.over(self.budget, self.goal_share)
             if over is None:
                 return
-            results = kept.results(units[0])
-            held = sum(entry.size.tokens for entry in results)
-            if held > over.tokens * _WORTH_CUTTING and not over.chars and not over.bytes:
-                yield from excerpted_results(results, held - over.tokens, self.notices, Reason.OLD_RESULT)
-                if kept.over(self.budget, self.goal_share) is None:
-                    return
+            texts = [entry for unit in units for entry in kept.in_unit(unit) if _is_long_text(entry)]
+            for entries, reason, limits in (
+                (kept.results(units[0]), Reason.OLD_RESULT, Limits()),
+                (texts, Reason.LONG_OLD_TEXT, _TEXT_LIMITS),
+            ):
+                held = sum(entry.size.tokens for entry in entries)
+                if held > over.tokens * _WORTH_CUTTING and not over.chars and not over.bytes:
+                    yield from excerpted(entries, held - over.tokens, self.notices, reason, limits)
+                    if kept.over(self.budget, self.goal_share) is None:
+                        return
             yield Change(units=units)
+
+
+def _is_long_text(entry: Entry) -> bool:
+    """Whether somebody said as much as others put into a file: all files of a project in one message, as aider does."""
+    return entry.whole.role in ("user", "assistant") and entry.whole_size.chars > LONG_TEXT_CHARS

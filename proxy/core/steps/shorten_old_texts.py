@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from proxy.core.edits import Reason
 from proxy.core.entry import content_texts
@@ -16,14 +17,18 @@ from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices, is_ours
 from proxy.core.steps.truncate_tool_output import shortened_text
 
+LONG_TEXT_CHARS: Final = 30_000
+"""Texts up to this length stay: people paste documents, and mean them."""
+TEXT_HEAD_SHARE: Final = 0.75
+"""Of what is kept of a text, for its beginning: unlike a program, a document says first what it is about."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShortenOldTexts:
     """Goes through the turns before the last user message, the oldest first."""
 
     notices: Notices
-    over_chars: int = 30_000
-    """Texts up to this length stay: people paste documents, and mean them."""
+    over_chars: int = LONG_TEXT_CHARS
     keep_share: float = 0.8
     """Of a text that is cut: the beginning and the end of what it was."""
 
@@ -34,7 +39,7 @@ class ShortenOldTexts:
                 continue
             for path, text in content_texts(entry.message):
                 if len(text) > self.over_chars and not is_ours(text):
-                    limits = Limits(len(text), int(utf8_length(text) * self.keep_share))
+                    limits = Limits(len(text), int(utf8_length(text) * self.keep_share), head_share=TEXT_HEAD_SHARE)
                     edit = shortened_text(entry.index, path, text, "", limits, self.notices, Reason.LONG_OLD_TEXT)
                     if edit is not None:
                         yield Change((edit,))

@@ -10,7 +10,7 @@ from proxy.core.edits import Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.excerpt import Limits
-from proxy.core.steps.excerpt_results import excerpted_results
+from proxy.core.steps.excerpt_results import excerpted
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
 UNCUT = Limits(10**9, 10**9)
@@ -71,7 +71,7 @@ def test_what_fits_together_is_not_cut():
         for index, message in enumerate(planned_messages(["a " * 100, "b " * 100]))
     ]
     together = sum(entry.size.tokens for entry in entries)
-    assert list(excerpted_results(entries, together, notices(), Reason.OLD_RESULT)) == []
+    assert list(excerpted(entries, together, notices(), Reason.OLD_RESULT)) == []
 
 
 def planned_messages(results):

@@ -7,7 +7,8 @@ from core.strategies import exchange, kept_of, notices, pipeline, planned, syste
 from proxy.core.budget import Budget
 from proxy.core.conversation import Message
 from proxy.core.edits import Reason
-from proxy.core.plan import DIGEST_SHARE
+from proxy.core.notices import MARK
+from proxy.core.plan import DIGEST_SHARE, cut_goal
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 
 
@@ -52,6 +53,22 @@ def test_a_large_result_on_the_edge_of_a_cut_is_cut_and_stays():
     assert cut.message == 9
     assert len(cut.artifact.content) == 27 * 900
     assert 2_000 < kept.total.tokens <= 3_500
+
+
+def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
+    """As aider sends them: with the room for half of it, half of it is worth more than none."""
+    files = "".join(f"def function_{number}(): return {number}\n" for number in range(4_000))
+    history = [system(), user(files), {"role": "assistant", "content": "Ok."}, user("Change function_7.")]
+    budget = Budget(30_000)
+    made = planned(history, pipeline(budget))
+    assert gone(made) == []
+    assert {edit.reason for edit in made.edits} == {Reason.LONG_OLD_TEXT}
+    assert 0.3 < made.after.tokens / budget.room_tokens <= cut_goal(budget)
+    told = Message.read(made.messages[1]).content()
+    assert told.startswith("def function_0()")
+    assert told.endswith("return 3999\n")
+    assert told.count(MARK) == 1
+    assert {artifact.content for artifact in made.artifacts} >= {files.encode()}
 
 
 def test_over_in_characters_or_bytes_whole_exchanges_go():
