@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,9 +63,10 @@ class SharedFile(Generic[Contents]):
         self._stamp = None
 
     def _replace(self, written: bytes) -> _Stamp | None:
-        unfinished = self.path.with_suffix(f".{os.getpid()}.unfinished")
+        # Not by the number of the process: in two containers over one folder it is the same.
+        unfinished = self.path.with_suffix(f".{secrets.token_hex(8)}.unfinished")
         try:
-            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(written)
                 file.flush()
                 stamp = _stamp_of(file.fileno())

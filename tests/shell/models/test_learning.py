@@ -540,6 +540,25 @@ def test_four_workers_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(learning(tmp_path).models) == 80
 
 
+def test_two_containers_that_write_at_once_without_a_lock_each_write_a_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    first, second, replace = learning(tmp_path), learning(tmp_path), Path.replace
+
+    def meanwhile(written: Path, place: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        second.note_refusal("m", refusal(60_000), BELIEVED)
+        return replace(written, place)
+
+    monkeypatch.setattr(Path, "replace", meanwhile)
+    with capture_logs() as log:
+        first.note_refusal("n", refusal(70_000), BELIEVED)
+    assert [line["event"] for line in log] == ["limit_learned"] * 2
+    assert window(learning(tmp_path), "n") == 70_000
+    assert sorted(os.listdir(tmp_path)) == ["learned.json", "learned.lock"]
+
+
 def test_a_worker_that_was_stopped_with_the_lock_stops_nobody(tmp_path: Path) -> None:
     import fcntl
 
