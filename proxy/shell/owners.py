@@ -86,6 +86,8 @@ def _agreed(path: Path, fresh: bytes) -> bytes:
     try:
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(fresh)
+            file.flush()
+            os.fsync(file.fileno())  # half a secret after a power cut would never be replaced
         with contextlib.suppress(FileExistsError):
             os.link(unfinished, path)
     finally:

@@ -48,6 +48,15 @@ def test_the_secret_is_readable_by_its_user_alone_and_nothing_else_stays(tmp_pat
     assert modes == [0o700, 0o600]
 
 
+def test_the_secret_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    link, fsync = os.link, os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("written"), fsync(file)))
+    monkeypatch.setattr(os, "link", lambda *paths: (done.append("named"), link(*paths)))
+    Owners.of_folder(tmp_path)
+    assert done == ["written", "named"]
+
+
 def test_without_a_folder_an_owner_lasts_as_long_as_the_process_and_the_log_says_so(tmp_path: Path) -> None:
     (tmp_path / "folder").write_text("a file in its place")
     with capture_logs() as log:
