@@ -18,6 +18,7 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "last": "This was the last of {rounds} readings in one answer: go on with what you have.",
         "many": "Not read: at most {calls} artifacts are read at once. Call again for this one.",
         "stopped": "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
+        "withheld": "(The answer ends here: the model asked for a page of what was cut, and could not be given it.)",
     },
     "zh": {
         "unnamed": 'read_artifact 需要通知中给出的工件 id，可另加 lines 或 grep：{{"id": '
@@ -26,6 +27,7 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "last": "一次回答最多读取 {rounds} 次，这是最后一次：请根据已有内容继续。",
         "many": "未读取：一次最多读取 {calls} 个工件。请再次调用以读取此工件。",
         "stopped": "（回答到此为止：模型已读取 {rounds} 页，并要求继续读取。）",
+        "withheld": "（回答到此为止：模型要求读取被截去内容中的一页，但无法提供。）",
     },
 }
 
@@ -53,6 +55,11 @@ def last_reading(rounds: int, language: Language) -> str:
 def stopped(rounds: int, language: Language) -> str:
     """What the client reads when the model has not said a word and would go on reading for ever."""
     return _WORDS[language]["stopped"].format(rounds=rounds)
+
+
+def withheld(language: Language) -> str:
+    """What the client reads when the model has not said a word and cannot have its page: there is no room for it."""
+    return _WORDS[language]["withheld"]
 
 
 def _framed(said: str) -> str:

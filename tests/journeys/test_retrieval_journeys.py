@@ -15,6 +15,7 @@ from wire.answer_shapes import understood
 from proxy.core.notices import is_ours
 from proxy.demo.chat import Call, Reply
 from proxy.demo.completions import Completion
+from proxy.shell.planning.planner import Planner
 
 LONG = long_text(5_000)
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
@@ -394,6 +395,45 @@ def test_pages_that_never_fit_end_the_answer_and_not_the_session(build: Any) -> 
     world.upstream.answer = then(never, thinking(in_turn(reads(name, "Let me look."))))
     told = asked(world, request())
     assert (told["message"]["content"], told["finish"]) == ("Let me look.", "stop")
+
+
+@STREAMED
+@pytest.mark.parametrize("spoken", ["Let me look.", ""])
+def test_a_page_that_has_no_room_is_not_said_to_be_the_eighth(spoken: str, stream: bool, build: Any) -> None:
+    world, name = learnt(build, tool_output={"max_bytes": 6_000})
+
+    async def refusing(received: Received, send: Send) -> bool:
+        if received.messages[-1]["role"] == "tool" and "lines 1-" in received.messages[-1]["content"]:
+            error = {"message": "Input is too long for requested model.", "code": "context_length_exceeded"}
+            await said(send, json.dumps({"error": error}).encode(), status=400)
+            return True
+        return False
+
+    world.upstream.answer = then(refusing, thinking(in_turn(reads(name, spoken))))
+    told = asked(world, request(), stream)
+    assert told["finish"] == "stop"
+    assert told["message"]["content"] == spoken if spoken else "could not be given" in told["message"]["content"]
+
+
+@STREAMED
+def test_a_defect_of_the_proxy_costs_the_page_and_not_the_answer(
+    stream: bool, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, name = learnt(build)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Planner, "plan_further", broken)
+    teach(world, reads(name, "Let me look."))
+    told = asked(world, request(), stream)
+    assert (told["message"]["content"], told["finish"]) == ("Let me look.", "stop")
+    teach(world, mixed(name))
+    assert [call["function"]["name"] for call in asked(world, request(), stream)["message"]["tool_calls"]] == [
+        "fetch",
+        "fetch",
+    ]
+    assert len(world.logged("planning_failed", 2)) == 2
 
 
 def test_a_mixed_answer_whose_record_cannot_be_kept_is_the_clients_alone(build: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core import jsontext
 from proxy.core.conversation import Message
@@ -18,7 +18,7 @@ from proxy.core.measures import utf8_length
 from proxy.core.notices import Language
 from proxy.core.reading import Query
 from proxy.core.retrieval import Wanted, wanted_by
-from proxy.core.retrieval_notices import failed, last_reading, stopped, too_many, unnamed
+from proxy.core.retrieval_notices import failed, last_reading, stopped, too_many, unnamed, withheld
 from proxy.core.said import OwnCall, Said
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.shell.answering.holding import HeldAnswer
@@ -27,6 +27,7 @@ from proxy.shell.journey import Journey
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 
 MAX_ROUNDS: Final = 8
@@ -52,6 +53,15 @@ class Retrieval:
     language: Language
 
 
+class _Read(NamedTuple):
+    """The answers to the calls of one answer."""
+
+    results: list[bytes]
+    """Tool messages."""
+    planned: Planned
+    """For the request with them."""
+
+
 @dataclass(slots=True)
 class Rounds:
     """The rounds of one answer."""
@@ -68,15 +78,17 @@ class Rounds:
     @property
     def last_words(self) -> str:
         """What an answer says in which the model did not say a word, and may not go on."""
-        return stopped(MAX_ROUNDS, self.retrieval.language)
+        language = self.retrieval.language
+        return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
 
     async def following(self, said: Said) -> HeldAnswer | None:
         """The model's next answer, once its calls were answered; None when it may not go on. Raises ProxyError."""
         if self.count == MAX_ROUNDS:
             return None
-        _, planned = await self._read(said)
-        if not planned.plan.fits:
+        read = await self._read(said)
+        if read is None or not read.planned.plan.fits:
             return None
+        planned = read.planned
         try:
             answer, self.planned = await self.send(replace(self.journey, planned=planned), self.decision.request_id)
         except ContextOverflow:
@@ -85,12 +97,20 @@ class Rounds:
 
     async def hide(self, said: Said) -> None:
         """Answer the calls of a mixed answer, for when the client comes back."""
-        results, _ = await self._read(said)
-        hidden = HiddenCalls.of(self.journey.planned.request.conversation, said, results)
-        await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
+        read = await self._read(said)
+        if read is not None:
+            hidden = HiddenCalls.of(self.journey.planned.request.conversation, said, read.results)
+            await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
 
-    async def _read(self, said: Said) -> tuple[list[bytes], Planned]:
-        """Tool messages that answer our calls, as much as fits, and the plan for the request with them."""
+    async def _read(self, said: Said) -> _Read | None:
+        """What answers our calls, as much as fits. A defect of the proxy costs the page and not the answer: None."""
+        try:
+            return await self._read_all(said)
+        except Exception:
+            logger().exception("planning_failed", request_id=self.decision.request_id)
+            return None
+
+    async def _read_all(self, said: Said) -> _Read:
         self.count += 1
         self.decision.retrieval_rounds = self.count
         wanted = [wanted_by(call.arguments) for call in said.own]
@@ -104,7 +124,7 @@ class Rounds:
                 break
         for one, text in zip(wanted, texts, strict=True):
             self.retrieval.recorder.artifact_read(self.decision, one.artifact if one else "", utf8_length(text))
-        return results, planned
+        return _Read(results, planned)
 
     async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
         """What is said to each call."""
