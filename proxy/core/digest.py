@@ -56,7 +56,8 @@ class Digest:
     def extended(self, gone: Sequence[Entry], used: Collection[str]) -> Digest:
         """The digest after one more cut. `used` are the names that the assistant has used itself."""
         earlier = self.artifacts[-1].id if self.artifacts else None
-        messages = jsontext.join_array([entry.original.raw for entry in gone])
+        # One message a line: what searches a file by lines finds a message, and not all of them.
+        messages = b"[\n" + b",\n".join(entry.original.raw for entry in gone) + b"\n]"
         content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
         pool = dict(self.pool)
         for entry in gone:

@@ -118,7 +118,12 @@ class Notices:
     def digest(self, artifact: Artifact, messages: int, chars: int, names: Sequence[str], asked: Sequence[str]) -> str:
         """What stands in the place of messages that are left out."""
         notice = self._say("digest", messages=messages, chars=chars)
-        notice += self._kept_at(artifact, "kept_messages", "call_messages", grep="REGEX")
+        place = self.way.path_of(artifact)
+        if self.kept and self.reach is Reach.SHELL and place is not None:
+            # Each line of that file is a message, and as long as that may be.
+            notice += self._say("call_messages", call=f"grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'")
+        else:
+            notice += self._kept_at(artifact, "kept_messages", "call_messages", grep="REGEX")
         if asked:
             heads = " / ".join(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked[-_ASKED_REQUESTS:])
             notice += self._say("asked", asked=heads)

@@ -35,6 +35,8 @@ def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_b
     assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
     raws = [bytes(raw) for members in opened for raw in jsontext.items(members["messages"])]
     assert raws == [entry.original.raw for entry in GONE]
+    lines = second.artifacts[1].content.split(b"\n")
+    assert [line.removesuffix(b",") for line in lines[1:-1]] == raws[1:], "each on a line of its own, for grep"
     assert second.messages == len(GONE)
     assert second.chars == sum(entry.original_size.chars for entry in GONE)
     assert second.artifacts[0].suffix == "json"

@@ -168,6 +168,13 @@ def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
     )
 
 
+@pytest.mark.parametrize(("language", "words"), [("en", "to search them: "), ("zh", "搜索：")])
+def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_around_a_hit(language, words):
+    note = Notices(language, WayBack("/d", URL), Reach.SHELL).digest(CUT, 3, 400, (), ())
+    assert f"{words}grep -oE '.{{0,200}}REGEX.{{0,200}}' '/d/{CUT.id}'" in note
+    assert note.count(CUT.id) == 1
+
+
 def test_code_of_an_agent_finds_the_path_where_there_is_one():
     assert Notices("en", WayBack("/d", URL)).place_of(CUT) == f"/d/{CUT.id}"
     assert Notices("en", ELSEWHERE).place_of(CUT) == f"{URL}/{CUT.id}"
