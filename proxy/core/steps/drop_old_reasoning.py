@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.core import jsontext
 from proxy.core.edits import Artifact, Edit, Path, Reason
 from proxy.core.kept import Change, Kept
 
@@ -26,8 +27,12 @@ class DropOldReasoning:
     def __call__(self, kept: Kept) -> Iterator[Change]:
         """One change for each message."""
         for entry in kept.before(kept.last_user()):
-            length = entry.message.reasoning_bytes
+            if entry.message.reasoning_bytes <= self.keep_chars:
+                continue  # JSON is never shorter than its text
+            raw = entry.original.members()["reasoning_content"]
+            text = jsontext.value(raw)
+            length = len(text) if isinstance(text, str) else entry.message.reasoning_bytes
             if length > self.keep_chars:
-                kept_whole = Artifact(bytes(entry.original.members()["reasoning_content"]), "reasoning", "json")
+                kept_whole = Artifact(bytes(raw), "reasoning", "json")
                 edit = Edit(entry.index, _PATH, None, Reason.OLD_REASONING, kept_whole, before_chars=length)
                 yield Change((edit,))

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 
-from core.strategies import exchange, pipeline, planned, user
+from core.strategies import exchange, kept_of, pipeline, planned, user
 
 from proxy.core.budget import Budget
 from proxy.core.edits import Reason
+from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 
 LONG = "because " * 600
 
@@ -47,6 +48,13 @@ def test_short_reasoning_stays():
     history = [user("a"), *thinking(exchange(["r" * 9_000]), "because"), {"role": "assistant", "content": "x"}, user()]
     made = planned(history, pipeline(Budget(2_000)))
     assert Reason.OLD_REASONING not in [edit.reason for edit in made.edits]
+
+
+def test_chinese_is_measured_in_characters_however_it_is_written():
+    history = [user("a"), *thinking(exchange(["r"]), "因为" * 900), user("b"), *thinking(exchange(["r"]), "因" * 2_001)]
+    kept = kept_of([*history, {"role": "assistant", "content": "x", "reasoning_content": ["r" * 2_000]}, user()])
+    changes = [edit for change in DropOldReasoning()(kept) for edit in change.edits]
+    assert [(edit.message, edit.before_chars) for edit in changes] == [(4, 2_001), (6, 2_004)]
 
 
 def test_it_stops_where_enough_is_gained():
