@@ -16,6 +16,8 @@ from proxy.core.overflow.nested import collect, collect_text, json_or_none
 MAX_BODY_BYTES: Final = 65_536
 """An error is short; what is longer is an echo of the request."""
 _MAX_CHOICES: Final = 16
+_MAX_DEPTH: Final = 8
+"""Of responses within events; two are seen. Python 3.12 and later read JSON that is nested deeper than calls may be."""
 
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
@@ -72,15 +74,15 @@ def _events(text: str) -> Iterator[tuple[str, str]]:
             lines.append(field[2])
 
 
-def _add_success(leaves: Leaves, path: str, value: Any) -> None:
+def _add_success(leaves: Leaves, path: str, value: Any, depth: int = 0) -> None:
     """Errors, finish reasons and usage of a 2xx body or event."""
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return
     for name in _ERROR_MEMBERS:
         if (found := value.get(name)) and not _says_success(found):
             collect(leaves, joined(path, name), name, found)
     for name in ("response", "message"):  # Responses API: `response.failed`; Anthropic: `message_start`
-        _add_success(leaves, joined(path, name), value.get(name))
+        _add_success(leaves, joined(path, name), value.get(name), depth + 1)
     _add_finish(leaves, path, value)
     declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
     has_answer = any(value.get(name) for name in _ANSWER_MEMBERS)

@@ -149,5 +149,19 @@ def test_nesting_wrapping_and_breadth_are_bounded():
     assert unwrap(b"[" * MAX_BODY_BYTES + b"]", is_success=True).is_bare_text
 
 
+@pytest.mark.parametrize("name", ["response", "message"])
+def test_a_success_in_a_success_is_read_only_so_deep(name):
+    """Not every Python refuses JSON that is nested deeper than its functions can follow."""
+    error = {"error": {"message": "prompt is too long"}}
+    found = [unwrap(json.dumps(within(name, error, depth)).encode(), is_success=True) for depth in (8, 9, 500)]
+    assert [leaves.has_error for leaves in found] == [True, False, False]
+
+
+def within(name, value, depth):
+    for _ in range(depth):
+        value = {name: value, "id": "x"}
+    return value
+
+
 def test_names_are_compared_in_snake_case():
     assert [snake(name) for name in ("errorCode", "error-msg", "Message")] == ["error_code", "error_msg", "message"]
