@@ -1,4 +1,4 @@
-"""Every word about media that is put before a model, in English and Chinese.
+"""What people call a type, a kind and a size of media, in English and Chinese.
 
 Rule: as in `notices.py`; a type is called what people call it, and a type that has no name here is a binary file.
 """

@@ -1,4 +1,5 @@
-"""Every word ever put before a model, in English and Chinese.
+"""The words that are put before a model about what it is not shown, in English and Chinese; those about media, about
+pages that it reads and about what could not be fetched stand in the modules that are called so.
 
 Rule: a notice says what is shown, of how much, in which unit, and where the rest is, with the concrete next call. It
 holds no time and nothing random: the same content gives the same words in every turn.

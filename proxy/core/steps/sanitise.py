@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core import jsontext
 from proxy.core.conversation import Message
-from proxy.core.edits import Edit, Reason
+from proxy.core.edits import Edit, Path, Reason
 from proxy.core.entry import content_texts
 from proxy.core.notices import Notices
 
@@ -38,6 +38,10 @@ _CLASSES: Final = {
 }
 
 
+_REASONING: Final = ("reasoning_content", "reasoning")
+_ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
+
+
 @dataclass(frozen=True, slots=True)
 class SanitiseText:
     """Replaces the kinds that are set, in the texts of every message."""
@@ -49,7 +53,23 @@ class SanitiseText:
         if not self.kinds:
             return
         refused = re.compile(f"[{''.join(_CLASSES[kind] for kind in sorted(self.kinds))}]")
-        for path, text in content_texts(message):
+        for path, text in (*content_texts(message), *_other_texts(message)):
             clean = refused.sub(REPLACEMENT, text)
             if clean != text:
                 yield Edit(index, path, jsontext.dump(clean), Reason.SANITISE, None, tool, len(text), len(clean))
+
+
+def _other_texts(message: Message) -> Iterator[tuple[Path, str]]:
+    """What an assistant says besides its content: reasoning, and the arguments of its calls."""
+    if message.role != "assistant":
+        return
+    members = message.members()
+    for name in _REASONING:
+        if isinstance(text := jsontext.value(members.get(name, b"null")), str):
+            yield (name,), text
+    calls = jsontext.value(members.get("tool_calls", b"null"))
+    for position, call in enumerate(calls if isinstance(calls, list) else ()):
+        for kind, name in _ARGUMENTS:
+            called = call.get(kind) if isinstance(call, dict) else None
+            if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                yield ("tool_calls", position, kind, name), text

@@ -51,5 +51,16 @@ def test_each_text_of_a_list_is_looked_at():
     assert [(edit.path, json.loads(edit.replacement)) for edit in edits] == [(("content", 1, "text"), "b\ufffd")]
 
 
+def test_arguments_of_calls_and_reasoning_are_looked_at_too():
+    called = {"id": "c🙂", "type": "function", "function": {"name": "say", "arguments": '{"text": "🙂"}'}}
+    custom = {"id": "d", "type": "custom", "custom": {"name": "patch", "input": "+🙂"}}
+    message = {"role": "assistant", "content": None, "reasoning_content": "a🙂", "tool_calls": [called, custom, 7]}
+    (sent,) = planned([message], with_step(frozenset({Sanitise.NON_BMP}))).messages
+    called["function"]["arguments"], custom["custom"]["input"] = '{"text": "\ufffd"}', "+\ufffd"
+    assert json.loads(sent) == message | {"reasoning_content": "a\ufffd"}
+    odd = [{"role": "assistant", "tool_calls": {}}, {"role": "assistant", "tool_calls": [{"function": "🙂"}]}]
+    assert planned(odd, with_step(frozenset(Sanitise))).edits == ()
+
+
 def test_without_kinds_nothing_is_done():
     assert list(SanitiseText(frozenset())(0, Message.read(b'{"content":"\\ud800"}'), "", notices())) == []
