@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import META, TROUBLE
+from proxy.shell.artifacts.folder import META, TROUBLE, reason_of
 from proxy.shell.telemetry.logs import logger
 from proxy.shell.upstream.client import Headers
 
@@ -57,7 +57,7 @@ class Owners:
             found = bucket.agreed(SECRET_KEY, own._secret)
             problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
         except TROUBLE as error:
-            found, problem = b"", type(error).__name__
+            found, problem = b"", reason_of(error)
         if problem is None:
             return cls(found, shared=shared)
         logger().warning("owner_secret_not_kept", file=f"{bucket.address}/{SECRET_KEY}", reason=problem)

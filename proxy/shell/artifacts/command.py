@@ -18,7 +18,7 @@ import obstore
 
 from proxy.core.reading import Query
 from proxy.errors import ProxyError
-from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact
+from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader
 
 DONE: Final = 0
@@ -31,7 +31,7 @@ def list_artifacts(folder: ArtifactFolder, most: int, *, as_json: bool) -> int:
     try:
         found = sorted(_found(folder), key=lambda one: -one["used"])
     except TROUBLE as error:
-        return _complain(f"{folder.address} cannot be read ({type(error).__name__})")
+        return _complain(f"{folder.address} cannot be read: {reason_of(error)}")
     shown = [{**one, "used": _moment(one["used"])} for one in found[:most]]
     if as_json:
         print(json.dumps({"folder": folder.address, "total": len(found), "artifacts": shown}, indent=2))
@@ -74,7 +74,7 @@ def remove_artifacts(folder: ArtifactFolder, names: Sequence[str]) -> int:
         try:
             removed = _removed(folder, name)
         except TROUBLE as error:
-            return _complain(f"{folder.address} cannot be changed ({type(error).__name__})")
+            return _complain(f"{folder.address} cannot be changed: {reason_of(error)}")
         if not removed:
             missing = _complain(f"there is no artifact {name!a}")
     return NOT_DONE if missing else DONE

@@ -5,6 +5,7 @@ Rule: only what carries an artifact's name, written exactly so, is ever read, wr
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
@@ -22,6 +23,8 @@ META: Final = ".meta"
 TOUCH_SECONDS: Final = 3600
 """An artifact in use is noted as used at most this often: its metadata object is written again."""
 
+_HTTP_STATUS: Final = re.compile(r"status code: ([1-5][0-9]{2} [A-Za-z ]{1,40})")
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _KEY: Final = re.compile(
     rf"(?:{META}/(?P<described>{ARTIFACT_NAME})\.(?:[A-Za-z0-9_-]{{1,64}}\.json|lines)|(?P<content>{ARTIFACT_NAME}))"
 )
@@ -122,6 +125,18 @@ def artifact_of(key: str) -> tuple[str, bool] | None:
         return finding["address"], False
     found = _KEY.fullmatch(key)
     return None if found is None else (found["content"] or found["described"], found["content"] is not None)
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in the words of the operating system or of HTTP where there are any; the whole text may hold
+    anything."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (found := _OS_ERROR.search(str(error))):
+        number = int(found[1])
+    if number is not None:
+        return os.strerror(number)
+    status = _HTTP_STATUS.search(str(error))
+    return type(error).__name__ + (f" ({status[1]})" if status else "")
 
 
 def _checked(key: str) -> str:

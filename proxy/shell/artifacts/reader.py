@@ -22,7 +22,15 @@ from proxy.core.notices import Language
 from proxy.core.pointer import part_at
 from proxy.core.reading import Query, read
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
-from proxy.shell.artifacts.folder import TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
+from proxy.shell.artifacts.folder import (
+    TOUCH_SECONDS,
+    TROUBLE,
+    ArtifactFolder,
+    Metadata,
+    index_key,
+    metadata_key,
+    reason_of,
+)
 from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS
 from proxy.shell.threads import DaemonThreads
 
@@ -142,7 +150,7 @@ class ArtifactReader:
                 self._hung = self._clock()
             raise ArtifactStoreUnavailable(_NO_ANSWER) from None
         except TROUBLE as error:
-            raise ArtifactStoreUnavailable(f"the artifact cannot be read ({type(error).__name__})") from None
+            raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None
 
     def _find(self, name: str, owner: str | None) -> Stored:
         try:

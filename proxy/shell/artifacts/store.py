@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import datetime
 import mimetypes
-import os
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +23,16 @@ import obstore
 
 from proxy.core.edits import Artifact
 from proxy.core.lines import LineIndex
-from proxy.shell.artifacts.folder import META, TOUCH_SECONDS, TROUBLE, ArtifactFolder, Metadata, index_key, metadata_key
+from proxy.shell.artifacts.folder import (
+    META,
+    TOUCH_SECONDS,
+    TROUBLE,
+    ArtifactFolder,
+    Metadata,
+    index_key,
+    metadata_key,
+    reason_of,
+)
 from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
 from proxy.shell.telemetry.logs import logger
 from proxy.shell.threads import DaemonThreads
@@ -49,8 +56,6 @@ MAX_TOOL_CHARACTERS: Final = 200
 
 _TRIAL_KEY: Final = f"{META}/trial"
 """Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
-_HTTP_STATUS: Final = re.compile(r"status code: ([1-5][0-9]{2} [A-Za-z ]{1,40})")
-_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 
 
 class _Outcome(Enum):
@@ -125,7 +130,7 @@ class ArtifactStore:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, _TRIAL_KEY, b"ok\n")
         except TROUBLE as error:
-            return f"the artifact store cannot be written: {_reason(error)}"
+            return f"the artifact store cannot be written: {reason_of(error)}"
         return None
 
     async def start(self) -> None:
@@ -166,7 +171,7 @@ class ArtifactStore:
             try:
                 outcomes[name] = self._keep_one(name, artifact, owner)
             except TROUBLE as error:
-                outcomes[name] = _Failure(_reason(error))
+                outcomes[name] = _Failure(reason_of(error))
         return outcomes
 
     def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
@@ -217,7 +222,7 @@ class ArtifactStore:
                 stopped=self._closing.is_set,
             )
         except TROUBLE as error:
-            self._warn("sweep", 0, _reason(error))
+            self._warn("sweep", 0, reason_of(error))
             return
         if self._closing.is_set():
             return  # the pass was cut short: its figures say nothing
@@ -251,15 +256,3 @@ def _threads() -> DaemonThreads:
 def _readable(tool: str) -> str:
     """A tool's name, fit for JSON: it may be long, and JSON can carry half a surrogate pair into a string."""
     return tool[:MAX_TOOL_CHARACTERS].encode("utf-8", "replace").decode()
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong, in the words of the operating system or of HTTP where there are any; the whole text may hold
-    anything."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is None and (found := _OS_ERROR.search(str(error))):
-        number = int(found[1])
-    if number is not None:
-        return os.strerror(number)
-    status = _HTTP_STATUS.search(str(error))
-    return type(error).__name__ + (f" ({status[1]})" if status else "")

@@ -265,14 +265,23 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
     reader.close()
 
 
-async def test_a_store_that_fails_is_unavailable_without_its_words(
-    reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PermissionError("SECRET"), "PermissionError"),
+        (PermissionError(13, "SECRET"), "Permission denied"),
+        (OSError("SECRET (os error 5)"), "Input/output error"),
+        (OSError("SECRET status code: 403 Forbidden: SECRET"), r"OSError \(403 Forbidden\)"),
+    ],
+)
+async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(
+    error: OSError, reason: str, reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
-        raise PermissionError("SECRET")
+        raise error
 
     monkeypatch.setattr(obstore, "get", fail)
-    with pytest.raises(ArtifactStoreUnavailable, match=r"cannot be read \(PermissionError\)"):
+    with pytest.raises(ArtifactStoreUnavailable, match=f"cannot be read: {reason}$"):
         await reader.find(SHORT.id, OWNER)
 
 
