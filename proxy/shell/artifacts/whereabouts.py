@@ -21,10 +21,10 @@ from proxy.shell.upstream.client import Headers
 _HOST: Final = re.compile(
     rb"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
 )
-_FORWARDED: Final = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"))
-"""Headers of reverse proxies: the client is then the one behind it, and may be anywhere."""
+FORWARDED: Final = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"))
+"""Headers of reverse proxies: the connection is theirs, and the client behind it may be anywhere."""
 
-_TELLING: Final = frozenset((b"host", *_FORWARDED, *KEY_HEADERS))
+_TELLING: Final = frozenset((b"host", *FORWARDED, *KEY_HEADERS))
 _HOST_BYTES: Final = 300
 """More is no host; what is remembered is bounded."""
 _KEYS: Final = {b"authorization": "Authorization: Bearer", b"api-key": "api-key:", b"x-api-key": "x-api-key:"}
@@ -74,7 +74,7 @@ class WaysBack:
 def is_on_this_machine(scope: Scope) -> bool:
     """Whether the client runs on this host: its address is a loopback one, or the very one that it connected to."""
     client, server = scope.get("client"), scope.get("server")
-    if not client or any(name in _FORWARDED for name, _ in scope["headers"]):
+    if not client or any(name in FORWARDED for name, _ in scope["headers"]):
         return False
     return is_loopback(client[0]) or (server is not None and client[0] == server[0])
 

@@ -10,17 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import ipaddress
-from typing import Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from starlette.requests import Request
 
 from proxy.errors import KeyNeeded, NotFromHere
-
-_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""Headers of proxies in between: the connection is theirs, and where the client is nobody can tell."""
+from proxy.shell.artifacts.whereabouts import FORWARDED, is_loopback
 
 
 class Guard:
@@ -36,8 +32,8 @@ class Guard:
         if self._key is not None and _has_key(request.headers.get("authorization", ""), self._key):
             return
         peer = request.client.host if request.client is not None else ""
-        behind_proxy = next((name for name in _FORWARDED if name in request.headers), None)
-        if _is_loopback(peer) and behind_proxy is None:
+        behind_proxy = next((name.decode() for name, _ in request.scope["headers"] if name in FORWARDED), None)
+        if is_loopback(peer) and behind_proxy is None:
             self._check_host(request.headers.get("host", ""))
         elif self._key is not None:
             raise KeyNeeded("this page needs the operator's key (server.admin_key) as a bearer token or as password")
@@ -52,7 +48,7 @@ class Guard:
     def _check_host(self, host: str) -> None:
         """A name that somebody else's DNS leads here is in `Host`, as the browser believes in it."""
         name = _name_of(host)
-        if not (name in self._names or _is_loopback(name)):
+        if not (name in self._names or is_loopback(name)):
             raise NotFromHere(
                 "this page is called by localhost, a loopback address or a name in server.host_names, and by no other"
             )
@@ -88,17 +84,3 @@ def _name_of(host: str) -> str:
         return (parts.hostname or "") if parts.port != 0 and parts.username is None else ""
     except ValueError:
         return ""
-
-
-def _is_loopback(address: str) -> bool:
-    """Whether it is an address of this machine itself; an IPv4 address in IPv6 clothes, too.
-
-    >>> [_is_loopback(one) for one in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1", "example.org")]
-    [True, True, True, False, False]
-    """
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_loopback

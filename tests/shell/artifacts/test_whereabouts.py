@@ -39,7 +39,7 @@ def test_who_comes_from_an_address_of_this_host_is_on_it(client: str | None, ser
     assert is_on_this_machine(scope(client, server)) is here
 
 
-@pytest.mark.parametrize("name", [b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host"])
+@pytest.mark.parametrize("name", [b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host", b"via"])
 def test_who_came_through_a_reverse_proxy_may_be_anywhere(name: bytes) -> None:
     assert not is_on_this_machine(scope(headers=[(name, b"10.0.0.1")]))
 
