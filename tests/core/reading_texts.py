@@ -17,13 +17,16 @@ LINES = st.one_of(
 )
 PARTS = st.lists(st.tuples(LINES, st.sampled_from([1, 1, 1, 2, 30, 900])), max_size=12)
 
+MANY_BLOCKS = 2_000_000
+"""Bytes of the longest texts that are made by repeating; a hundred times as many show nothing more."""
+
 
 @st.composite
 def texts(draw: st.DrawFn) -> bytes:
     """Some short, some of many blocks, with and without a line feed at the end."""
     lines = [line for line, times in draw(PARTS) for _ in range(times)]
     text = b"\n".join(lines) + draw(st.sampled_from([b"", b"\n"]))
-    return text * draw(st.sampled_from([1, 1, 1, 40]))
+    return text * min(draw(st.sampled_from([1, 1, 1, 40])), max(1, MANY_BLOCKS // (len(text) or 1)))
 
 
 def driven(reader: Generator[Span, bytes, Result], text: bytes, spans: list[Span] | None = None) -> Result:

@@ -19,7 +19,7 @@ from proxy.core.profile import Modality
 
 COUNTS = st.integers(1, 10**6)
 MAYBE = st.none() | COUNTS
-VERDICTS = st.builds(
+ANY_VERDICTS = st.builds(
     Verdict,
     st.sampled_from(Kind),
     limit=MAYBE,
@@ -30,6 +30,17 @@ VERDICTS = st.builds(
     unit=st.none() | st.sampled_from(Unit),
     exactness=st.sampled_from(Exactness),
 )
+EXACT_VERDICTS = st.builds(
+    Verdict,
+    st.just(Kind.PROMPT_PLUS_REPLY),
+    limit=COUNTS,
+    limit_scope=st.sampled_from(Scope),
+    prompt=COUNTS,
+    unit=st.just(Unit.TOKENS),
+    exactness=st.just(Exactness.EXACT),
+)
+"""The only ones that prove a shorter reply."""
+VERDICTS = ANY_VERDICTS | EXACT_VERDICTS
 SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.booleans())
 STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
 

@@ -207,17 +207,17 @@ def test_the_same_image_in_every_turn_is_opened_once(
     ("content", "said"),
     [
         ([image_part(png(60_000, 60_000))], "over the limit of 89,478,485 pixels"),
-        ([image_part(PNG + bytes(30_000_000))], "over the limit of 21 MB"),
+        ([image_part(PNG + bytes(3_000_000))], "over the limit of 2 MB"),
         ([image_part(b"")], "It is empty."),
         ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo!"}}], "base64 is broken"),
         ([image_part(SVG, "image/svg+xml")], "Models do not read this format."),
         ([mcp_block(b"\0\1\2 no image at all", "image/png")], "binary file"),
         (json.dumps({"a": data_url(f"<p>{data_url(PNG, 'image/png')}</p>".encode(), "text/html")}), ""),
     ],
-    ids=["bomb", "40 MB", "empty", "broken", "svg", "lie", "nested"],
+    ids=["bomb", "over the limit", "empty", "broken", "svg", "lie", "nested"],
 )
 def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, said: str) -> None:
-    world = build(models=MODELS)
+    world = build(models=MODELS, media={"max_bytes": 2_000_000})
     assert said in "".join(texts(sent(world, asked(content, "seeing"))))
     assert world.log("planning_failed") == []
 

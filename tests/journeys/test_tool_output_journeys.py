@@ -150,7 +150,7 @@ def test_a_store_that_works_again_is_used_again(build: Any, tmp_path: Path) -> N
     place.unlink()
     world.ask(one_call(LONG))
     assert list(world.kept.values()) == [LONG.encode()]
-    assert "x-context-proxy" not in world.upstream.last.headers
+    assert [name for name in world.upstream.last.headers if name.startswith(b"x-context-proxy")] == []
     assert len(world.upstream.last.body) < len(LONG)
 
 

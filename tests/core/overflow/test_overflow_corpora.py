@@ -1,5 +1,11 @@
-"""The judge on labelled answers: the variants kept here, and the development corpus where it lies beside us."""
+"""The judge on labelled answers: the variants kept here, and others where there are some.
 
+`OVERFLOW_CORPUS` names a file of them, a JSON object a line as in `unseen_variants.jsonl`.
+"""
+
+from __future__ import annotations
+
+import os
 from pathlib import Path
 
 import pytest
@@ -7,28 +13,16 @@ from overflow_score import Score, load, score, verdict_of
 
 HERE = Path(__file__).parent
 VARIANTS = HERE / "unseen_variants.jsonl"
-DEVELOPMENT = HERE.parents[3] / "shared" / "overflow" / "corpus_dev.jsonl"
+OTHERS = os.environ.get("OVERFLOW_CORPUS")
+CORPORA = [
+    VARIANTS,
+    pytest.param(Path(OTHERS or ""), marks=pytest.mark.skipif(not OTHERS, reason="OVERFLOW_CORPUS names no file")),
+]
 
 
-@pytest.fixture(scope="module")
-def development() -> Score:
-    if not DEVELOPMENT.exists():
-        pytest.skip("the development corpus is not beside this repository; only the variants were scored")
-    return score(load(DEVELOPMENT))
-
-
-def test_the_development_corpus_is_recognised_without_a_false_trigger(development: Score):
-    assert development.recall >= 0.95, development.confusions
-    assert development.counts["false trigger"] == 0, development.confusions
-
-
-def test_the_limits_of_the_development_corpus_are_read_and_none_is_wrong(development: Score):
-    assert development.limits_read >= 0.95, development.confusions
-    assert development.counts["wrong limit"] == 0, development.confusions
-
-
-def test_variants_of_other_providers_are_recognised_without_a_false_trigger():
-    result = score(load(VARIANTS))
+@pytest.mark.parametrize("corpus", CORPORA, ids=["variants", "others"])
+def test_refusals_are_recognised_without_a_false_trigger_and_their_limits_are_read(corpus: Path):
+    result: Score = score(load(corpus))
     assert result.recall >= 0.95, result.confusions
     assert result.counts["false trigger"] == 0, result.confusions
     assert result.limits_read >= 0.95, result.confusions

@@ -339,14 +339,19 @@ async def test_a_post_that_may_have_been_taken_is_not_sent_twice() -> None:
 
 
 async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_not_used_again() -> None:
+    answered = asyncio.Event()
+
     async def script(connection: Connection) -> None:
         await connection.head()
         await connection.send(OK)
+        await answered.wait()
         await connection.until_closed()
 
+    body = b"z" * 30_000_000  # more than the sockets and the reader take by themselves
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(2):
-            assert await post(upstream, b"z" * 50_000_000) == b"ok"
+            assert await post(upstream, body) == b"ok"
+        answered.set()
         assert scripted.connections == 2
 
 
