@@ -119,12 +119,9 @@ class Notices:
     def digest(self, artifact: Artifact, messages: int, chars: int, names: Sequence[str], asked: Sequence[str]) -> str:
         """What stands in the place of messages that are left out."""
         notice = self._say("digest", messages=messages, chars=chars)
-        place = self.way.path_of(artifact)
-        if self.kept and self.reach is Reach.SHELL and place is not None:
-            # Each line of that file is a message, and as long as that may be.
-            notice += self._say("call_messages", call=f"grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'")
-        else:
-            notice += self._kept_at(artifact, "kept_messages", "call_messages", grep="REGEX")
+        # Each line of that file is a message, and as long as that may be.
+        by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
+        notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
         if asked:
             heads = " / ".join(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked[-_ASKED_REQUESTS:])
             notice += self._say("asked", asked=heads)
@@ -132,7 +129,9 @@ class Notices:
 
     def response_text(self, artifact: Artifact) -> str:
         """The `text` of a tool response whose data was cut."""
-        return MARK + self._kept_at(artifact, "response", "call_response", lines=f"1-{_PAGE_LINES}") + "]"
+        # In one line, mostly; all of it would be cut again, and at the same place.
+        by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
+        return MARK + self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}") + "]"
 
     def whole(self, artifact: Artifact) -> str:
         """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
@@ -153,10 +152,14 @@ class Notices:
         """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
         return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
 
-    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, **asked: str) -> str:
-        """That it is kept: the call that fetches it, where the agent needs one and can make it, or else its place."""
+    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **asked: str) -> str:
+        """That it is kept: the call that fetches it, where the agent needs one and can make it, or else its place.
+        `by_shell`: what a shell does with the file at `{place}`."""
         if not self.kept:
             return self._say("unkept")
+        place = self.way.path_of(artifact)
+        if by_shell and self.reach is Reach.SHELL and place is not None:
+            return self._say(by_call, call=by_shell.format(place=place))
         call = self._call(artifact, asked)
         return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
 

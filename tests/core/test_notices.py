@@ -175,6 +175,12 @@ def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_ar
     assert note.count(CUT.id) == 1
 
 
+@pytest.mark.parametrize(("language", "words"), [("en", "for the whole: "), ("zh", "完整内容：")])
+def test_a_shell_reads_a_tool_response_by_bytes_as_the_whole_would_be_cut_to_the_same(language, words):
+    told = Notices(language, WayBack("/d", URL), Reach.SHELL).response_text(CUT)
+    assert told.endswith(f"{words}tail -c +1 '/d/{CUT.id}' | head -c 16000]")
+
+
 def test_code_of_an_agent_finds_the_path_where_there_is_one():
     assert Notices("en", WayBack("/d", URL)).place_of(CUT) == f"/d/{CUT.id}"
     assert Notices("en", ELSEWHERE).place_of(CUT) == f"{URL}/{CUT.id}"
