@@ -16,6 +16,7 @@ from proxy.core.edits import ARTIFACT_NAME, Artifact
 from proxy.core.excerpt import Excerpt
 from proxy.core.lines import PAGE_BYTES
 from proxy.core.measures import count_lines, utf8_length
+from proxy.core.notice_words import WORDS
 from proxy.core.tools import Reach
 from proxy.core.way_back import WayBack
 
@@ -24,56 +25,6 @@ Language: TypeAlias = Literal["en", "zh"]
 MARK: Final = "[context-proxy: "
 """How every notice begins; with the artifact's name it is how our own are told from others'."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
-
-_WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
-    "en": {
-        "shown": "{kept_lines:,} of {lines:,} lines, {kept_bytes:,} of {bytes:,} bytes of this text are shown: "
-        "{parts}.",
-        "head": "its beginning",
-        "rescued": "{rescued:,} lines that tell of failures",
-        "tail": "its end",
-        "none": "nothing",
-        "and": ", ",
-        "whole": " The whole is kept in {place}.",
-        "unkept": " The rest could not be kept.",
-        "subagent": " Give that file to a sub-agent and ask it for what you need.",
-        "page": " Read or search that file in parts, from line {line} on.",
-        "shell": " To go on reading: sed -n '{line},{until}p' '{place}'",
-        "shell_bytes": " To go on reading: tail -c +{first} '{place}' | head -c {count}",
-        "call_whole": " To get the whole: {call}",
-        "call": " The whole is kept; to go on reading: {call}",
-        "names": " Names in what is left out: {names}",
-        "digest": "{messages:,} earlier messages ({chars:,} characters) are left out here to fit the model's window.",
-        "kept_messages": " They are kept as JSON in {place}.",
-        "call_messages": " They are kept as JSON; to search them: {call}",
-        "asked": " The user asked earlier: {asked}",
-        "response": "An excerpt; the whole is kept in {place}.",
-        "call_response": "An excerpt; for the whole: {call}",
-    },
-    "zh": {
-        "shown": "此文本共 {lines:,} 行、{bytes:,} 字节，此处显示 {kept_lines:,} 行、{kept_bytes:,} 字节：{parts}。",
-        "head": "开头",
-        "rescued": "{rescued:,} 行报错",
-        "tail": "结尾",
-        "none": "无",
-        "and": "、",
-        "whole": " 完整内容保存在 {place}。",
-        "unkept": " 其余内容未能保存。",
-        "subagent": " 可让子代理处理该文件并返回所需信息。",
-        "page": " 可从第 {line} 行起分段读取或搜索该文件。",
-        "shell": " 继续阅读：sed -n '{line},{until}p' '{place}'",
-        "shell_bytes": " 继续阅读：tail -c +{first} '{place}' | head -c {count}",
-        "call_whole": " 获取完整内容：{call}",
-        "call": " 完整内容已保存，继续阅读：{call}",
-        "names": " 省略部分中的名称：{names}",
-        "digest": "为适应模型的上下文窗口，此处省略了之前的 {messages:,} 条消息（{chars:,} 个字符）。",
-        "kept_messages": " 它们以 JSON 格式保存在 {place}。",
-        "call_messages": " 它们以 JSON 格式保存，搜索：{call}",
-        "asked": " 用户此前的要求：{asked}",
-        "response": "此处为节选，完整内容保存在 {place}。",
-        "call_response": "此处为节选，完整内容：{call}",
-    },
-}
 
 _PAGE_LINES: Final = 80
 """Of a suggested page: what a person would read at a time."""
@@ -184,7 +135,7 @@ class Notices:
         return self._say("names", names=" ".join(names)) if names else ""
 
     def _say(self, key: str, **values: object) -> str:
-        return _WORDS[self.language][key].format(**values)
+        return WORDS[self.language][key].format(**values)
 
     def _framed(self, notice: str) -> str:
         return f"{MARK}{notice}]\n"

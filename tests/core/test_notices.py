@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from proxy.core.edits import Artifact
 from proxy.core.excerpt import Direction, Limits, excerpt
 from proxy.core.measures import count_lines, utf8_length
+from proxy.core.notice_words import WORDS
 from proxy.core.notices import MARK, Notices, is_ours
 from proxy.core.tools import Reach
 from proxy.core.way_back import WayBack
@@ -282,3 +283,10 @@ def test_the_same_content_has_the_same_notice_for_ever():
 def test_what_is_not_shown_at_all_is_named_whole(way, reach, en, zh):
     assert Notices("en", way, reach).whole(CUT) == en
     assert Notices("zh", way, reach).whole(CUT) == zh
+
+
+def test_both_languages_have_the_same_phrases_with_the_same_places():
+    english, chinese = (
+        {key: sorted(re.findall(r"\{(\w*)", said)) for key, said in WORDS[language].items()} for language in WORDS
+    )
+    assert english == chinese
