@@ -16,7 +16,16 @@ let filter = "all";
 let paused = false;
 let opened = null; // key of the decision in the detail pane
 let timer = 0;
-let wanted = decodeURIComponent(location.hash.slice(1)); // a request that the address names, until it shows up
+let wanted = named(location.hash.slice(1)); // a request that the address names, until it shows up
+
+/** What an address names; nothing where somebody has written a % that begins no escape. */
+function named(escaped) {
+  try {
+    return decodeURIComponent(escaped);
+  } catch {
+    return "";
+  }
+}
 
 /** An element with classes, and children: elements, or texts, which stay texts. */
 function element(name, classes, ...children) {

@@ -129,6 +129,12 @@ def test_an_address_can_name_a_request(page: Page, stage: World) -> None:
 
 
 @needs_chromium
+def test_an_address_that_names_nothing_shows_the_requests(page: Page, stage: World) -> None:
+    page.open(f"{root(stage)}/?{uuid.uuid4()}#100%")
+    page.until("document.querySelectorAll('#requests .row').length === 14")
+
+
+@needs_chromium
 def test_names_in_a_request_are_text(page: Page) -> None:
     page.value("document.querySelectorAll('#requests .row')[0].click()")
     page.until("document.querySelector('#detail summary')")
