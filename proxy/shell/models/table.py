@@ -70,7 +70,7 @@ def _one(profile: ModelProfile, learned_ratio: tuple[float, bool]) -> Table:
     for heading in ("value", "", "from"):
         table.add_column(heading)
     for field, label in _LABELS.items():
-        table.add_row(label, _shown(profile, field), _plain(profile.sources.get(field, "")))
+        table.add_row(label, _shown(profile, field), _plain(_source(profile, field)))
     ratio, measured = learned_ratio
     table.add_row("its tokens for one of ours", f"{ratio:.2f}", _plain("learned from usage" if measured else "default"))
     return table
@@ -89,10 +89,16 @@ def _many(profiles: list[ModelProfile]) -> Table:
     return table
 
 
+def _source(profile: ModelProfile, field: str) -> str:
+    stated = profile.sources.get(field, "")
+    return stated or (profile.sources.get("results_hold_text", "") if field == "refused" else "")
+
+
 def _shown(profile: ModelProfile, field: str) -> str:
     value = getattr(profile, field)
     if field == "refused":
-        return ", ".join(sorted(value)) or "–"
+        in_results = ["media in the results of tools"] if profile.results_hold_text else []
+        return ", ".join([*sorted(value), *in_results]) or "–"
     if field == "modalities":
         return "unknown" if value is None else ", ".join(sorted(value))
     if field == "tokenizer":
@@ -106,6 +112,7 @@ def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfil
             "model": profile.model,
             **{field: getattr(profile, field) for field in _LABELS if field not in ("modalities", "refused")},
             "refused": sorted(profile.refused),
+            "results_hold_text": profile.results_hold_text,
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
             "sources": dict(profile.sources),
         }

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import respx
 from rich.console import Console
 
+from proxy.core.profile import Modality
 from proxy.settings import Settings
+from proxy.shell.models.learning import Learning
 from proxy.shell.models.table import print_models
 
 BASE = "https://llm.example.org/v1"
@@ -31,6 +34,19 @@ def test_a_profile_shows_each_value_and_where_it_came_from() -> None:
     assert "32 768" in lines["context window"]
     assert "upstream /v1/models" in lines["context window"]
     assert "config models[0]" in lines["reads"]
+
+
+@respx.mock
+def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path) -> None:
+    respx.get(f"{BASE}/models").respond(500)
+    learning = Learning(tmp_path, BASE)
+    learning.note_media_refused_in_results("results")
+    learning.note_media_refused_in_results("all")
+    learning.note_refused_media("all", frozenset({Modality.VISION}))
+    for name, shown in (("results", "media in the results of tools"), ("all", "vision, media in the results of tools")):
+        (row,) = (line for line in printed(name, data_dir=tmp_path).splitlines() if "has refused" in line)
+        assert [cell.strip() for cell in row.split("  ") if cell] == ["has refused", shown, "learned from a refusal"]
+        assert json.loads(printed(name, as_json=True, data_dir=tmp_path))["results_hold_text"] is True
 
 
 @respx.mock
