@@ -220,6 +220,7 @@ class Learning:
 
     def _adopt(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what is known of a model, here and in the file; trouble with the file costs only the file."""
+        self.refresh()  # what was erased elsewhere must not be written again
 
         def changed(everything: _Contents | None) -> _Contents:
             # What could not be written earlier is known here alone; what stands in the file is as new or newer.

@@ -465,6 +465,16 @@ def test_erasing_makes_every_worker_forget(tmp_path: Path) -> None:
     assert (first.limits("m"), window(first, "n")) == (None, 60_000)
 
 
+def test_what_was_erased_does_not_come_back_with_what_another_worker_measures(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    first.note_refusal("m", refusal(60_000), BELIEVED)
+    second.refresh()
+    use(second, *[1.22] * (MIN_SAMPLES - 1))
+    first.erase()
+    use(second, 1.22)
+    assert (second.limits("m"), learning(tmp_path).limits("m")) == (None, None)
+
+
 def test_erasing_nothing_is_fine(tmp_path: Path) -> None:
     learning(tmp_path / "nowhere").erase()
     assert not (tmp_path / "nowhere").exists()
