@@ -7,7 +7,7 @@ is opened when somebody needs its inside, and not kept open: conversations of ma
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -45,19 +45,18 @@ _head: Final = msgspec.json.Decoder(_Head)
 _inside: Final = msgspec.json.Decoder(_Inside)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """What an assistant asks for."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Message:
-    """One message. Whatever is missing or of an odd type reads as empty: the upstream may know better."""
+class Message(msgspec.Struct, frozen=True, weakref=True):
+    """One message. Whatever is missing or of an odd type reads as empty: the upstream may know better. A struct, as
+    messages are made by the thousand."""
 
-    raw: bytes = field(repr=False)
+    raw: bytes
     """Its JSON, as received."""
     role: str = ""
     tool_call_id: str = ""
@@ -66,6 +65,10 @@ class Message:
     calls: tuple[ToolCall, ...] = ()
     reasoning_bytes: int = 0
     """Length of the JSON of `reasoning_content`."""
+
+    def __repr__(self) -> str:
+        """Without its text, which must not reach a log."""
+        return f"Message({self.role!r}, {len(self.raw)} bytes)"
 
     @classmethod
     def read(cls, raw: Raw) -> Message:
@@ -105,32 +108,26 @@ class Message:
         """Its `content`, opened: a string, a list of parts, or whatever stands there."""
         return _open(self.members().get("content"))
 
-    def texts(self) -> Iterator[str]:
-        """Everything in it that a model reads as text: contents, tool calls, reasoning."""
+    def text(self) -> str:
+        """Everything in it that a model reads as text, together: contents, tool calls, reasoning."""
         try:
             inside = _inside.decode(self.raw)
         except jsontext.UNREADABLE:
             inside = self._inside_leniently()
-        yield from texts_of(inside.content)
-        for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
-            if isinstance(text, str):
-                yield text
-        for call in _listed(inside.tool_calls):
-            yield from _call_texts(call)
-        if inside.function_call is not msgspec.UNSET:
-            yield from _call_texts({"function": inside.function_call})
-
+        content = inside.content
+        if isinstance(content, str) and inside == _Inside(content):  # as mostly, and asked of every message
+            return content
+        return "\n".join(_texts_inside(inside))
     def _inside_leniently(self) -> _Inside:
         members = self.members()
         return _Inside(**{name: _open(members[name]) for name in _Inside.__struct_fields__ if name in members})
 
-    def media_parts(self) -> Iterator[Mapping[str, Any]]:
+    def media_parts(self) -> Sequence[Mapping[str, Any]]:
         """The parts of its content that are no text: images, audio, files."""
         if b'"type"' not in self.raw:
-            return
-        for part in _listed(_open(self.members().get("content"))):
-            if isinstance(part, dict) and not isinstance(part.get("text"), str):
-                yield part
+            return ()
+        parts = _listed(_open(self.members().get("content")))
+        return [part for part in parts if isinstance(part, dict) and not isinstance(part.get("text"), str)]
 
 
 def texts_of(content: Any) -> Iterator[str]:
@@ -188,6 +185,17 @@ def _calls(raw: Raw) -> tuple[ToolCall, ...]:
         for call in _listed(_open(raw))
         if isinstance(call, dict)
     )
+
+
+def _texts_inside(inside: _Inside) -> Iterator[str]:
+    yield from texts_of(inside.content)
+    for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
+        if isinstance(text, str):
+            yield text
+    for call in _listed(inside.tool_calls):
+        yield from _call_texts(call)
+    if inside.function_call is not msgspec.UNSET:
+        yield from _call_texts({"function": inside.function_call})
 
 
 def _called(call: Mapping[str, Any]) -> str:

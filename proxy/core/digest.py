@@ -154,5 +154,5 @@ def _names_of(message: Message) -> tuple[str, ...]:
     """A cut asks for the names of all that is kept; most of it was there at the last cut, too."""
     names = _NAMES.get(message)
     if names is None:
-        names = _NAMES[message] = names_in("\n".join(message.texts()))
+        names = _NAMES[message] = names_in(message.text())
     return names

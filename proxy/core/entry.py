@@ -7,8 +7,10 @@ other: each is of the message as the ones before it left it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core.conversation import Message
 from proxy.core.edits import Edit, Moved, Path, Reason, spliced
@@ -20,9 +22,8 @@ _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits for the sake of what a model can read, not for the saving."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A message and what has been done to it."""
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A message and what has been done to it. A struct, as entries are made by the thousand."""
 
     index: int
     """In the request as received."""

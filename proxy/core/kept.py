@@ -8,7 +8,10 @@ sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from proxy.core import jsontext
 from proxy.core.blocks import Block
@@ -23,8 +26,7 @@ from proxy.core.pages import is_page
 from proxy.core.sizes import Size
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """Messages that stay or go together: an exchange, a user message, a system message, an assistant's words."""
 
     start: int
@@ -93,7 +95,8 @@ class Kept:
     def add(self, entry: Entry) -> None:
         """The next message."""
         role = entry.message.role
-        if role not in TOOL_ROLES:
+        is_result = role in TOOL_ROLES
+        if self._moved and not is_result:
             self.end_batch()
         self.entries.append(entry)
         self._blocks.append(Block.of(entry))
@@ -102,13 +105,13 @@ class Kept:
         if entry.edits:
             self._edited = True
             self._moved += entry.moved
-        if role in TOOL_ROLES:
+        if is_result:
             self._open_calls -= {entry.message.tool_call_id}
         else:
-            self._open_calls = frozenset(call.id for call in entry.message.calls)
-        if not self._open_calls:
+            self._open_calls = frozenset([call.id for call in entry.message.calls])
+        if self._moved and not self._open_calls:
             self.end_batch()
-        joins = role in TOOL_ROLES and self.units and self.units[-1].role not in SYSTEM_ROLES
+        joins = is_result and self.units and self.units[-1].role not in SYSTEM_ROLES
         if joins and self.units[-1].stop == entry.index:
             self.units[-1] = replace(self.units[-1], stop=entry.index + 1)
         else:

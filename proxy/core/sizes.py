@@ -50,9 +50,10 @@ NOTHING: Final = Size()
 
 def size_of(message: Message, counter: Counter) -> Size:
     """The size of a message; its texts are counted together, as a model reads them."""
-    texts = list(message.texts())
-    text = texts[0] if len(texts) == 1 else "\n".join(texts)
-    tokens = MESSAGE_TOKENS + counter.count(text) + sum(_media_tokens(part, counter) for part in message.media_parts())
+    text = message.text()
+    tokens = MESSAGE_TOKENS + counter.count(text)
+    for part in message.media_parts():
+        tokens += _media_tokens(part, counter)
     return Size(tokens, len(text), len(message.raw))
 
 

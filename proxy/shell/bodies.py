@@ -29,8 +29,9 @@ async def read_body(receive: Receive, announced_bytes: int, limit_bytes: int) ->
     if announced_bytes > limit_bytes:
         raise _too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
-    length = 0
-    async for piece in BodyStream(receive):
+    length, more = 0, True
+    while more:
+        piece, more = await _next_piece(receive)
         length += len(piece)
         if length > limit_bytes:
             raise _too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
@@ -49,13 +50,19 @@ class BodyStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The pieces. Raises ClientLeft when the body breaks off."""
         while not self.finished.is_set():
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientLeft("the client closed its connection before its request was complete")
-            if not message.get("more_body", False):
+            piece, more = await _next_piece(self._receive)
+            if not more:
                 self.finished.set()
-            if piece := message.get("body", b""):
+            if piece:
                 yield piece
+
+
+async def _next_piece(receive: Receive) -> tuple[bytes, bool]:
+    """What has arrived of a body, and whether more will. Raises ClientLeft."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientLeft("the client closed its connection before its request was complete")
+    return message.get("body", b""), message.get("more_body", False)
 
 
 def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:

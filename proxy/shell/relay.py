@@ -77,7 +77,8 @@ class Relay:
     ) -> Answer:
         """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
         mode = self._mode(headers)
-        planned = None if mode == "off" else await self._planned(headers, body, decision, way)
+        owner = self._owners.owner_of(headers)
+        planned = None if mode == "off" else await self._planned(owner, headers, body, decision, way)
         sent = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
         self._models.offer_key(header(headers, b"authorization"))
         if planned is None or mode == "observe":
@@ -87,10 +88,10 @@ class Relay:
         offered = planned.basis.tools is not None
         read_on_the_way = offered or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
-        journey = Journey(target, sent, body, planned, self._owners.owner_of(headers).hex())
-        planned = await self._kept(journey, decision)
+        planned = await self._kept(planned, owner.hex(), decision)
+        journey = Journey(target, sent, body, planned, owner.hex())
         self._recorder.plan_made(decision)
-        answer = await self._climb(replace(journey, planned=planned), decision)
+        answer = await self._climb(journey, decision)
         if not offered or decision.rung == Rung.ORIGINAL:
             return answer
         was_sent = decision.planned or planned
@@ -100,7 +101,7 @@ class Relay:
         """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
-        planned = await self._kept(journey, decision)
+        planned = await self._kept(journey.planned, journey.owner, decision)
         answer = await self._climb(replace(journey, planned=planned), decision)
         return answer, decision.planned or planned
 
@@ -189,7 +190,9 @@ class Relay:
         """The upstream's answer to anything else. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers), body)
 
-    async def _planned(self, headers: Headers, body: bytes, decision: Decision, way: WayBack) -> Planned | None:
+    async def _planned(
+        self, owner: bytes, headers: Headers, body: bytes, decision: Decision, way: WayBack
+    ) -> Planned | None:
         """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
         encoding = header(headers, b"content-encoding").lower()
         if encoding and encoding != b"identity":
@@ -200,7 +203,7 @@ class Relay:
         try:
             # Who only observes asks no third party for anything.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(self._owners.owner_of(headers), body, way, looking_up=looking_up)
+            planned = await self._planner.plan(owner, body, way, looking_up=looking_up)
         except ProxyError:
             raise
         except Exception:
@@ -209,10 +212,9 @@ class Relay:
         decision.note_plan(planned)
         return planned
 
-    async def _kept(self, journey: Journey, decision: Decision) -> Planned:
+    async def _kept(self, planned: Planned, owner: str, decision: Decision) -> Planned:
         """The plan once its artifacts are safe; another one when they cannot be kept."""
-        planned = journey.planned
-        if not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, journey.owner):
+        if not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, owner):
             return planned
         planned = await self._planner.plan_without_keeping(planned)
         decision.note_plan(planned)

@@ -20,7 +20,6 @@ from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """Begins the escape of a letter. No encoder writes one, but a name that holds one may be `messages`."""
 
-
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One request, read once; also the memory that makes reading the next one of its conversation cheap."""
@@ -35,6 +34,8 @@ class ChatRequest:
     put in ends where the one before it does."""
     added_bytes: int = 0
     """Of the conversation, that do not stand in `body`."""
+    has_images: bool = False
+    """Whether a part of an image may stand in it."""
     model: str = field(init=False)
     """The model's name; empty when there is none."""
     stream: bool = field(init=False)
@@ -121,7 +122,12 @@ def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0, *, wil
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`messages` must be a list: {error}", param="messages") from None
     ends = _ends(body, members, messages) if will_be_known else ()
-    return ChatRequest(body, members, Conversation(messages), ends)
+    return ChatRequest(body, members, Conversation(messages), ends, has_images=may_hold_images(body))
+
+
+def may_hold_images(body: bytes) -> bool:
+    """Whether a part of an image may stand in a body, or in a piece of one."""
+    return b'"image_url"' in body
 
 
 def render(request: ChatRequest, messages: Sequence[Raw], members: Mapping[str, Raw]) -> bytes:
@@ -163,7 +169,8 @@ def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None
         return None
     messages = known.conversation.messages[:count] + added
     ends = known.ends[:count] + _ends_from(body, end, added)
-    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends, known.added_bytes)
+    has_images = known.has_images or may_hold_images(rest)
+    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends, known.added_bytes, has_images)
 
 
 def _members_before_messages(known: ChatRequest) -> dict[str, Raw]:

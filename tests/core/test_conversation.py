@@ -41,7 +41,7 @@ def test_tool_calls_of_an_odd_type_read_as_empty(calls, seen):
 @pytest.mark.parametrize("odd", [None, 5, [5], {"a": 1}, True])
 def test_members_of_an_odd_type_read_as_empty(odd):
     message = read(role=odd, tool_call_id=odd, name=odd, content=odd)
-    assert (message.role, message.tool_call_id, message.name, list(message.texts())) == ("", "", "", [])
+    assert (message.role, message.tool_call_id, message.name, message.text()) == ("", "", "", "")
     assert message.content() == odd
 
 
@@ -50,7 +50,7 @@ def test_every_json_value_is_a_view_that_keeps_its_bytes(raw):
     message = Message.read(raw)
     assert message.raw == raw
     assert Message.read(message.raw) == message
-    assert all(isinstance(text, str) for text in message.texts())
+    assert isinstance(message.text(), str)
     assert all(not isinstance(part.get("text"), str) for part in message.media_parts())
     assert len(message.members()) == 0 or raw.lstrip()[:1] == b"{"
     message.content()
@@ -59,7 +59,7 @@ def test_every_json_value_is_a_view_that_keeps_its_bytes(raw):
 @pytest.mark.parametrize("raw", [b"[1]", b'"text"', b"null", b"5", b"no json", b""])
 def test_what_is_no_object_has_no_role_and_no_members(raw):
     message = Message.read(raw)
-    assert (message.role, message.members(), message.content(), list(message.texts())) == ("", {}, None, [])
+    assert (message.role, message.members(), message.content(), message.text()) == ("", {}, None, "")
 
 
 def test_every_text_a_model_reads_is_given():
@@ -71,7 +71,7 @@ def test_every_text_a_model_reads_is_given():
         refusal="e",
         tool_calls=[{"function": {"name": "f", "arguments": "g"}}, {"function": {"arguments": {"no": "text"}}}],
     )
-    assert list(message.texts()) == list("abcdefg")
+    assert message.text() == "\n".join("abcdefg")
 
 
 def test_parts_without_text_are_media():
@@ -112,5 +112,5 @@ def test_the_words_of_every_kind_of_call_are_read():
         ],
         function_call={"name": "old", "arguments": "{2}"},
     )
-    assert list(message.texts()) == ["look", "{1}", "patch", "*** Begin", "old", "{2}"]
+    assert message.text() == "look\n{1}\npatch\n*** Begin\nold\n{2}"
     assert [call.name for call in message.calls] == ["look", "patch", ""]

@@ -198,7 +198,7 @@ def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pie
         assert isinstance(request.stream, bool)
         assert request.reply_limit is None or request.reply_limit[1] > 0
         for message in request.conversation:
-            list(message.texts())
+            message.text()
             list(message.media_parts())
             message.content()
 

@@ -83,6 +83,6 @@ class Judge:
         if planned is None or planned.basis.is_rough or decision.attempts > 1:
             return
         decision.prompt_tokens = counted
-        if counted is not None and b'"image_url"' not in planned.request.body:
+        if counted is not None and not planned.request.has_images:
             estimate = planned.plan.after.tokens
             self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)

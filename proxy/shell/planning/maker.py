@@ -10,7 +10,7 @@ import functools
 from collections import Counter as Counts
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core.budget import Budget, budget_for, clamped_reply
 from proxy.core.edits import Reason
@@ -22,21 +22,40 @@ from proxy.core.references import Resolved
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, reach_of
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
+from proxy.shell.planning.prefix import LastSent
 from proxy.wire.openai_chat import ChatRequest
 
 ProfileOf: TypeAlias = Callable[[str], ModelProfile]
 RatioOf: TypeAlias = Callable[[str], tuple[float, bool]]
 """Model → (the upstream's tokens for one of ours, whether that was measured)."""
 
-MAX_KNOWN_LIMITS: Final = 256
-"""Models, each with the reply limits that are asked of it; both are foreign input."""
+MAX_KNOWN_GROUNDS: Final = 256
+"""Each for a model, the reply limit that is asked of it, a tool list and a kind of client; all foreign input."""
+MAX_KNOWN_TOOLS_BYTES: Final = 64 * 1024 * 1024
+"""Of all tool lists that are remembered."""
 MAX_ROUGH_BYTES: Final = 64 * 1024
 """Whatever the room is: a conversation that grows past this is counted once more from its beginning, in 5 ms. If that
 came later, at megabytes in a large window, one turn would pay for all the ones before."""
-MAX_TOOLS_BYTES: Final = 256 * 1024
-"""Longer tool lists are not remembered; sixty-four are."""
+
+
+class Ground(NamedTuple):
+    """What a plan rests on, and the steps that make it; the same object in all turns of a conversation."""
+
+    basis: Basis
+    pipeline: Pipeline
+
+
+class _Limits(NamedTuple):
+    """What holds for a model, and for the reply limit that is asked of it."""
+
+    profile: ModelProfile
+    own: Counter
+    """The model's own counter."""
+    budget: Budget
+    grounds: dict[tuple[bool, bytes, Terms], Ground]
+    """By what else they rest on: whether a rough count will do, the tool list, the terms."""
 
 
 class PlanMaker:
@@ -46,77 +65,93 @@ class PlanMaker:
         self._pipelines = pipelines
         self._profile_of = profile_of
         self._ratio_of = ratio_of
-        self._known_limits: dict[tuple[str, int | None, float, bool], tuple[ModelProfile, Counter, Budget]] = {}
+        self._known: dict[tuple[str, int | None, float, bool], _Limits] = {}
+        self._known_grounds, self._known_tools_bytes = 0, 0
 
     def plan(
-        self, request: ChatRequest, terms: Terms, resolved: Resolved, known: Planned | None = None, shared: int = 0
+        self,
+        request: ChatRequest,
+        terms: Terms,
+        resolved: Resolved,
+        known: Planned | None = None,
+        shared: int = 0,
+        *,
+        goes_on: bool = False,
     ) -> Planned:
-        """The plan for a request. `known` is one whose first `shared` messages are the first of these."""
-        basis, counter = self._basis(request, terms, rough=terms.goal_tokens is None)
+        """The plan for a request. `known` is one whose first `shared` messages are the first of these; `goes_on`:
+        whether this is the next turn of the same conversation."""
+        basis, pipeline = self._ground(request, terms, rough=terms.goal_tokens is None)
         earlier = None
-        if known is not None and known.basis == basis and known.progress.messages <= shared:
+        if known is not None and (known.basis is basis or known.basis == basis) and known.progress.messages <= shared:
             earlier = known.progress
-        made, progress = plan(request.conversation, basis.base, self._pipeline(basis, counter, resolved), earlier)
+        made, progress = plan(request.conversation, basis.base, resolving(pipeline, resolved), earlier)
         if basis.is_rough and made.before.tokens > basis.budget.room_tokens:
             # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
-            basis, counter = self._basis(request, terms, rough=False)
-            made, progress = plan(request.conversation, basis.base, self._pipeline(basis, counter, resolved))
+            basis, pipeline = self._ground(request, terms, rough=False)
+            made, progress = plan(request.conversation, basis.base, resolving(pipeline, resolved))
         lowered = _lowered(request, basis.budget, made)
         reasons = _reasons(made, lowered is not None, basis.tools is not None)
-        return Planned(request, basis, made, progress, shared, reasons, lowered, resolved=resolved)
+        last_sent = known.last_sent if known is not None and goes_on else LastSent()
+        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
 
-    def _pipeline(self, basis: Basis, counter: Counter, resolved: Resolved) -> Pipeline:
-        budget, reach, way, keeping = basis.budget, basis.reach, basis.way, basis.keeping
-        return self._pipelines.pipeline(basis.profile, budget, counter, reach, way, keeping=keeping, resolved=resolved)
-
-    def _basis(self, request: ChatRequest, terms: Terms, *, rough: bool) -> tuple[Basis, Counter]:
-        profile = self._profile_of(request.model)
-        if terms.without:
-            profile = replace(profile, refused=profile.refused | terms.without)
+    def _ground(self, request: ChatRequest, terms: Terms, *, rough: bool) -> Ground:
+        """What a request is planned on; `rough`: whether a rough count will do where it surely fits."""
+        limits = self._limits(request)
+        roughly = rough and not request.has_images and surely_fit(request.full_bytes, limits.budget)
         tools = terms.tools or bytes(request.members.get("tools", b""))
-        asked = request.reply_limit
-        own, budget = self._limits(profile, asked[1] if asked else None, *self._ratio_of(request.model))
-        if terms.goal_tokens is not None:
-            budget = budget.lowered_to(terms.goal_tokens)
-        roughly = rough and surely_fits(request.full_bytes, request.body, budget)
-        counter = _rough_counter(profile.model) if roughly else own
-        measured = _of_tools if len(tools) <= MAX_TOOLS_BYTES else _of_tools.__wrapped__
-        base, reach = measured(tools, counter, terms.way.folder is not None)
-        is_rough = counter.name != own.name
-        return Basis(profile, counter.name, is_rough, budget, base, reach, *terms), counter
+        key = (roughly, tools, terms)
+        ground = limits.grounds.get(key)
+        if ground is None:
+            ground = self._built(limits, terms, tools, roughly=roughly)
+            if terms.goal_tokens is None:  # of second sends, hardly two are alike
+                self._make_room(len(tools))
+                limits.grounds[key] = ground
+        return ground
 
-    def _limits(
-        self, profile: ModelProfile, asked_reply_tokens: int | None, ratio: float, calibrated: bool
-    ) -> tuple[Counter, Budget]:
-        """Who counts for a model, and its budget; remembered while its profile is the same object."""
-        key = (profile.model, asked_reply_tokens, ratio, calibrated)
-        known = self._known_limits.get(key)
-        if known is not None and known[0] is profile:
-            return known[1:]
+    def _limits(self, request: ChatRequest) -> _Limits:
+        """What holds for a model, remembered while its profile is the same object."""
+        profile, (ratio, calibrated) = self._profile_of(request.model), self._ratio_of(request.model)
+        asked = request.reply_limit[1] if request.reply_limit else None
+        key = (profile.model, asked, ratio, calibrated)
+        known = self._known.get(key)
+        if known is not None and known.profile is profile:
+            return known
         own = with_images_of(profile.model, counter_for(profile.tokenizer, profile.model))
         exact = own.exact or calibrated
-        budget = budget_for(profile, asked_reply_tokens, exact=exact, rules=self._pipelines.rules, ratio=ratio)
-        if len(self._known_limits) >= MAX_KNOWN_LIMITS:
-            self._known_limits = {}
-        self._known_limits[key] = profile, own, budget
-        return own, budget
+        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
+        self._make_room(0)
+        self._known[key] = found = _Limits(profile, own, budget, {})
+        return found
+
+    def _make_room(self, tools_bytes: int) -> None:
+        """For one more that is remembered; when it is too much, all are forgotten."""
+        self._known_grounds += 1
+        self._known_tools_bytes += tools_bytes
+        if self._known_grounds > MAX_KNOWN_GROUNDS or self._known_tools_bytes > MAX_KNOWN_TOOLS_BYTES:
+            self._known, self._known_grounds, self._known_tools_bytes = {}, 1, tools_bytes
+
+    def _built(self, limits: _Limits, terms: Terms, tools: bytes, *, roughly: bool) -> Ground:
+        profile, own, budget = limits.profile, limits.own, limits.budget
+        if terms.without:
+            profile = replace(profile, refused=profile.refused | terms.without)
+        if terms.goal_tokens is not None:
+            budget = budget.lowered_to(terms.goal_tokens)
+        counter = with_images_of(profile.model, ByteClassCounter()) if roughly else own
+        base, reach = _of_tools(tools, counter, terms.way.folder is not None)
+        basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, *terms)
+        pipeline = self._pipelines.pipeline(profile, budget, counter, reach, terms.way, keeping=terms.keeping)
+        return Ground(basis, pipeline)
 
 
-def surely_fits(full_bytes: int, body: bytes, budget: Budget) -> bool:
-    """Whether a body needs no exact count: no token is shorter than a byte, images aside."""
-    return full_bytes <= min(budget.room_tokens, MAX_ROUGH_BYTES) and b'"image_url"' not in body
-
-
-@functools.lru_cache(1024)
-def _rough_counter(model: str) -> Counter:
-    """The estimate, with images counted as the model's maker does."""
-    return with_images_of(model, ByteClassCounter())
+def surely_fit(full_bytes: int, budget: Budget) -> bool:
+    """Whether so many bytes need no exact count: no token is shorter than a byte, images aside."""
+    return full_bytes <= budget.room_tokens and full_bytes <= MAX_ROUGH_BYTES
 
 
 @functools.lru_cache(64)
 def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach]:
     """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
-    and they are often longer than what it says."""
+    and they are often longer than what it says; its reply limit may be another one each time."""
     raw = tools or None
     return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw, sees_files=sees_files)
 

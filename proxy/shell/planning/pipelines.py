@@ -37,7 +37,6 @@ from proxy.shell.models.profiles import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""
-_NOTHING: Final[Resolved] = {}
 
 
 class Reading(NamedTuple):
@@ -55,7 +54,6 @@ class Pipelines:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._local_steps = functools.lru_cache(256)(self._build_local_steps)
-        self._pipeline = functools.lru_cache(256)(self._build)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
             fill=budget.fill,
@@ -84,22 +82,9 @@ class Pipelines:
         way: WayBack = NOWHERE,
         *,
         keeping: bool,
-        resolved: Resolved = _NOTHING,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
-        `resolved`: what its messages name and do not hold."""
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
         reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
-        built = self._pipeline(reading, budget, counter, reach, way, keeping)
-        if not resolved:
-            return built
-        images = built.images
-        if images is not None:
-            images = replace(images, local=_with_resolved(images.local, resolved))
-        return replace(built, local=_with_resolved(built.local, resolved), images=images)
-
-    def _build(
-        self, reading: Reading, budget: Budget, counter: Counter, reach: Reach, way: WayBack, keeping: bool
-    ) -> Pipeline:
         notices = Notices(self._settings.language, way, reach, keeping)
         local = self._local_steps(reading, budget.result_tokens, keeping)
         entry = entry_of(self._settings.models, reading.model)
@@ -153,6 +138,16 @@ class Pipelines:
         )
         own = {name: _own(limits, stated) for name, stated in every.tools.items()}
         return TruncateToolOutput(limits, own, every.never, every.preview_chars)
+
+
+def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
+    """The same steps where messages name what they do not hold, and it was found."""
+    if not resolved:
+        return pipeline
+    images = pipeline.images
+    if images is not None:
+        images = replace(images, local=_with_resolved(images.local, resolved))
+    return replace(pipeline, local=_with_resolved(pipeline.local, resolved), images=images)
 
 
 def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:

@@ -18,11 +18,11 @@ from proxy.core.references import Fetched, Reference, Resolved, references_in
 from proxy.core.sizes import Size
 from proxy.core.way_back import NOWHERE, WayBack
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fits
+from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fit
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned, Terms
-from proxy.wire.openai_chat import ChatRequest, parse
+from proxy.wire.openai_chat import ChatRequest, may_hold_images, parse
 
 MEMORY_BYTES: Final = 64 * 1024 * 1024
 """What the remembered conversations of one process may hold."""
@@ -142,7 +142,7 @@ class Planner:
         known = match.remembered.knowledge
         budget, size = known.basis.budget, known.plan.after
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
-        if known.basis.is_rough and not surely_fits(len(body), body, budget):
+        if known.basis.is_rough and (not surely_fit(len(body), budget) or may_hold_images(body)):
             return False  # the model's own counter comes in, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
 
@@ -159,9 +159,9 @@ class Planner:
             if self._hidden is not None:
                 read = shared if known and _goes_on(request, known.request, shared) else 0
                 request, unknown = self._hidden.completed(owner.hex(), request, read)
-        planned = self._maker.plan(request, Terms(way, tools), resolved, known, shared)
-        last_sent = known.last_sent if match and known and match.is_continued else planned.last_sent
-        return replace(planned, last_sent=last_sent, unknown=unknown)
+        goes_on = match is not None and match.is_continued
+        planned = self._maker.plan(request, Terms(way, tools), resolved, known, shared, goes_on=goes_on)
+        return replace(planned, unknown=unknown) if unknown else planned
 
 
 def _known(match: Match[Planned] | None) -> Resolved:

@@ -21,7 +21,7 @@ from yarl import URL
 
 from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.settings import UpstreamSettings
-from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges
+from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
 from proxy.shell.upstream.upload import Upload, Whole
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
@@ -144,7 +144,7 @@ class Upstream:
         limit = self._settings.first_byte_timeout_seconds
         upload = None if body is None or isinstance(body, bytes) else Upload(body)
         payload = upload.pieces() if upload else Whole(body) if isinstance(body, bytes) else None
-        await _notice_what_was_closed()
+        await notice_what_was_closed()
         try:
             async with asyncio.timeout(None if upload else limit) as wait:
                 if upload:
@@ -167,7 +167,6 @@ class Upstream:
     async def _post(self, exchanges: Exchanges, target: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
         """The short way of nearly all requests: a body that is all there, to an upstream without a proxy before it."""
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
-        await _notice_what_was_closed()
         try:
             async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
                 exchange = await exchanges.post(self._base_path + _target_text(target).encode(), passed, body)
@@ -213,12 +212,6 @@ class Upstream:
             base_url = URL(self._base_url, encoded=True)
             self._exchanges = Exchanges(self._session, base_url, self._settings.connect_timeout_seconds)
         return self._session
-
-
-async def _notice_what_was_closed() -> None:
-    """A pooled connection that was closed while the loop was busy is noticed now, not when it is used."""
-    for _ in range(2):  # uvloop takes one turn for it, asyncio two
-        await asyncio.sleep(0)
 
 
 def _end_of_connection(response: aiohttp.ClientResponse | Exchange) -> asyncio.Future[None] | None:

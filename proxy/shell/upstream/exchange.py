@@ -9,6 +9,7 @@ uses this; docs/decisions/0001-http-client.md has the figures.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,8 +21,6 @@ MAX_HEADER_BYTES: Final = 128 * 1024
 """Of one header of an answer; aiohttp's own 8 KB are less than some content-security policies."""
 MAX_HEADERS: Final = 1_000
 """Of an answer; the client library's own bound of 128 is met by cookies and rate limits behind two gateways."""
-_TOGETHER_BYTES: Final = 64 * 1024
-"""A head and a body up to this length leave in one write; copying a longer one costs more than a second write."""
 
 
 class Exchange:
@@ -37,11 +36,18 @@ class Exchange:
         self._connection: Connection | None = connection
         self._protocol = connection.protocol
 
+    async def is_open(self) -> bool:
+        """Whether the connection is, as far as the kernel knows: the pool may hold some that were closed while the loop
+        was busy, and what was sent into one of them may not be sent again."""
+        transport = self._protocol.transport
+        if transport is not None and _has_news(transport):
+            await notice_what_was_closed()
+        return self._protocol.is_connected()
+
     async def run(self, request: bytes, body: bytes) -> None:
         """Send a request and read the head of its answer. Raises what aiohttp's protocol does."""
         protocol, transport = self._protocol, self._protocol.transport
-        if transport is None:
-            raise aiohttp.ServerDisconnectedError
+        assert transport is not None, "a connection that is open"
         protocol.set_response_params(
             read_until_eof=True,
             auto_decompress=False,
@@ -49,11 +55,7 @@ class Exchange:
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
-        if len(body) <= _TOGETHER_BYTES:
-            transport.write(request + body)
-        else:
-            transport.write(request)
-            transport.write(body)
+        transport.writelines((request, body))  # in one system call, and not copied into one piece
         status = 100
         while 100 <= status < 200 and status != 101:
             message, payload = await protocol.read()
@@ -99,14 +101,33 @@ class Exchanges:
         request = b"\r\n".join(lines)
         if request.count(b"\n") != len(lines) - 1 or request.count(b"\r") != len(lines) - 1:
             raise ValueError("a header of several lines")
+        while True:
+            exchange = Exchange(await self._connection())
+            try:
+                if await exchange.is_open():
+                    await exchange.run(request, body)
+                    return exchange
+            except BaseException:
+                exchange.close()
+                raise
+            exchange.close()
+
+    async def _connection(self) -> Connection:
+        """One of the pool, or a new one."""
         try:
-            connection = await self._connector.connect(self._like, traces=[], timeout=self._timeout)
+            return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError from error
-        exchange = Exchange(connection)
-        try:
-            await exchange.run(request, body)
-        except BaseException:
-            exchange.close()
-            raise
-        return exchange
+
+
+async def notice_what_was_closed() -> None:
+    """A pooled connection that was closed while the loop was busy is noticed now, not when it is used."""
+    for _ in range(2):  # uvloop takes one turn for it, asyncio two
+        await asyncio.sleep(0)
+
+
+def _has_news(transport: asyncio.Transport) -> bool:
+    """Whether something waits to be read, of an upstream that has nothing to say: an end, most likely."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket"), select.POLLIN)
+    return bool(poll.poll(0))
