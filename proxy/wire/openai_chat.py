@@ -19,6 +19,9 @@ from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """Begins the escape of a letter. No encoder writes one, but a name that holds one may be `messages`."""
+_PROBE_BYTES: Final = 16
+"""Looked at first where two bodies are compared: three times as fast as comparing all of what differs anyway."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
@@ -54,15 +57,25 @@ class ChatRequest:
         """Of the body, with what was put into the conversation."""
         return len(self.body) + self.added_bytes
 
-    def shared_messages(self, body: bytes) -> int:
-        """How many of its messages stand at the head of another body, byte for byte, compared and not hashed.
+    def shared_messages(self, body: bytes, more_than: int = 0) -> int:
+        """How many of its messages stand at the head of another body, byte for byte, compared and not hashed; 0 when
+        they are not more than so many.
 
         All of them are tried first: a client mostly adds.
         """
-        view, ends = memoryview(self.body), self.ends
-        if ends and body.startswith(view[: ends[-1]]):
+        ends = self.ends
+        if len(ends) <= more_than:
+            return 0
+        end = ends[more_than]
+        start = max(0, end - _PROBE_BYTES)
+        if body[start:end] != self.body[start:end]:
+            return 0  # as mostly, where many conversations begin alike
+        view = memoryview(self.body)
+        if not body.startswith(view[:end]):
+            return 0
+        if body.startswith(view[: ends[-1]]):
             return len(ends)
-        return bisect.bisect_left(ends, True, key=lambda end: not body.startswith(view[:end]))
+        return bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not body.startswith(view[:end]))
 
     def completed(self, places: Mapping[int, Sequence[Message]]) -> ChatRequest:
         """The request with several messages in the place of one; `places` are indexes in the conversation."""

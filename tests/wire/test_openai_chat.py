@@ -162,7 +162,10 @@ def test_shared_messages_are_all_that_stand_at_the_head_byte_for_byte(data, piec
     body, known = data.draw(next_bodies(pieces)), parse_or_none(joined(pieces))
     if known is None:
         return
-    assert known.shared_messages(body) == sum(body.startswith(known.body[:end]) for end in known.ends)
+    shared = sum(body.startswith(known.body[:end]) for end in known.ends)
+    assert known.shared_messages(body) == shared
+    for more_than in range(len(known.ends) + 1):
+        assert known.shared_messages(body, more_than) == (shared if shared > more_than else 0)
 
 
 def test_a_continued_conversation_opens_its_new_messages_only(monkeypatch):
