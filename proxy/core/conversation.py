@@ -118,6 +118,7 @@ class Message(msgspec.Struct, frozen=True, weakref=True):
         if isinstance(content, str) and inside == _Inside(content):  # as mostly, and asked of every message
             return content
         return "\n".join(_texts_inside(inside))
+
     def _inside_leniently(self) -> _Inside:
         members = self.members()
         return _Inside(**{name: _open(members[name]) for name in _Inside.__struct_fields__ if name in members})

@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def sent_size(self) -> Size:
         """Of all that is sent for it."""
-        return self.size + self.following_size
+        return self.size + self.following_size if self.following else self.size
 
     @property
     def moved(self) -> tuple[Moved, ...]:

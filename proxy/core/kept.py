@@ -84,7 +84,7 @@ class Kept:
     @property
     def total(self) -> Size:
         """Of all that would be sent, the note of what is left out included."""
-        return self._total + self.digest.size
+        return self._total + self.digest.size if self.digest.messages else self._total
 
     @property
     def complete(self) -> bool:

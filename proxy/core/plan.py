@@ -206,6 +206,8 @@ def _relieve(kept: Kept, reliefs: Sequence[Relief], budget: Budget, goal_share: 
 
 
 def _artifacts(kept: Kept, edits: Sequence[Edit]) -> tuple[Artifact, ...]:
+    if not edits:
+        return ()
     taken_out = [edit.artifact for edit in edits if edit.artifact is not None and edit.reason is not Reason.DIGEST]
     found = {artifact.id: artifact for artifact in (*kept.digest.artifacts, *taken_out)}
     return tuple(found.values())

@@ -27,12 +27,14 @@ class UntilClientLeaves:
         self._receive = receive
         self._after = after
         self._left = False
+        self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None, "runs inside a task"
         self._task = task
-        self._watch = asyncio.create_task(self._wait())
+        # In the loop's next turn, when the request is on its way: until then nothing that is done could be stopped.
+        self._starting = asyncio.get_running_loop().call_soon(self._start)
         return self
 
     async def __aexit__(
@@ -45,7 +47,12 @@ class UntilClientLeaves:
 
     def release(self) -> None:
         """Stop watching."""
-        self._watch.cancel()
+        self._starting.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _start(self) -> None:
+        self._watch = asyncio.create_task(self._wait())
 
     async def _wait(self) -> None:
         if self._after is not None:

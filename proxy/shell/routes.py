@@ -7,9 +7,8 @@ only honest way to report a failure is to break the stream.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import re
-import secrets
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
@@ -106,8 +105,12 @@ class ChatCompletions:
             body = await read_body(receive, _announced_bytes(headers), self._max_body_bytes)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
-                async with alive or contextlib.nullcontext():
-                    answer = await self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope))
+                serving = self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope))
+                if alive is None:
+                    answer = await serving
+                else:
+                    async with alive:
+                        answer = await serving
                 try:
                     await sender.pass_on(answer, client, decision.headers())
                     self._relay.learn_from(answer, decision)
@@ -192,7 +195,7 @@ def _wants_stream(decision: Decision) -> bool:
 def request_id_of(headers: Headers) -> bytes:
     """The client's own name for its request, else a new one."""
     given = header(headers, b"x-request-id")
-    return given if _REQUEST_ID.fullmatch(given) else b"req-" + secrets.token_hex(8).encode()
+    return given if _REQUEST_ID.fullmatch(given) else b"req-" + os.urandom(8).hex().encode()
 
 
 def _announced_bytes(headers: Headers) -> int:

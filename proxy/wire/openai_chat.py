@@ -131,7 +131,7 @@ def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0, *, wil
     if (array := members.get("messages")) is None:
         raise MalformedRequest("the request has no `messages`; a list of messages is needed", param="messages")
     try:
-        messages = tuple(Message.read(raw) for raw in jsontext.items(array))
+        messages = tuple([Message.read(raw) for raw in jsontext.items(array)])
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`messages` must be a list: {error}", param="messages") from None
     ends = _ends(body, members, messages) if will_be_known else ()

@@ -20,9 +20,8 @@ from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 
 ACCEPTED: Final = Verdict(Kind.ACCEPTED)
-_SIGNS_OF_REFUSAL: Final = (b"error", b"context", b'"length"')
 _SIGN_OF_AN_ANSWER: Final = b'"choices"'
-"""A 200 with this and none of those is no refusal; the judge is asked about the others."""
+"""A 200 with this and without the signs of a refusal is none; the judge is asked about the others."""
 
 
 class Judge:
@@ -45,7 +44,7 @@ class Judge:
         verdict = ACCEPTED
         evidence = answer.evidence
         is_plain = answer.status < 400 and _SIGN_OF_AN_ANSWER in evidence
-        if not is_plain or any(sign in evidence for sign in _SIGNS_OF_REFUSAL):
+        if not is_plain or b"error" in evidence or b"context" in evidence or b'"length"' in evidence:
             verdict = judge(
                 answer.status,
                 answer.headers,

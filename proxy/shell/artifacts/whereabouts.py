@@ -43,8 +43,8 @@ class WaysBack:
     def of(self, scope: Scope) -> WayBack:
         """The ways for the client of a request; 1.4 µs, as every request asks."""
         client, server = scope.get("client"), scope.get("server")
-        said = [(name, value[:_HOST_BYTES]) for name, value in scope["headers"] if name in _TELLING]
-        telling = tuple((name, value if name == b"host" else b"") for name, value in said)
+        said = [(name, value) for name, value in scope["headers"] if name in _TELLING]
+        telling = tuple([(name, value[:_HOST_BYTES] if name == b"host" else b"") for name, value in said])
         return self._way(client and client[0], server and server[0], scope.get("scheme", "http"), telling)
 
     @property

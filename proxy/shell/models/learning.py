@@ -190,7 +190,7 @@ class Learning:
         self.on_change()
 
     def _of(self, model: str) -> Knowledge:
-        return self._known.get(_key(model), _NOTHING)
+        return self._known.get(_key(model), _NOTHING) if self._known else _NOTHING
 
     def _sampled(self, model: str, ratio: float) -> Samples:
         before = self._samples.get(_key(model))

@@ -94,7 +94,7 @@ class Planned:
     @property
     def new_edits(self) -> tuple[Edit, ...]:
         """The edits of messages that are new."""
-        return tuple(e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages)
+        return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
 
     def body(self, reply_tokens: int | None = None) -> bytes:
         """What to send: the very bytes that came, when nothing changes. `reply_tokens`: a lower limit for the reply."""

@@ -5,12 +5,13 @@ Rule: never a key, never the content of a message; a line costs microseconds, as
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Final, TextIO
+from typing import IO, Any, BinaryIO, Final, TextIO, cast
 
 import msgspec
 import structlog
@@ -32,18 +33,37 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
         structlog.configure(
             processors=[*shared, renderer],
             wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
-            logger_factory=structlog.PrintLoggerFactory(stream),
+            logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _MayBeLost(stream))),
             cache_logger_on_first_use=True,
         )
     else:
         structlog.configure(
             processors=[_json_line],
             wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
-            logger_factory=structlog.BytesLoggerFactory(stream.buffer),
+            logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _MayBeLost(stream.buffer))),
             cache_logger_on_first_use=True,
         )
         renderer = structlog.processors.JSONRenderer()
     _send_library_logs_the_same_way(shared, renderer, stream)
+
+
+class _MayBeLost:
+    """A stream whose trouble nobody feels: a log without a reader, or on a full disk, must not cost answers."""
+
+    def __init__(self, stream: IO[Any]) -> None:
+        self._stream = stream
+
+    def write(self, line: str | bytes) -> int:
+        """Write a line, or lose it."""
+        try:
+            return self._stream.write(line)
+        except OSError:
+            return 0
+
+    def flush(self) -> None:
+        """Hand over what was written, or lose it."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def logger() -> FilteringBoundLogger:

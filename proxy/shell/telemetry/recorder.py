@@ -34,7 +34,7 @@ class Recorder:
         self._tracer = tracer
         self._metrics = metrics
         self.recent = RecentDecisions()
-        self._log = logger()
+        self._log = logger().bind()  # bound once and for all: every request writes a line
 
     def plan_made(self, decision: Decision) -> None:
         """Log what a plan changes: the whole of it once, each new excerpt on its own."""
@@ -44,8 +44,9 @@ class Recorder:
         self._metrics.planned(decision)
         if planned.changed:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
-        self._media_routed(decision, planned.new_edits)
-        for edit in planned.new_edits:
+        new_edits = planned.new_edits
+        self._media_routed(decision, new_edits)
+        for edit in new_edits:
             if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
                 self._log.info(
                     "tool_output_truncated",
@@ -55,7 +56,9 @@ class Recorder:
                     kept_chars=edit.after_chars,
                     artifact=edit.artifact.id,
                 )
-        if planned.known_messages == 0 and (system := system_tokens(planned)) > planned.plan.budget.room_tokens // 2:
+        too_much = planned.plan.budget.room_tokens // 2
+        is_new = planned.known_messages == 0 and planned.plan.before.tokens > too_much
+        if is_new and (system := system_tokens(planned)) > too_much:
             self._log.warning(
                 "system_text_long",
                 request_id=decision.request_id,
