@@ -1,7 +1,8 @@
 """What became of addresses, remembered for the next turns, for other workers and for the time after a restart.
 
 Rule: an address that was looked up once is the same content, or the same words about its absence, in every later turn,
-as the prompt that an upstream has cached begins with it. Kept per owner; of the address itself only a hash is kept.
+as the prompt that an upstream has cached begins with it. Kept per owner; of an address only a hash is kept, and of one
+that failed what its diagnosis says.
 """
 
 from __future__ import annotations
