@@ -48,7 +48,9 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
     import yaml  # noqa: PLC0415 - 35 ms of the start, for those who have a file
 
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        found = yaml.safe_load(text)
+        mistakes += [f"{file}, line {line}: `{key}` stands there a second time" for key, line in _repeated(text)]
     except OSError as error:
         mistakes.append(f"{file}: cannot be read: {error.strerror}")
     except yaml.MarkedYAMLError as error:
@@ -62,6 +64,27 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
         if found is not None:
             mistakes.append(f"{file}: must hold keys and values, such as `server: {{port: 8787}}`")
     return {}
+
+
+def _repeated(text: str) -> Iterator[tuple[str, int]]:
+    """Keys that stand in one section twice, of which PyYAML takes the last without a word, with their lines."""
+    import yaml  # noqa: PLC0415 - as above
+
+    waiting, seen = [yaml.compose(text, yaml.SafeLoader)], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [value for _, value in node.value]
+            known = set[str]()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in known and key.tag != "tag:yaml.org,2002:merge":
+                    yield key.value[:_SHOWN_CHARS], key.start_mark.line + 1
+                known.add(key.value)
 
 
 def read_environment(
