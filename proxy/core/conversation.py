@@ -106,7 +106,7 @@ class Message(msgspec.Struct, frozen=True, weakref=True):
 
     def content(self) -> Any:
         """Its `content`, opened: a string, a list of parts, or whatever stands there."""
-        return _open(self.members().get("content"))
+        return jsontext.opened(self.members().get("content"))
 
     def text(self) -> str:
         """Everything in it that a model reads as text, together: contents, tool calls, reasoning."""
@@ -121,13 +121,14 @@ class Message(msgspec.Struct, frozen=True, weakref=True):
 
     def _inside_leniently(self) -> _Inside:
         members = self.members()
-        return _Inside(**{name: _open(members[name]) for name in _Inside.__struct_fields__ if name in members})
+        names = [name for name in _Inside.__struct_fields__ if name in members]
+        return _Inside(**{name: jsontext.opened(members[name]) for name in names})
 
     def media_parts(self) -> Sequence[Mapping[str, Any]]:
         """The parts of its content that are no text: images, audio, files."""
         if b'"type"' not in self.raw:
             return ()
-        parts = _listed(_open(self.members().get("content")))
+        parts = _listed(jsontext.opened(self.members().get("content")))
         return [part for part in parts if isinstance(part, dict) and not isinstance(part.get("text"), str)]
 
 
@@ -162,17 +163,8 @@ class Conversation(Sequence[Message]):
         return iter(self.messages)
 
 
-def _open(raw: Raw | None) -> Any:
-    if raw is None:
-        return None
-    try:
-        return jsontext.value(raw)
-    except jsontext.NotJson:
-        return None
-
-
 def _text(members: Mapping[str, Raw], name: str) -> str:
-    found = _open(members.get(name))
+    found = jsontext.opened(members.get(name))
     return found if isinstance(found, str) else ""
 
 
@@ -183,7 +175,7 @@ def _listed(found: Any) -> list[Any]:
 def _calls(raw: Raw) -> tuple[ToolCall, ...]:
     return tuple(
         ToolCall(id=str(call.get("id") or ""), name=_called(call))
-        for call in _listed(_open(raw))
+        for call in _listed(jsontext.opened(raw))
         if isinstance(call, dict)
     )
 

@@ -95,7 +95,7 @@ def mark_of(task: str, calls: Sequence[Raw]) -> str:
     The ids alone do not: Kimi numbers them anew in every conversation.
     https://huggingface.co/moonshotai/Kimi-K2-Instruct-0905/blob/main/docs/tool_call_guidance.md
     """
-    told = [_meant(_opened(raw)) for raw in calls[:_MAX_CALLS]]
+    told = [_meant(jsontext.opened(raw)) for raw in calls[:_MAX_CALLS]]
     return hashlib.sha256(_canonical([task, told])).hexdigest()
 
 
@@ -118,7 +118,7 @@ def _meant(call: Any) -> list[Any]:
     if not isinstance(function, dict):
         return [call]
     arguments = function.get("arguments")
-    opened = _opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
     return [call.get("id"), function.get("name"), arguments if opened is None else opened]
 
 
@@ -127,10 +127,3 @@ def _canonical(found: Any) -> bytes:
         return msgspec.json.encode(found, order="sorted")
     except (UnicodeEncodeError, TypeError):  # half a surrogate pair has no UTF-8
         return repr(found).encode("utf-8", "backslashreplace")
-
-
-def _opened(raw: Raw) -> Any:
-    try:
-        return jsontext.value(raw)
-    except jsontext.NotJson:
-        return None

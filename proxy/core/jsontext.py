@@ -72,6 +72,16 @@ def value(raw: Raw) -> Any:
         return _leniently(raw, error)[1]
 
 
+def opened(raw: Raw | None) -> Any:
+    """The whole value, opened; None for nothing, and for what is no JSON."""
+    if raw is None:
+        return None
+    try:
+        return value(raw)
+    except NotJson:
+        return None
+
+
 def dump(found: Any) -> bytes:
     """A value as JSON; lone surrogates become escapes, as they have no UTF-8, and all else stays what it is.
 

@@ -7,16 +7,16 @@ sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core import jsontext
+from proxy.core.batch_media import before_a_user, done_again, with_media
 from proxy.core.blocks import Block
 from proxy.core.budget import Budget
-from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Message
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES
 from proxy.core.digest import Digest, names_used
 from proxy.core.edits import Edit, Moved, Reason
 from proxy.core.entry import Entry
@@ -56,6 +56,8 @@ class Kept:
         """What became of each message, the note about what is left out not seen to."""
         self._counter = counter
         self._total = base
+        self._fixed = base
+        """Of what can never be given up: system texts, and all that is no message."""
         self._open_calls: frozenset[str] = frozenset()
         self._moved: tuple[Moved, ...] = ()
         """Out of the results of a batch that is not complete yet."""
@@ -73,6 +75,7 @@ class Kept:
     def copy(self) -> Kept:
         """A second one that changes by itself."""
         twin = Kept(self._total, self._counter)
+        twin._fixed = self._fixed
         twin.entries = list(self.entries)
         twin.units = list(self.units)
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
@@ -98,6 +101,10 @@ class Kept:
         is_result = role in TOOL_ROLES
         if self._moved and not is_result:
             self.end_batch()
+        if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
+            self._put_last(before_a_user(last, self._counter))
+        if role in SYSTEM_ROLES:
+            self._fixed += entry.sent_size
         self.entries.append(entry)
         self._blocks.append(Block.of(entry))
         self._raws.append(entry.original.raw)
@@ -125,11 +132,16 @@ class Kept:
     def end_batch(self) -> None:
         """No result of this batch follows: what was moved out of them is sent behind the last one."""
         last = self.entries[-1] if self._moved else None
-        if last is None:
-            return
-        followed = last.followed_by(_messages_of(self._moved), self._counter)
-        self._total += followed.following_size - last.following_size
-        self.entries[-1], self._blocks[-1], self._moved = followed, Block.of(followed), ()
+        if last is not None:
+            self._put_last(with_media(last, self._moved, self._counter))
+            self._moved = ()
+
+    def _put_last(self, entry: Entry) -> None:
+        """Another form of the last message."""
+        last = self.entries[-1]
+        assert last is not None, "it was just added, or is asked for"
+        self._total += entry.following_size - last.following_size
+        self.entries[-1], self._blocks[-1] = entry, Block.of(entry)
 
     def in_unit(self, unit: Unit) -> Iterator[Entry]:
         """The kept messages of a unit."""
@@ -208,15 +220,10 @@ class Kept:
         unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
         old = self.entries[entry.index]
         assert old is not None, "only what is kept is done again"
-        before, moved = self.size_of(unit), tuple[Moved, ...]()
+        before = self.size_of(unit)
         self.entries[entry.index] = replace(entry, following=old.following, following_size=old.following_size)
-        for one in list(self.in_unit(unit)):
-            moved += one.moved
-            if one.following:
-                self.entries[one.index] = one.followed_by(_messages_of(moved), self._counter)
-                moved = ()
-        for one in self.in_unit(unit):
-            self._blocks[one.index] = Block.of(one)
+        for one in done_again(list(self.in_unit(unit)), self._counter):
+            self.entries[one.index], self._blocks[one.index] = one, Block.of(one)
             if self.digest.edit is not None and self.digest.edit.message == one.index:
                 self.digest = self.digest.carried_by(one, self._counter)
         self._edited = True
@@ -224,6 +231,8 @@ class Kept:
 
     def note_what_is_gone(self, notices: Notices, room_tokens: int) -> None:
         """Bring the note about what is left out up to date, at the end of a cut."""
+        if not self._gone and not self.digest.messages:
+            return
         used = self._used | names_used(self._gone)
         used |= names_used(entry for entry in self.entries if entry is not None)
         if self._gone:
@@ -239,6 +248,10 @@ class Kept:
     def drop_note(self) -> None:
         """Send nothing about what is left out; it is kept all the same."""
         self.digest = self.digest.untold()
+
+    def is_hopeless(self, budget: Budget) -> bool:
+        """Whether what can never be given up is too much by itself."""
+        return not budget.admits(self._fixed)
 
     def over(self, budget: Budget, share: float) -> Size | None:
         """By how much all of it is over a share of the room."""
@@ -278,13 +291,3 @@ class Kept:
                 if entry.following:
                     found += [message.raw for message in entry.following]
         return found
-
-
-def _messages_of(moved: Sequence[Moved]) -> list[Message]:
-    """The messages that hold what was moved out of the results of a batch."""
-    if not moved:
-        return []
-    spoken = [one.spoken for one in moved if one.spoken is not None][:1]
-    parts = jsontext.join_array([part for one in moved for part in one.parts])
-    shown = jsontext.join_object({"role": b'"user"', "content": parts})
-    return [Message.read(raw) for raw in (*spoken, shown)]

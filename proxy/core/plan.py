@@ -186,7 +186,7 @@ def _limit_images(kept: Kept, pipeline: Pipeline) -> None:
 def _settle(kept: Kept, pipeline: Pipeline) -> None:
     """One point of the replay: give something up if the high mark is passed."""
     budget = pipeline.budget
-    if kept.over(budget, budget.fill) is None:
+    if kept.over(budget, budget.fill) is None or kept.is_hopeless(budget):
         return
     _relieve(kept, pipeline.reliefs, budget, cut_goal(budget))
     kept.note_what_is_gone(pipeline.notices, int(budget.room_tokens * budget.fill * DIGEST_SHARE))

@@ -58,14 +58,14 @@ class Said:
         others: list[bytes] = []
         calls = _listed(message.get("tool_calls"))
         for position, raw in enumerate(calls):
-            found = _opened(raw)
+            found = jsontext.opened(raw)
             if called(found) == RETRIEVAL_TOOL:
                 own.append(OwnCall(position, str(found.get("id") or ""), _arguments(found), bytes(raw)))
             else:
                 others.append(bytes(raw))
         sent_back = {"role": b'"assistant"', "content": b"null"}
         sent_back |= {name: bytes(message[name]) for name in _SENT_BACK if _is_said(message.get(name))}
-        texts = {name: text for name in TEXT_MEMBERS if isinstance(text := _opened(message.get(name)), str)}
+        texts = {name: text for name in TEXT_MEMBERS if isinstance(text := jsontext.opened(message.get(name)), str)}
         return cls(jsontext.join_object(sent_back), tuple(own), tuple(others), texts)
 
 
@@ -95,13 +95,6 @@ def _listed(raw: Raw | None) -> list[Raw]:
         return list(jsontext.items(raw)) if raw is not None else []
     except jsontext.NotJson:
         return []
-
-
-def _opened(raw: Raw | None) -> Any:
-    try:
-        return jsontext.value(raw) if raw is not None else None
-    except jsontext.NotJson:
-        return None
 
 
 def _is_said(raw: Raw | None) -> bool:

@@ -106,13 +106,7 @@ class ChatRequest:
         return None
 
     def _opened(self, name: str, kind: type[Any]) -> Any:
-        raw = self.members.get(name)
-        if raw is None:
-            return None
-        try:
-            found = jsontext.value(raw)
-        except jsontext.NotJson:
-            return None
+        found = jsontext.opened(self.members.get(name))
         return found if isinstance(found, kind) else None
 
 

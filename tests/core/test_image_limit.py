@@ -57,6 +57,20 @@ def test_the_oldest_are_described_down_to_half_and_the_prefix_stays_until_then(t
     assert b"There are more images than can be shown at once." in b"".join(before)
 
 
+def test_a_batch_that_is_done_again_keeps_the_words_before_a_user_message_that_follows():
+    history = []
+    for number in range(6):
+        results = [[part("done"), image_part(png(3, 2 + 2 * number + each))] for each in range(2)]
+        history += [user("Look."), *exchange(results, first_call=number * 10, tool="shot")]
+    made = planned(history, limited(10, ToolImages.USER_AFTER_ASSISTANT))
+    assert images(made) == 5, "one of the fourth batch is left"
+    roles = [Message.read(raw).role for raw in made.messages]
+    with_images = ["user", "assistant", "tool", "tool", "assistant", "user", "assistant"]
+    assert roles == [*with_images[:4] * 3, *with_images * 3][:-1]
+    sizes = [size_of(Message.read(raw), ByteClassCounter()) for raw in made.messages]
+    assert sum(sizes, Size()).bytes == made.after.bytes
+
+
 def test_of_the_newest_message_no_more_than_needed_is_described():
     content = [image_part(png(3, 2 + number)) for number in range(6)]
     made = planned([user(content)], limited(4))

@@ -187,6 +187,16 @@ def test_an_assistant_speaks_first_where_that_is_asked_for():
     assert found.total == measured(found)
 
 
+def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follows_where_they_stand_before_them():
+    spoken = b'{"role":"assistant","content":"I look."}'
+    batch = [user("a"), *exchange(["x", "y"])]
+    found = with_moved([*batch, user("b"), DONE], ["one", "two"], spoken)
+    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user", "assistant", "user", "assistant"]
+    assert found.total == measured(found)
+    before = with_moved(batch, ["one", "two"], spoken)
+    assert found.rendered()[: len(before.rendered())] == before.rendered()
+
+
 def test_a_batch_ends_where_something_else_follows_though_calls_are_open():
     found = with_moved([user("a"), *exchange(["x", "y"])[:2], user("b")], ["one"])
     assert roles(found) == ["user", "assistant", "tool", "user", "user"]

@@ -474,6 +474,14 @@ def test_two_processes_with_different_hash_seeds_make_the_same_plan():
     assert len(said) == 1
 
 
+def test_nothing_is_given_up_where_system_texts_alone_are_too_much():
+    history = [*(system("Be careful. " * 10) for _ in range(50)), user("a"), *exchange(["x" * 900]), user("b")]
+    made = planned(history, pipeline(Budget(500)))
+    assert not made.fits
+    assert made.edits == ()
+    assert {entry.message.role for entry in made.largest} == {"system", "tool"}
+
+
 def test_the_largest_messages_are_named_when_it_does_not_fit():
     history = [system("s" * 50_000), user("u" * 90_000), *exchange(["small"])]
     made = planned(history, pipeline(Budget(2_000)))
