@@ -6,7 +6,7 @@ Rule: what no plan and no attempt changes goes up as the very bytes that came.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.core.attempts import Attempt, Rung, Situation
 from proxy.shell.planning.planned import Planned
@@ -15,6 +15,13 @@ from proxy.shell.upstream.client import Headers
 UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
 """Compressions of answers that the proxy can look into; a refusal in another one would pass unseen."""
+
+
+class PlanFor(Protocol):
+    """Plans a second send of at most so many tokens by our estimate."""
+
+    async def __call__(self, goal_tokens: int, *, keeping: bool) -> Planned:
+        """`keeping`: whether artifacts can be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,9 @@ class Journey:
     """As received, compressed or not."""
     planned: Planned
     owner: str
+    plan_for: PlanFor | None = field(default=None, repr=False)
+    """Plans a harsher second send, where that may change more than what the request holds: a page that was read for the
+    model can be a smaller one."""
 
     @property
     def situation(self) -> Situation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
@@ -157,13 +158,14 @@ class Relay:
     async def _harsher(self, journey: Journey, goal_tokens: int) -> Planned:
         """The plan for a second send of at most so many tokens, as the first was counted; whether it fits it says."""
         refused = journey.planned
-        planned = await self._planner.plan_for(refused, goal_tokens, keeping=True)
+        plan_for = journey.plan_for or partial(self._planner.plan_for, refused)
+        planned = await plan_for(goal_tokens, keeping=True)
         if planned.basis.counted_by != refused.basis.counted_by:
             # A request that surely fits is not counted exactly; this one is, and the goal has to mean the same.
             goal_tokens = goal_tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
-            planned = await self._planner.plan_for(refused, goal_tokens, keeping=True)
+            planned = await plan_for(goal_tokens, keeping=True)
         if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
-            planned = await self._planner.plan_for(refused, goal_tokens, keeping=False)
+            planned = await plan_for(goal_tokens, keeping=False)
         return planned
 
     async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:

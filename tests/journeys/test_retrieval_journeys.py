@@ -13,6 +13,7 @@ from starlette.types import Send
 from wire.answer_shapes import understood
 
 from proxy.core.notices import is_ours
+from proxy.demo import counting
 from proxy.demo.chat import Call, Reply
 from proxy.demo.completions import Completion
 from proxy.shell.planning.planner import Planner
@@ -377,6 +378,28 @@ def test_a_later_round_that_is_too_long_is_healed_unseen(stream: bool, build: An
     refused = world.logged("overflow_detected")[0]
     assert refused["request_id"] == world.logged("request_done", 2)[-1]["request_id"]
     assert world.logged("overflow_retried")
+
+
+@STREAMED
+@pytest.mark.parametrize("limit", [26_000, 8_000, None])
+def test_a_limit_that_a_page_runs_into_makes_the_page_smaller(limit: int | None, stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+
+    async def refusing(received: Received, send: Send) -> bool:
+        tokens = counting.prompt_tokens(received.messages)
+        if len(received.messages) == 4 or tokens <= (limit or 26_000):
+            return False
+        numbers = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
+        error = {"message": numbers if limit else "Input is too long.", "code": "context_length_exceeded"}
+        await said(send, json.dumps({"error": error}).encode(), status=400)
+        return True
+
+    world.upstream.answer = then(refusing, thinking(in_turn(reads(name, "Let me look."), Reply("Done."))))
+    assert asked(world, request(), stream)["message"]["content"] == "Let me look.\n\nDone."
+    _, refused, taken = (received.messages[-1]["content"] for received in world.upstream.received)
+    assert is_ours(taken)
+    assert 400 < len(taken) < len(refused)
+    assert [line["rung"] for line in world.log("overflow_retried")] == ["emergency"]
 
 
 def test_pages_that_never_fit_end_the_answer_and_not_the_session(build: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core import jsontext
@@ -56,8 +57,10 @@ class Retrieval:
 class _Read(NamedTuple):
     """The answers to the calls of one answer."""
 
+    texts: list[tuple[str, str]]
+    """By the name of the artifact, empty where none was named."""
     results: list[bytes]
-    """Tool messages."""
+    """The same as tool messages."""
     planned: Planned
     """For the request with them."""
 
@@ -88,9 +91,9 @@ class Rounds:
         read = await self._read(said)
         if read is None or not read.planned.plan.fits:
             return None
-        planned = read.planned
+        round_of = replace(self.journey, planned=read.planned, plan_for=partial(self._plan_for, said))
         try:
-            answer, self.planned = await self.send(replace(self.journey, planned=planned), self.decision.request_id)
+            answer, self.planned = await self.send(round_of, self.decision.request_id)
         except ContextOverflow:
             return None
         return answer
@@ -113,18 +116,32 @@ class Rounds:
     async def _read_all(self, said: Said) -> _Read:
         self.count += 1
         self.decision.retrieval_rounds = self.count
-        wanted = [wanted_by(call.arguments) for call in said.own]
-        page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         for share in _SHARES:
-            texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
-            results = [_result(call, text) for call, text in zip(said.own, texts, strict=True)]
-            messages = [Message.read(raw) for raw in (said.message, *results)]
-            planned = await self.retrieval.planner.plan_further(self.planned, messages)
+            read = await self._with_pages(said, share)
+            if read.planned.plan.fits:
+                break
+        for artifact, text in read.texts:
+            self.retrieval.recorder.artifact_read(self.decision, artifact, utf8_length(text))
+        return read
+
+    async def _plan_for(self, said: Said, goal_tokens: int, *, keeping: bool) -> Planned:
+        """The plan for a round that was refused; its pages become smaller, as a plan takes them as they are."""
+        for share in _SHARES:
+            read = await self._with_pages(said, share)
+            planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, keeping=keeping)
             if planned.plan.fits:
                 break
-        for one, text in zip(wanted, texts, strict=True):
-            self.retrieval.recorder.artifact_read(self.decision, one.artifact if one else "", utf8_length(text))
-        return _Read(results, planned)
+        return planned
+
+    async def _with_pages(self, said: Said, share: float) -> _Read:
+        wanted = [wanted_by(call.arguments) for call in said.own]
+        page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
+        texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
+        results = [_result(call, text) for call, text in zip(said.own, texts, strict=True)]
+        messages = [Message.read(raw) for raw in (said.message, *results)]
+        planned = await self.retrieval.planner.plan_further(self.planned, messages)
+        named = [one.artifact if one else "" for one in wanted]
+        return _Read(list(zip(named, texts, strict=True)), results, planned)
 
     async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
         """What is said to each call."""
