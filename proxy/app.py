@@ -92,7 +92,7 @@ def create_app(settings: Settings) -> Front:
         owners,
         recorder,
         learning,
-        Retrieval(planner, reader, recorder, settings.language),
+        Retrieval(planner, reader, recorder, settings.language, settings.overflow.keepalive_seconds),
     )
 
     readiness = Readiness({"upstream": upstream_check(relay), "store": store.trouble})

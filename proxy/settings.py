@@ -266,8 +266,8 @@ class OverflowSettings(_Section):
     retry: bool = True
     """Send one harsher request that the client never notices; `false`: the refusal passes untouched."""
     keepalive_seconds: float | None = Field(default=None, gt=0)
-    """Send a client that waits for a stream an SSE comment this often until the first event; a refusal that comes after
-    one is an event of a 200. Empty: send nothing before the answer."""
+    """Send a client that waits for a stream an SSE comment this often until the first event, and while an artifact is
+    read for its model; a refusal that comes after one is an event of a 200. Empty: send nothing before the answer."""
 
 
 class MediaSettings(_Section):

@@ -26,7 +26,10 @@ from overflow_stage import (
 )
 from overflow_words import conversation, too_long, window
 from shell.scripted_upstream import soon
+from wire.answer_shapes import understood
 
+from proxy.demo.chat import Call, Reply
+from proxy.demo.completions import Completion
 from proxy.shell.answering.keepalive import COMMENT
 
 OFTEN = window(12_000, overflow={"keepalive_seconds": 0.02})
@@ -113,6 +116,46 @@ async def test_an_answer_that_is_no_stream_comes_as_one_event(tmp_path: Path) ->
     async with staged(tmp_path, **OFTEN) as stage:
         _, body = await after_comments(stage, saying(200, COMPLETION))
         assert body == b"data: " + COMPLETION + b"\n\ndata: [DONE]\n\n"
+
+
+FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
+WITH_TOOLS = conversation(2_000, stream=True, tools=[FETCH])
+"""Its agent is offered the proxy's own tool."""
+
+
+def reading() -> Scene:
+    """The model says a word and calls the proxy's own tool."""
+    call = Call("read_artifact", {"id": "tool_fetch_0123456789abcdef.txt"})
+    completion = Completion.make(b"", "m", Reply("Let me look.", (call,)), 1_000, 1_000)
+    return streaming(*completion.events(False))
+
+
+async def test_comments_come_between_the_rounds_of_an_answer_too(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        commented = asyncio.Event()
+        stage.model.plays(reading(), after(commented, accepting))
+        async with asyncio.timeout(10), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
+            body = b""
+            while body.count(COMMENT) < 3 or b"look." not in body:
+                body += await answer.content.readany()
+            commented.set()
+            body += await answer.content.read()
+        events = [event for event in body.split(b"\n\n") if event]
+        told = understood(b"\n\n".join([*(event for event in events if not event.startswith(b":")), b""]))
+        assert (told["message"]["content"], told["done"]) == ("Let me look.\n\nDone.", True)
+        assert all(event == COMMENT.strip() or event.startswith(b"data: ") for event in events)
+
+
+async def test_a_client_that_leaves_between_two_rounds_is_not_answered_further(tmp_path: Path) -> None:
+    async with staged(tmp_path, **OFTEN) as stage:
+        thinking = Thinking()
+        stage.model.plays(reading(), thinking)
+        async with asyncio.timeout(10), stage.client.post(stage.url, data=WITH_TOOLS) as answer:
+            await thinking.began.wait()
+            while COMMENT not in await answer.content.readany():
+                pass
+            answer.close()
+            await thinking.left.wait()
 
 
 async def test_before_the_first_comment_nothing_changes(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Retrieval:
     reader: ArtifactReader
     recorder: Recorder
     language: Language
+    keepalive_seconds: float | None
+    """How long the client of a stream may hear nothing between two rounds; None: as long as it takes."""
 
 
 class _Read(NamedTuple):

@@ -6,11 +6,13 @@ that fails after a byte has gone out breaks the stream, as the upstream's own fa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.answering.holding import HeldAnswer
+from proxy.shell.answering.keepalive import COMMENT
 from proxy.shell.answering.retrieval import Rounds
 from proxy.shell.upstream.client import Headers
 from proxy.wire.answer_body import AnswerBody
@@ -94,6 +96,8 @@ class StreamedAnswer:
         self._current = first
         self._first = first
         self._rounds = rounds
+        self._coming: asyncio.Task[HeldAnswer | None] | None = None
+        """The answer of the next round, while comments are sent."""
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -113,7 +117,13 @@ class StreamedAnswer:
                     await self._rounds.hide(said)
                 yield stream.last_words()
                 return
-            following = await self._rounds.following(said)
+            if (seconds := self._rounds.retrieval.keepalive_seconds) is None:
+                following = await self._rounds.following(said)
+            else:
+                self._coming = asyncio.create_task(self._rounds.following(said))
+                while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
+                    yield COMMENT
+                following, self._coming = self._coming.result(), None
             if following is None:
                 yield stream.stopped(self._rounds.last_words)
                 return
@@ -124,7 +134,12 @@ class StreamedAnswer:
             stream.next_round()
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections."""
+        if self._coming is not None:
+            self._coming.cancel()
+            (came,) = await asyncio.gather(self._coming, return_exceptions=True)
+            if isinstance(came, HeldAnswer):
+                await came.aclose()
         await self._current.aclose()
 
 
