@@ -55,6 +55,8 @@ class ModelProfile:
     """What its upstream has refused, whatever is stated."""
     results_hold_text: bool = False
     """Whether its upstream has refused media in the results of tools."""
+    refuses_our_tool: bool = False
+    """Whether its upstream has refused the proxy's own tool."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
     sources: Mapping[str, str] = field(default_factory=dict)

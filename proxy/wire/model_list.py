@@ -83,6 +83,8 @@ class Limits:
     """What it was seen to refuse; only learning says so."""
     results_hold_text: bool | None = None
     """Whether media were refused in the results of tools; only learning says so."""
+    refuses_our_tool: bool | None = None
+    """Whether the proxy's own tool was refused; only learning says so."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
 

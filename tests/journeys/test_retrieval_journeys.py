@@ -351,6 +351,38 @@ def test_an_upstream_that_does_not_take_the_tool_gets_the_original(status: int, 
     answer = world.ask(body)
     assert (answer.status_code, world.upstream.last.body) == (200, body)
     assert answer.headers["x-context-proxy-attempts"] == "2"
+    answer = world.ask(body)
+    assert (answer.headers["x-context-proxy-attempts"], len(world.upstream.received)) == ("1", 3)
+    assert "read_artifact" not in tools_in(world.upstream.last)
+    assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
+    world.ask({**request("short"), "model": "another"})
+    assert "read_artifact" in tools_in(world.upstream.received[3])
+
+
+async def _not_so(received: Received, send: Send) -> bool:
+    if b"read_artifact" not in received.body:
+        return False
+    await said(send, b'{"error": {"message": "Unknown field."}}', status=400)
+    return True
+
+
+def test_a_refusal_that_another_edit_may_have_brought_about_says_nothing_of_the_tool(build: Any) -> None:
+    world = build(answer=_not_so)
+    for _ in range(2):
+        assert world.ask(request(LONG)).headers["x-context-proxy-attempts"] == "2"
+    assert not world.log("tool_refusal_learned")
+
+
+def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:
+    async def refusing(_: Received, send: Send) -> bool:
+        await said(send, b'{"error": {"message": "Unknown field."}}', status=400)
+        return True
+
+    world = build(answer=refusing)
+    for _ in range(2):
+        assert world.ask(request("short")).status_code == 400
+    assert len(world.upstream.received) == 4
+    assert not world.log("tool_refusal_learned")
 
 
 def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from proxy.core.attempts import Attempt, Outcome, Rung
 from proxy.core.conversation import Message
+from proxy.core.edits import Reason
 from proxy.core.media_routes import modalities_in
 from proxy.core.overflow import Kind, Verdict, judge
 from proxy.core.profile import Modality
@@ -66,9 +67,13 @@ class Judge:
         return Outcome(answer.status, verdict, media)
 
     def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, planned: Planned) -> None:
-        """A refusal of media is believed of the model once the same request was taken without them."""
-        is_taken = outcome.status < 400 and outcome.verdict.kind is Kind.ACCEPTED
-        if attempt.rung is not Rung.WITHOUT_MEDIA or not is_taken:
+        """A refusal of media, or of the proxy's own tool, is believed of the model once the same request was taken
+        without them."""
+        if outcome.status >= 400 or outcome.verdict.kind is not Kind.ACCEPTED:
+            return
+        if attempt.rung is Rung.ORIGINAL and planned.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
+            self._learning.note_tool_refused(planned.request.model)
+        if attempt.rung is not Rung.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
             self._learning.note_media_refused_in_results(planned.request.model)

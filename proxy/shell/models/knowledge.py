@@ -37,6 +37,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """Kinds of input that were refused, and without which the same request was taken."""
     results_hold_text: bool = False
     """Whether media were refused in the results of tools."""
+    refuses_our_tool: bool = False
+    """Whether the proxy's own tool was refused, and the same request taken without it."""
     taught: int = 0
     """Unix time of the last refusal that taught any of the above."""
     ratio: Annotated[float, msgspec.Meta(ge=PLAUSIBLE[0], le=PLAUSIBLE[1] + RATIO_STEP)] = 1.0
@@ -53,6 +55,7 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
             input_tokens=self.input_tokens,
             refused=frozenset(self.refused) or None,
             results_hold_text=self.results_hold_text or None,
+            refuses_our_tool=self.refuses_our_tool or None,
         )
         if limits == NOTHING:
             return None

@@ -137,6 +137,15 @@ class Learning:
         self._log.info("media_refusal_learned", model=_key(model), refused=["tool_results"])
         self.on_change()
 
+    def note_tool_refused(self, model: str) -> None:
+        """Keep that an upstream does not take the proxy's own tool."""
+        self.refresh()
+        if not self._enabled or self._of(model).refuses_our_tool:
+            return
+        self._teach(model, lambda found: replace(found, refuses_our_tool=True))
+        self._log.info("tool_refusal_learned", model=_key(model))
+        self.on_change()
+
     def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:
         """Hold what the upstream counted against what is known, and against our own estimate of the same prompt, the
         ratio not applied."""

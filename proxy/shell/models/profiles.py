@@ -32,6 +32,7 @@ _VALUES: Final = (
     "modalities",
     "refused",
     "results_hold_text",
+    "refuses_our_tool",
     "tokenizer",
 )
 

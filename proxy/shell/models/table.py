@@ -90,15 +90,16 @@ def _many(profiles: list[ModelProfile]) -> Table:
 
 
 def _source(profile: ModelProfile, field: str) -> str:
-    stated = profile.sources.get(field, "")
-    return stated or (profile.sources.get("results_hold_text", "") if field == "refused" else "")
+    names = ("refused", "results_hold_text", "refuses_our_tool") if field == "refused" else (field,)
+    return next((profile.sources[name] for name in names if name in profile.sources), "")
 
 
 def _shown(profile: ModelProfile, field: str) -> str:
     value = getattr(profile, field)
     if field == "refused":
         in_results = ["media in the results of tools"] if profile.results_hold_text else []
-        return ", ".join([*sorted(value), *in_results]) or "–"
+        our_tool = ["read_artifact"] if profile.refuses_our_tool else []
+        return ", ".join([*sorted(value), *in_results, *our_tool]) or "–"
     if field == "modalities":
         return "unknown" if value is None else ", ".join(sorted(value))
     if field == "tokenizer":
@@ -113,6 +114,7 @@ def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfil
             **{field: getattr(profile, field) for field in _LABELS if field not in ("modalities", "refused")},
             "refused": sorted(profile.refused),
             "results_hold_text": profile.results_hold_text,
+            "refuses_our_tool": profile.refuses_our_tool,
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
             "sources": dict(profile.sources),
         }

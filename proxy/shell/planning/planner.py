@@ -60,6 +60,7 @@ class Planner:
     ) -> None:
         self._pipelines = pipelines
         self._maker = PlanMaker(pipelines, profile_of, ratio_of)
+        self._profile_of = profile_of
         self._lookup = lookup
         self._hidden = hidden
         """None: nothing is ever hidden."""
@@ -153,6 +154,8 @@ class Planner:
         shared = match.shared_messages if match else 0
         request = parse(body, known.request if known else None, shared, will_be_known=len(body) > SMALL_BYTES)
         tools = self._pipelines.tools_with_ours(request.members)
+        if tools is not None and self._profile_of(request.model).refuses_our_tool:
+            tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
             way = replace(way, tool=True)

@@ -18,7 +18,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("media_routed",), "an image, a sound or a file went elsewhere, or is described: kind, type, bytes, route"),
     (("media_refused", "media_refusal_learned"), "media were refused and went up as text; what is remembered"),
     (("overflow_detected", "overflow_retried", "original_retried"), "the upstream refused; what was sent next"),
-    (("limit_learned", "ratio_learned"), "the upstream taught something; `context-proxy models --forget` erases it"),
+    (
+        ("limit_learned", "ratio_learned", "tool_refusal_learned"),
+        "the upstream taught something: its limits, how it counts, that it does not take `read_artifact`; "
+        "`context-proxy models --forget` erases it",
+    ),
     (("upstream_truncated_silently",), "the upstream counted far less than was sent"),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests go on, uncut where they fit"),

@@ -244,6 +244,7 @@ def taught(found: Learning) -> None:
     found.note_refusal("m", refusal(60_000), BELIEVED)
     found.note_refused_media("m", frozenset({Modality.VISION}))
     found.note_media_refused_in_results("m")
+    found.note_tool_refused("m")
     use(found, *[1.22] * MIN_SAMPLES)
 
 
@@ -261,6 +262,18 @@ def test_what_refusals_teach_stands_for_a_week_and_the_ratio_for_ever(tmp_path: 
     assert (found.limits("m"), found.ratio("m"), changes) == (None, (1.25, True), [1])
     again = learning(tmp_path, clock=clock)
     assert (again.limits("m"), again.ratio("m")) == (None, (1.25, True))
+
+
+def test_a_refused_tool_is_news_once_for_every_worker(tmp_path: Path) -> None:
+    first, second = learning(tmp_path), learning(tmp_path)
+    with capture_logs() as log:
+        for one in (first, second, first):
+            one.note_tool_refused("m")
+    assert [(line["event"], line["model"]) for line in log] == [("tool_refusal_learned", "m")]
+    assert second.limits("m") == (Limits(refuses_our_tool=True), "learned from a refusal")
+    off = learning(tmp_path / "off", enabled=False)
+    off.note_tool_refused("m")
+    assert off.limits("m") is None
 
 
 def test_what_is_too_old_does_not_come_back_with_the_next_lesson(tmp_path: Path) -> None:

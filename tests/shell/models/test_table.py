@@ -43,10 +43,15 @@ def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path) -> None:
     learning.note_media_refused_in_results("results")
     learning.note_media_refused_in_results("all")
     learning.note_refused_media("all", frozenset({Modality.VISION}))
-    for name, shown in (("results", "media in the results of tools"), ("all", "vision, media in the results of tools")):
+    learning.note_tool_refused("tool")
+    for name, shown in (
+        ("results", "media in the results of tools"),
+        ("all", "vision, media in the results of tools"),
+        ("tool", "read_artifact"),
+    ):
         (row,) = (line for line in printed(name, data_dir=tmp_path).splitlines() if "has refused" in line)
         assert [cell.strip() for cell in row.split("  ") if cell] == ["has refused", shown, "learned from a refusal"]
-        assert json.loads(printed(name, as_json=True, data_dir=tmp_path))["results_hold_text"] is True
+        assert json.loads(printed(name, as_json=True, data_dir=tmp_path))["results_hold_text"] is (name != "tool")
 
 
 @respx.mock
