@@ -50,8 +50,10 @@ class Decision:
     """The kind of the last send."""
     sent_bytes: int = 0
     """Of the body that went upstream."""
+    own_seconds: float | None = None
+    """From the last byte of the request to its first departure, but for the time that was waited for images."""
     sent: float | None = None
-    """When the request left for the upstream."""
+    """When the request left for the upstream, the last time."""
     answered: float | None = None
     """When the head of its answer was there."""
     answer_bytes: int = 0
@@ -65,13 +67,6 @@ class Decision:
     """The share of what the conversation sent before that this request begins with; None for its first."""
     _last_sent: LastSent | None = None
     _sent_before: tuple[bytes, ...] | None = None
-
-    @property
-    def own_seconds(self) -> float | None:
-        """From the last byte of the request to its departure, but for the time that was waited for images."""
-        if self.received is None or self.sent is None:
-            return None
-        return self.sent - self.received - (self.planned.lookup_seconds if self.planned is not None else 0.0)
 
     def note_body(self, body_bytes: int) -> None:
         """The request is here."""
@@ -92,6 +87,10 @@ class Decision:
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""
         self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
+        self.status, self.answered = 0, None  # of a refusal that was not passed on
+        if self.own_seconds is None and self.received is not None:
+            waited = self.planned.lookup_seconds if self.planned is not None else 0.0
+            self.own_seconds = self.sent - self.received - waited
         if self.planned is not None and self._last_sent is not None:
             self._last_sent.messages = messages = self._sent_messages(self.planned)
             if self._sent_before:

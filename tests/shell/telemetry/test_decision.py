@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -123,12 +124,16 @@ async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_convers
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
 
 
-async def test_the_wait_for_images_is_not_the_proxys_own_time() -> None:
+async def test_the_wait_for_images_is_not_the_proxys_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = replace(await planned_for(body("short")), lookup_seconds=2.0)
-    line = Decision("req-1", started=0.0, received=1.0, sent=3.5, planned=planned).described(4.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: 3.5)
+    waited, without = (Decision("req-1", started=0.0, received=1.0, planned=one) for one in (planned, None))
+    for decision in (waited, without):
+        decision.note_sent(1)
+    line = waited.described(4.0)
     assert (line["own_ms"], line["lookup_ms"]) == (500.0, 2000.0)
-    without = Decision("req-1", started=0.0, received=1.0, sent=3.5).described(4.0)
-    assert (without["own_ms"], "lookup_ms" in without) == (2500.0, False)
+    line = without.described(4.0)
+    assert (line["own_ms"], "lookup_ms" in line) == (2500.0, False)
 
 
 async def test_the_headers_tell_sizes_attempts_and_edits() -> None:
@@ -186,3 +191,18 @@ async def test_the_headers_of_an_answer_to_the_original_name_no_edits(recorder: 
     sizes = dict(part.split(b"=") for part in headers[b"x-context-proxy-tokens"].split(b";"))
     assert sizes[b"after"] == sizes[b"before"]
     assert headers[b"x-context-proxy-attempts"] == b"2"
+
+
+async def test_a_second_send_is_timed_from_its_own_departure_and_the_first_is_the_proxys_own_work() -> None:
+    planned = await planned_for(body("short"))
+    decision = Decision("req-1", 0.0)
+    decision.note_body(10)
+    decision.note_plan(planned)
+    decision.note_sent(10)
+    own_seconds = decision.own_seconds
+    decision.note_answer(400)
+    decision.note_attempt(Attempt(Rung.ORIGINAL), planned)
+    decision.note_sent(10)
+    assert decision.own_seconds == own_seconds
+    assert (decision.status, decision.answered) == (0, None), "nothing has come yet"
+    assert "first_byte_ms" not in decision.described(1.0)
