@@ -1,6 +1,7 @@
 """The judge on labelled answers: the variants kept here, and others where there are some.
 
-`OVERFLOW_CORPUS` names a file of them, a JSON object a line as in `unseen_variants.jsonl`.
+`OVERFLOW_CORPUS` names a file of them, a JSON object a line as in `unseen_variants.jsonl`; else one is looked for in the
+folders beside this repository.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from overflow_score import Score, load, score, verdict_of
 
 HERE = Path(__file__).parent
 VARIANTS = HERE / "unseen_variants.jsonl"
-OTHERS = os.environ.get("OVERFLOW_CORPUS")
-CORPORA = [
-    VARIANTS,
-    pytest.param(Path(OTHERS or ""), marks=pytest.mark.skipif(not OTHERS, reason="OVERFLOW_CORPUS names no file")),
-]
+BESIDE = next(HERE.parents[3].glob("*/overflow/corpus_dev.jsonl"), None)
+OTHERS = Path(os.environ["OVERFLOW_CORPUS"]) if "OVERFLOW_CORPUS" in os.environ else BESIDE
+NO_OTHERS = pytest.mark.skipif(OTHERS is None, reason="there is no other corpus, and OVERFLOW_CORPUS names none")
+CORPORA = [VARIANTS, pytest.param(OTHERS, marks=NO_OTHERS)]
 
 
 @pytest.mark.parametrize("corpus", CORPORA, ids=["variants", "others"])
