@@ -1,7 +1,7 @@
 """The judge on labelled answers: the variants kept here, and others where there are some.
 
-`OVERFLOW_CORPUS` names a file of them, a JSON object a line as in `unseen_variants.jsonl`; else one is looked for in the
-folders beside this repository.
+`OVERFLOW_CORPUS` names a file of them, a JSON object a line as in `unseen_variants.jsonl`; else one is looked for in
+the folders beside this repository.
 """
 
 from __future__ import annotations
