@@ -102,21 +102,20 @@ def create_app(settings: Settings) -> Front:
         gc.collect()
         gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
         gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
-        models.start()
-        following = asyncio.create_task(_follow(learning))
-        await store.start()
-        try:
-            yield
-        finally:
-            following.cancel()
-            await readiness.close()
-            await resolver.aclose()
-            await store.close()
-            reader.close()
-            await models.close()
-            await upstream.aclose()
+        gc.enable()
+        async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
-                await asyncio.to_thread(tracer.close)
+                at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
+            at_the_end.push_async_callback(upstream.aclose)
+            at_the_end.push_async_callback(models.close)
+            at_the_end.callback(reader.close)
+            at_the_end.push_async_callback(store.close)
+            at_the_end.push_async_callback(resolver.aclose)
+            at_the_end.push_async_callback(readiness.close)
+            models.start()
+            at_the_end.callback(asyncio.create_task(_follow(learning)).cancel)
+            await store.start()
+            yield
 
     app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     chat = ChatCompletions(relay, recorder, ways, settings.server.max_body_bytes)

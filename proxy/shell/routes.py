@@ -195,7 +195,7 @@ def _wants_stream(decision: Decision) -> bool:
 def request_id_of(headers: Headers) -> bytes:
     """The client's own name for its request, else a new one."""
     given = header(headers, b"x-request-id")
-    return given if _REQUEST_ID.fullmatch(given) else b"req-" + os.urandom(8).hex().encode()
+    return given if given and _REQUEST_ID.fullmatch(given) else b"req-" + os.urandom(8).hex().encode()
 
 
 def _announced_bytes(headers: Headers) -> int:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,33 @@ async def test_two_workers_share_the_port_and_end_together(start: Any, connect: 
     while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - nobody reports it
         await asyncio.sleep(0.02)
     assert _group(proxy.process.pid) == []
+
+
+async def test_workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
+    proxy, serving = start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY)
+        await client.head()
+        await client.chunk()
+        proxy.process.send_signal(signal.SIGTERM)
+        await _until_nobody_listens(proxy)
+        serving.finish.set()
+        assert await client.chunk() == b"data: [DONE]\n\n"
+        assert await client.chunk() == b""
+        await _ended(proxy)
+
+
+async def test_a_port_that_is_taken_is_told_in_one_line(start: Any) -> None:
+    proxy = start()
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", proxy.base_url, "--port", str(proxy.port)]
+    second = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    _, told = await asyncio.wait_for(second.communicate(), 30)
+    assert second.returncode == 1
+    assert told.decode().splitlines() == [
+        f"cannot listen at 127.0.0.1 port {proxy.port} (server.host, server.port): Address already in use"
+    ]
 
 
 def _group(leader: int) -> list[int]:
