@@ -67,7 +67,10 @@ async def _next_piece(receive: Receive) -> tuple[bytes, bool]:
 
 def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
     """A compressed body as it was. Raises MalformedRequest for broken data, BodyTooLarge past the limit."""
-    unpacker = zlib.decompressobj(_WINDOW_BITS[encoding])
+    window_bits = _WINDOW_BITS[encoding]
+    if encoding == b"deflate" and not _has_zlib_head(body):
+        window_bits = -window_bits  # without its frame, as RFC 9110 says that some senders do
+    unpacker = zlib.decompressobj(window_bits)
     try:
         unpacked = unpacker.decompress(body, limit_bytes + 1)
     except zlib.error:
@@ -77,6 +80,11 @@ def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
     if not unpacker.eof:
         raise MalformedRequest(f"the {encoding.decode()} data of the body breaks off")
     return unpacked
+
+
+def _has_zlib_head(body: bytes) -> bool:
+    """Whether a body begins as RFC 1950 has it: method 8, and a check over both bytes."""
+    return len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
 
 
 def _too_large(found: str, limit_bytes: int) -> BodyTooLarge:

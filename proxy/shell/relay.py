@@ -16,7 +16,7 @@ from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
 from proxy.core.profile import Modality
 from proxy.core.refusal import does_not_fit, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
-from proxy.errors import ContextOverflow, ProxyError
+from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
 from proxy.settings import Mode, Settings
 from proxy.shell.answering.holding import HeldAnswer
 from proxy.shell.answering.judging import ACCEPTED, Judge
@@ -109,7 +109,12 @@ class Relay:
     def keepalive_seconds(self, headers: Headers) -> float | None:
         """How long a client of a stream may hear nothing before its first event; None: as long as it takes."""
         seconds = self._settings.overflow.keepalive_seconds
-        return seconds if seconds is not None and self._mode(headers) == "on" else None
+        if seconds is None:
+            return None
+        try:
+            return seconds if self._mode(headers) == "on" else None
+        except MalformedRequest:  # it will be told when the request is served
+            return None
 
     async def _climb(self, journey: Journey, decision: Decision) -> HeldAnswer:
         """Send what the ladder says until an answer stands."""
@@ -227,12 +232,16 @@ class Relay:
         return does_not_fit(planned.plan, profile.model, profile.window_tokens, self._settings.language)
 
     def _mode(self, headers: Headers) -> str:
+        """Raises MalformedRequest: who misspells `observe` wants anything but an edited request."""
         if not self._settings.enabled:
             return "off"
-        if asked := header(headers, MODE_HEADER):
-            mode = asked.decode("latin-1").strip().lower()
-            return mode if mode in _MODES else self._settings.mode
-        return self._settings.mode
+        asked = header(headers, MODE_HEADER)
+        if not asked:
+            return self._settings.mode
+        mode = asked.decode("latin-1").strip().lower()
+        if mode not in _MODES:
+            raise MalformedRequest(f"{MODE_HEADER.decode()} is {mode[:40]!r}; allowed are {', '.join(sorted(_MODES))}")
+        return mode
 
     def _with_key(self, headers: Headers) -> Headers:
         """The client's key goes on; the configured one stands in when the client sends none."""

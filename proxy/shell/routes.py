@@ -54,13 +54,14 @@ class AnswerSender:
         self._send = send
         self._request_id = request_id
         self.request_id = request_id.decode()
-        self.begun = False
+        self.status = 0
+        """Of the response; 0 as long as it has not begun."""
         self.sent_bytes = 0
 
     async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers | None) -> None:
         """The upstream's answer, each piece when it arrives, with the proxy's `own` headers; None: untouched."""
         headers = answer.headers if own is None else [*self._with_request_id(answer.headers), *own]
-        self.begun = True
+        self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         async for piece in answer.chunks():
             self.sent_bytes += len(piece)
@@ -70,12 +71,12 @@ class AnswerSender:
 
     async def refuse(self, error: ProxyError, own: Headers | None = None) -> None:
         """An error in OpenAI's shape; nothing when the response has begun, so that the server breaks it off."""
-        if self.begun or isinstance(error, ClientLeft):
+        if self.status or isinstance(error, ClientLeft):
             return
         body = error_body(error)
         described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers = [*self._with_request_id(described), *(own or [])]
-        self.begun = True
+        self.status = error.status
         await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
@@ -128,7 +129,7 @@ class ChatCompletions:
             decision.note_error(ServerStopping("the proxy was stopped before the answer was complete"))
             raise
         finally:
-            decision.answer_bytes = sender.sent_bytes
+            decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)
 
     def _keepalive(self, headers: Headers, send: Send, request_id: bytes, decision: Decision) -> KeepAlive | None:

@@ -53,6 +53,15 @@ def test_the_header_does_not_turn_on_what_is_disabled(build: Any) -> None:
     assert world.upstream.last.body == BODY
 
 
+def test_a_mode_that_does_not_exist_is_told_and_nothing_is_sent(build: Any) -> None:
+    world = build(overflow={"keepalive_seconds": 5})
+    answer = world.ask(BODY, x_context_proxy_mode="obsreve")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == ("x-context-proxy-mode is 'obsreve'; allowed are observe, off, on")
+    assert not world.upstream.received
+    assert [line["status"] for line in world.logged("request_done")] == [400]
+
+
 @pytest.mark.parametrize("by_header", [False, True])
 def test_observing_sends_the_very_bytes_and_says_what_would_have_been_done(by_header: bool, build: Any) -> None:
     world = build() if by_header else build(mode="observe")

@@ -84,6 +84,11 @@ def test_a_packed_body_unpacks_to_itself(body: bytes, encoding: bytes) -> None:
     assert unpack(packed, encoding, len(body)) == body
 
 
+@given(st.binary(max_size=300))
+def test_deflate_without_its_frame_is_read_as_some_clients_send_it(body: bytes) -> None:
+    assert unpack(zlib.compress(body, wbits=-15), b"deflate", len(body)) == body
+
+
 @given(st.binary(min_size=1, max_size=300))
 def test_one_byte_over_the_limit_is_too_much_once_unpacked(body: bytes) -> None:
     with pytest.raises(BodyTooLarge, match="once unpacked"):

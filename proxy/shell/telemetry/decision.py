@@ -34,7 +34,7 @@ class Decision:
     problem: str = ""
     """Why there was no whole answer."""
     status: int = 0
-    """Of the answer; 0 when none came."""
+    """Of what the client got; 0 when it left before that, and nothing had come from upstream."""
     body_bytes: int = 0
     received: float | None = None
     """When the body was there."""
@@ -108,6 +108,10 @@ class Decision:
     def note_error(self, error: ProxyError) -> None:
         """There will be no whole answer."""
         self.outcome, self.problem = error.code, error.message
+
+    def note_response(self, status: int, answer_bytes: int) -> None:
+        """What the client got; status 0: nothing."""
+        self.status, self.answer_bytes = status or self.status, answer_bytes
 
     @property
     def sent_tokens(self) -> int:
