@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from proxy.core.profile import Modality
 
@@ -54,6 +55,9 @@ class Unit(StrEnum):
     CHARS = "chars"
 
 
+_OVERFLOWS: Final = frozenset({Kind.PROMPT, Kind.PROMPT_PLUS_REPLY})
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The meaning of one upstream answer."""
@@ -92,7 +96,7 @@ class Verdict:
     @property
     def is_overflow(self) -> bool:
         """Whether a shorter request is the cure."""
-        return self.kind in {Kind.PROMPT, Kind.PROMPT_PLUS_REPLY}
+        return self.kind in _OVERFLOWS
 
     @property
     def limit_is_learnable(self) -> bool:

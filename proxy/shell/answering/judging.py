@@ -21,8 +21,6 @@ from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 
 ACCEPTED: Final = Verdict(Kind.ACCEPTED)
-_SIGN_OF_AN_ANSWER: Final = b'"choices"'
-"""A 200 with this and without the signs of a refusal is none; the judge is asked about the others."""
 
 
 class Judge:
@@ -42,17 +40,15 @@ class Judge:
             return Outcome(answer.status, ACCEPTED)
 
     def _judged(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
-        verdict = ACCEPTED
-        evidence = answer.evidence
-        is_plain = answer.status < 400 and _SIGN_OF_AN_ANSWER in evidence
-        if not is_plain or b"error" in evidence or b"context" in evidence or b'"length"' in evidence:
-            verdict = judge(
-                answer.status,
-                answer.headers,
-                evidence,
-                estimate_tokens=planned.plan.after.tokens,
-                window_tokens=planned.plan.budget.room_tokens,  # of the window: what a prompt may fill
-            )
+        if answer.status < 400 and _is_plainly_an_answer(answer.evidence):
+            return Outcome(answer.status, ACCEPTED)
+        verdict = judge(
+            answer.status,
+            answer.headers,
+            answer.evidence,
+            estimate_tokens=planned.plan.after.tokens,
+            window_tokens=planned.plan.budget.room_tokens,  # of the window: what a prompt may fill
+        )
         if verdict.is_overflow:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
@@ -90,3 +86,13 @@ class Judge:
         if counted is not None and not planned.request.has_images:
             estimate = planned.plan.after.tokens
             self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)
+
+
+def _is_plainly_an_answer(evidence: bytes) -> bool:
+    """Whether a 200 has the sign of an answer and none of a refusal; the judge is asked about the others."""
+    return (
+        b'"choices"' in evidence
+        and b"error" not in evidence
+        and b"context" not in evidence
+        and b'"length"' not in evidence
+    )
