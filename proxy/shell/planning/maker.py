@@ -16,7 +16,8 @@ from proxy.core.budget import Budget, budget_for, clamped_reply
 from proxy.core.edits import Reason
 from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.image_tokens import with_images_of
-from proxy.core.plan import Pipeline, Plan, plan
+from proxy.core.plain_plan import plain_plan
+from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.references import Resolved
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
@@ -77,14 +78,16 @@ class PlanMaker:
         shared: int = 0,
         *,
         goes_on: bool = False,
+        will_be_known: bool = True,
     ) -> Planned:
         """The plan for a request. `known` is one whose first `shared` messages are the first of these; `goes_on`:
-        whether this is the next turn of the same conversation."""
+        whether this is the next turn of the same conversation; `will_be_known`: whether there may be a next one that
+        goes on from this plan."""
         basis, pipeline = self._ground(request, terms, rough=terms.goal_tokens is None)
-        earlier = None
-        if known is not None and (known.basis is basis or known.basis == basis) and known.progress.messages <= shared:
-            earlier = known.progress
-        made, progress = plan(request.conversation, basis.base, resolving(pipeline, resolved), earlier)
+        steps, progress = resolving(pipeline, resolved), None
+        made = None if will_be_known else plain_plan(request.conversation, basis.base, steps)
+        if made is None:
+            made, progress = plan(request.conversation, basis.base, steps, _progress(known, basis, shared))
         if basis.is_rough and made.before.tokens > basis.budget.room_tokens:
             # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
             basis, pipeline = self._ground(request, terms, rough=False)
@@ -141,6 +144,13 @@ class PlanMaker:
         basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, *terms)
         pipeline = self._pipelines.pipeline(profile, budget, counter, reach, terms.way, keeping=terms.keeping)
         return Ground(basis, pipeline)
+
+
+def _progress(known: Planned | None, basis: Basis, shared: int) -> Progress | None:
+    """How far a known plan has come, when a plan on this basis may go on from there."""
+    if known is None or known.progress is None or known.progress.messages > shared:
+        return None
+    return known.progress if known.basis is basis or known.basis == basis else None
 
 
 def surely_fit(full_bytes: int, budget: Budget) -> bool:

@@ -66,7 +66,8 @@ class Planned:
     request: ChatRequest
     basis: Basis
     plan: Plan
-    progress: Progress
+    progress: Progress | None
+    """What the plan of its next turn goes on from; None when that has to begin anew."""
     known_messages: int
     """Of the conversation before this request: what was done to them has been logged."""
     reasons: Mapping[str, int]

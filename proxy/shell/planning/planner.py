@@ -152,7 +152,8 @@ class Planner:
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
-        request = parse(body, known.request if known else None, shared, will_be_known=len(body) > SMALL_BYTES)
+        will_be_known = len(body) > SMALL_BYTES
+        request = parse(body, known.request if known else None, shared, will_be_known=will_be_known)
         tools = self._pipelines.tools_with_ours(request.members)
         if tools is not None and self._profile_of(request.model).refuses_our_tool:
             tools = None
@@ -163,7 +164,9 @@ class Planner:
                 read = shared if known and _goes_on(request, known.request, shared) else 0
                 request, unknown = self._hidden.completed(owner.hex(), request, read)
         goes_on = match is not None and match.is_continued
-        planned = self._maker.plan(request, Terms(way, tools), resolved, known, shared, goes_on=goes_on)
+        planned = self._maker.plan(
+            request, Terms(way, tools), resolved, known, shared, goes_on=goes_on, will_be_known=will_be_known
+        )
         return replace(planned, unknown=unknown) if unknown else planned
 
 

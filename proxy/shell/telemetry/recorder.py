@@ -160,7 +160,7 @@ class Recorder:
 
 def system_tokens(planned: Planned) -> int:
     """Tokens of system and developer text, which can never be shortened."""
-    return sum(entry.size.tokens for entry in planned.progress.kept.all() if entry.message.role in SYSTEM_ROLES)
+    return sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES)
 
 
 def _described_changes(planned: Planned) -> dict[str, Any]:
