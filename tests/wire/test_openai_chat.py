@@ -314,3 +314,14 @@ def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     longer = whole.continued([Message.read(b'{"role": "user"}')])
     assert (len(longer.conversation), longer.ends) == (4, ())
     assert parse(body, longer, longer.shared_messages(body)).added_bytes == 0
+
+
+def test_that_a_conversation_has_images_is_known_of_its_later_turns_too():
+    image = b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}]}'
+    first = parse(b'{"messages":[%b]}' % image)
+    later = parse(b'{"messages":[%b,{"role":"user","content":"b"}]}' % image, first, 1)
+    assert later.conversation[0] is first.conversation[0], "it was taken over"
+    assert (first.has_images, later.has_images) == (True, True)
+    plain = parse(b'{"messages":[{"role":"user","content":"a"}]}')
+    shown = parse(b'{"messages":[{"role":"user","content":"a"},%b]}' % image, plain, 1)
+    assert (plain.has_images, shown.has_images) == (False, True)
