@@ -57,28 +57,37 @@ def _wanted(contender: Contender, names: Sequence[str] | None, *, quick: bool) -
 def _measure(contenders: Sequence[Contender], effort: Effort) -> Results:
     with ExitStack() as stack:
         direct = stack.enter_context(upstream())
-        starts: dict[str, list[float]] = {}
-        running: list[Running] = []
-        for contender in contenders:
-            tell(f"starting {contender.name} {contender.version}")
-            try:
-                with proxy(contender, direct.port):
-                    pass  # the first start may compile; it is not counted
-                for _ in range(effort.starts - 1):
-                    with proxy(contender, direct.port) as once:
-                        starts.setdefault(contender.name, []).append(once.start_seconds)
-                running.append(stack.enter_context(proxy(contender, direct.port)))
-            except DidNotStart as failure:
-                if not contender.peer:
-                    raise
-                tell(f"goes on without {contender.name}: {failure}")
-                continue
-            starts.setdefault(contender.name, []).append(running[-1].start_seconds)
+        starts = _starts(contenders, direct, effort.starts)
+        running = [
+            stack.enter_context(proxy(contender, direct.port)) for contender in contenders if contender.name in starts
+        ]
         session = Session(stack.enter_context(load_client()), running, direct, effort)
         for name, seconds in starts.items():
             for sample in seconds:
                 session.results.add("start", name, sample)
         return session.run()
+
+
+def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dict[str, list[float]]:
+    """By contender, the seconds of each start: alone, and in turns, so that a slow minute is shared. Peers that do not
+    start are missing."""
+    starts: dict[str, list[float]] = {}
+    for time in range(times + 1):  # the first may compile; it is not counted
+        for contender in contenders:
+            if time and contender.name not in starts:
+                continue
+            tell(f"starting {contender.name} {contender.version}")
+            try:
+                with proxy(contender, direct.port) as started:
+                    taken = starts.setdefault(contender.name, [])
+                    if time:
+                        taken.append(started.start_seconds)
+            except DidNotStart as failure:
+                if not contender.peer:
+                    raise
+                tell(f"goes on without {contender.name}: {failure}")
+                starts.pop(contender.name, None)
+    return starts
 
 
 def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, target: Path | None) -> None:

@@ -21,6 +21,7 @@ from proxy.core.plan import Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.sizes import Size
 from proxy.core.tools import Reach
+from proxy.core.way_back import WayBack
 from proxy.settings import Settings
 from proxy.shell.planning.pipelines import Pipelines
 
@@ -79,9 +80,10 @@ def turns(seed: int) -> Iterator[Turn]:
 
 def measure(window_tokens: int, seed: int) -> dict[str, float]:
     """The figures over all conversations, in per cent; only requests over the room count for recall."""
-    pipelines = Pipelines(Settings(), lambda artifact: f"/kept/{artifact.id}")
+    pipelines = Pipelines(Settings())
     budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
-    pipeline = pipelines.pipeline(ModelProfile("made-up"), budget, ByteClassCounter(), Reach.PAGE, keeping=True)
+    way = WayBack("/kept")
+    pipeline = pipelines.pipeline(ModelProfile("made-up"), budget, ByteClassCounter(), Reach.PAGE, way, keeping=True)
     requests = fitting = over = needed = held = sent = same = 0
     for number in range(CONVERSATIONS):
         progress: Progress | None = None
