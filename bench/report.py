@@ -156,7 +156,7 @@ Where the floor lies, for what is not met (figures of November 2026, taken one b
 * **2 KB.** uvicorn with a route that reads the request and answers by itself takes 1.9 times nginx. A request upstream
   and back takes 0.09 ms with aiohttp's connections and parser, of which bare sockets are 0.02. What is left is Python
   that reads, counts, plans, judges, measures and logs: 0.13 ms when nothing else runs in between, two to five times
-  that when the caches have gone to others meanwhile. So the multiple of nginx moves between 6.5 and 9.
+  that when the caches have gone to others meanwhile. So the multiple of nginx moves between 6 and 9.
 * **200 KB never seen before.** nginx looks at no byte of it. To forward it in Python takes three of the five times,
   to open its JSON five more, to look at its messages 2 ms, and to count their tokens with tiktoken 12, in a thread. It
   happens once in a conversation: from then on only what is new is read and counted.

@@ -7,29 +7,37 @@ line that names the key and what is allowed; nothing is guessed.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    SecretStr,
     ValidationError,
 )
 
 from proxy.core.budget import LOW_MARK
 from proxy.core.excerpt import HEAD_SHARE, Direction
 from proxy.core.media_routes import MAX_BYTES, MAX_IMAGE_PIXELS
-from proxy.core.profile import Modality, ToolImages
+from proxy.core.profile import ToolImages
 from proxy.core.retrieval import RetrievalPolicy
 from proxy.core.steps.sanitise import Sanitise
+from proxy.setting_types import (
+    AgentPath,
+    BaseUrl,
+    Folder,
+    Key,
+    MaxChars,
+    Modalities,
+    Mode,
+    PublicUrl,
+    SentKey,
+    StoreUrl,
+)
 from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
 
 ENV_PREFIX: Final = "CONTEXT_PROXY_"
@@ -46,75 +54,8 @@ ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
 """Short names that people have set already; the long `CONTEXT_PROXY_…` name beats them."""
 
 
-STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
-_STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
-"""No user, no password, no query: those come from the environment."""
-_PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
-"""It stands in what models read."""
-
-
 class SettingsError(Exception):
     """The settings are wrong: one line for each mistake."""
-
-
-def _named(path: Any) -> Any:
-    if path == "":
-        raise ValueError("must be a path; `.` is the current folder")
-    return path
-
-
-def _base_url(url: str) -> str:
-    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a path that is there stays."""
-    try:
-        parts = urlsplit(url)
-        plain = parts.port != 0 and parts.hostname and url.isprintable() and " " not in url
-    except ValueError:  # a port or an address that cannot be; its text may show a part of a password
-        plain = False
-    if not plain or parts.scheme not in ("http", "https"):
-        raise ValueError("must be a URL such as https://api.openai.com/v1")
-    if parts.query or parts.fragment or parts.username is not None:
-        raise ValueError("must have no query, no fragment, no user and no password; keys go into upstream.api_key")
-    return url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + "/v1"
-
-
-def _store_url(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    if scheme not in STORE_SCHEMES or not _STORE_REST.fullmatch(rest) or (scheme == "file") != rest.startswith("/"):
-        raise ValueError("must be s3://bucket/prefix, gs://bucket, az://container/prefix, file:///folder or memory://")
-    if not rest and scheme != "memory":
-        raise ValueError("must name a bucket or a folder")
-    return url
-
-
-def _agent_path(path: str) -> str:
-    if not path.isprintable() or "'" in path or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
-        raise ValueError("must be an absolute path, without quotes and control characters")
-    return path
-
-
-def _public_url(url: str) -> str:
-    if not _PLAIN_URL.fullmatch(url):
-        raise ValueError("must be a URL such as https://proxy.example, without query, user and password")
-    return url.rstrip("/").removesuffix("/v1")
-
-
-Folder = Annotated[Path, BeforeValidator(_named)]
-"""An empty text, as of a shell variable that is not set, would be the current folder."""
-
-
-def _stripped(key: SecretStr) -> SecretStr:
-    """Files and Kubernetes secrets like to end with a newline, which is no part of a key."""
-    return SecretStr(key.get_secret_value().strip())
-
-
-def _sendable(key: SecretStr) -> SecretStr:
-    said = key.get_secret_value()
-    if not said or not said.isascii() or not said.isprintable() or " " in said:
-        raise ValueError("must be visible ASCII characters without blanks, as it goes into a header")
-    return key
-
-
-Key = Annotated[SecretStr, AfterValidator(_stripped)]
 
 
 class _Section(BaseModel):
@@ -124,9 +65,9 @@ class _Section(BaseModel):
 class UpstreamSettings(_Section):
     """Where requests go."""
 
-    base_url: Annotated[str, AfterValidator(_base_url)] = "https://api.openai.com/v1"
+    base_url: BaseUrl = "https://api.openai.com/v1"
     """The OpenAI-compatible API that requests are forwarded to; without a path, `/v1` is added."""
-    api_key: Annotated[Key, AfterValidator(_sendable)] | None = None
+    api_key: SentKey | None = None
     """Sent as `Authorization: Bearer …` when a client sends no key of its own. Also `OPENAI_API_KEY`."""
     connect_timeout_seconds: float = Field(default=10, gt=0)
     """Longest wait for a connection."""
@@ -154,20 +95,6 @@ class ServerSettings(_Section):
     """Names besides `localhost` and loopback addresses by which clients on this machine may call those pages."""
     shutdown_grace_seconds: float = Field(default=25, ge=0)
     """How long running streams may go on after a signal to stop; under the 30 seconds that Kubernetes grants."""
-
-
-def _max_chars(given: int) -> int:
-    """0 or less: 4000; 1 to 999: 1000, as less says nothing; else as given."""
-    return 4_000 if given <= 0 else max(1_000, given)
-
-
-MaxChars = Annotated[int, AfterValidator(_max_chars)]
-Mode = Annotated[
-    Literal["on", "observe", "off"],
-    BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
-]
-"""YAML reads an unquoted `on` as true."""
-Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 class DefaultSettings(_Section):
@@ -296,7 +223,7 @@ class ArtifactSettings(_Section):
     """Days after its last use that an artifact is deleted. Also `TOOL_OUTPUT_RETENTION_DAYS`."""
     max_bytes: int = Field(default=2 * 1024**3, ge=1024 * 1024)
     """Most bytes of all artifacts; past it the least recently used go first."""
-    url: Annotated[str, AfterValidator(_store_url)] | None = None
+    url: StoreUrl | None = None
     """A bucket in place of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://container/prefix`; also
     `file:///folder`, and `memory://` for one worker. Credentials as their own tools take them: `AWS_ACCESS_KEY_ID`,
     `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, the roles of machines."""
@@ -305,10 +232,10 @@ class ArtifactSettings(_Section):
     read files nor run commands; `always`; `never`."""
     folder: Folder | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
-    agent_path: Annotated[str, AfterValidator(_agent_path)] | None = None
+    agent_path: AgentPath | None = None
     """That folder as agents see it, when they have it under another path, such as a volume. Empty: its own path, for
     clients on this machine; others are told the address of the proxy instead."""
-    public_url: Annotated[str, AfterValidator(_public_url)] | None = None
+    public_url: PublicUrl | None = None
     """How agents reach this proxy, without `/v1`: `https://proxy.example`. Empty: as each request says in `Host`."""
     shared: bool = False
     """`true`: every client may read every artifact; else only the API key that brought it."""

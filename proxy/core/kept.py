@@ -8,9 +8,7 @@ sent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import msgspec
 from msgspec.structs import replace
 
 from proxy.core.batch_media import before_a_user, done_again, with_media
@@ -24,23 +22,7 @@ from proxy.core.estimate import Counter
 from proxy.core.notices import Notices
 from proxy.core.pages import is_page
 from proxy.core.sizes import Size
-
-
-class Unit(msgspec.Struct, frozen=True, gc=False):
-    """Messages that stay or go together: an exchange, a user message, a system message, an assistant's words."""
-
-    start: int
-    stop: int
-    role: str
-    """Of its first message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a relief gives up at once: edits of one message, or whole units."""
-
-    edits: tuple[Edit, ...] = ()
-    units: tuple[Unit, ...] = ()
+from proxy.core.units import Change, Unit, removable
 
 
 class Kept:
@@ -168,23 +150,8 @@ class Kept:
                 yield entry
 
     def removable(self) -> list[tuple[Unit, ...]]:
-        """What may go, the oldest first: neither system text, nor the last user message, nor the newest unit.
-
-        A user message goes together with the last of its turn: two user messages in a row are refused by the chat
-        templates of Mistral and Gemma.
-        """
-        found: list[tuple[Unit, ...]] = []
-        asked: tuple[Unit, ...] = ()
-        for unit in self.units:
-            if unit.role == "user":
-                if asked and found:
-                    found[-1] += asked
-                elif asked:
-                    found.append(asked)
-                asked = (unit,)
-            elif unit.role not in SYSTEM_ROLES and unit is not self.units[-1]:
-                found.append((unit,))
-        return found
+        """What may go, the oldest first."""
+        return removable(self.units)
 
     def results(self, unit: Unit) -> list[Entry]:
         """The tool results of a unit that may be cut: pages of the proxy's own tool stay whole, or go whole."""

@@ -17,9 +17,10 @@ from proxy.core.conversation import Conversation, Message
 from proxy.core.edits import Artifact, Edit, Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import Counter
-from proxy.core.kept import Change, Kept
+from proxy.core.kept import Kept
 from proxy.core.notices import Notices
 from proxy.core.sizes import Size
+from proxy.core.units import Change
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool that it answers for, notices) → edits of that message."""

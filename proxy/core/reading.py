@@ -10,11 +10,12 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.grep import CONTEXT, HITS, Hits, Search, hits_of
+from proxy.core.grep import Hits, hits_of
 from proxy.core.lines import PAGE_BYTES, LineIndex, LineRange, Page, Span, page_of
 from proxy.core.notices import Language
 from proxy.core.pointer import MAX_POINTER_CHARACTERS
 from proxy.core.reading_notices import hits_header, page_header
+from proxy.core.search import CONTEXT, HITS, Search
 from proxy.errors import BadArtifactQuery
 
 PARAMETERS: Final = ("lines", "grep", "context", "max", "json", "stat")

@@ -17,7 +17,8 @@ from proxy.core.profile import Modality
 from proxy.core.refusal import does_not_fit, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
-from proxy.settings import Mode, Settings
+from proxy.setting_types import Mode
+from proxy.settings import Settings
 from proxy.shell.answering.holding import HeldAnswer
 from proxy.shell.answering.judging import ACCEPTED, Judge
 from proxy.shell.answering.retrieval import Retrieval, Rounds

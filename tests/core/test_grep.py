@@ -8,8 +8,10 @@ from core.reading_texts import driven, texts
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.grep import SHOWN_BYTES, Search, hits_of
+from proxy.core.grep import hits_of
+from proxy.core.grep_listing import SHOWN_BYTES
 from proxy.core.lines import PAGE_BYTES, LineIndex, LineRange
+from proxy.core.search import Search
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 thorough = settings(max_examples=200, deadline=None)

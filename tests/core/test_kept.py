@@ -9,8 +9,9 @@ from proxy.core.conversation import Message
 from proxy.core.edits import Edit, Moved, Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import ByteClassCounter
-from proxy.core.kept import Change, Kept
+from proxy.core.kept import Kept
 from proxy.core.sizes import Size, size_of
+from proxy.core.units import Change
 
 COUNTER = ByteClassCounter()
 

@@ -12,7 +12,8 @@ from typing import Final
 
 from proxy.core import jsontext
 from proxy.core.edits import Artifact, Edit, Path, Reason
-from proxy.core.kept import Change, Kept
+from proxy.core.kept import Kept
+from proxy.core.units import Change
 
 _PATH: Final[Path] = ("reasoning_content",)
 

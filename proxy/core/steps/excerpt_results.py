@@ -14,10 +14,11 @@ from proxy.core.budget import Budget
 from proxy.core.edits import Edit, Reason
 from proxy.core.entry import Entry, content_texts
 from proxy.core.excerpt import Limits
-from proxy.core.kept import Change, Kept
+from proxy.core.kept import Kept
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices
 from proxy.core.steps.truncate_tool_output import shortened_text
+from proxy.core.units import Change
 
 _MIN_TEXT_BYTES: Final = 120
 """What is left of a result at the least, besides its notice."""

@@ -14,10 +14,11 @@ from proxy.core.budget import Budget
 from proxy.core.edits import Reason
 from proxy.core.entry import Entry
 from proxy.core.excerpt import Limits
-from proxy.core.kept import Change, Kept
+from proxy.core.kept import Kept
 from proxy.core.notices import Notices
 from proxy.core.steps.excerpt_results import excerpted
 from proxy.core.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_HEAD_SHARE
+from proxy.core.units import Change
 
 _TEXT_LIMITS: Final = Limits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)
 _WORTH_CUTTING: Final = 1.25

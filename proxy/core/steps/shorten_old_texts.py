@@ -12,10 +12,11 @@ from typing import Final
 from proxy.core.edits import Reason
 from proxy.core.entry import content_texts
 from proxy.core.excerpt import Limits
-from proxy.core.kept import Change, Kept
+from proxy.core.kept import Kept
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices, is_ours
 from proxy.core.steps.truncate_tool_output import shortened_text
+from proxy.core.units import Change
 
 LONG_TEXT_CHARS: Final = 30_000
 """Texts up to this length stay: people paste documents, and mean them."""

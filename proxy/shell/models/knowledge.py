@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from proxy.core.overflow import Scope
 from proxy.core.profile import Modality
 from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
-from proxy.wire.model_list import LARGEST_TOKENS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
+from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
 
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
 """What is forgotten too early costs one refusal that the client does not see; what stands too long, context."""
@@ -83,3 +83,16 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.inferred_tokens is not None and prompt_tokens > self.inferred_tokens:
             found = replace(found, inferred_tokens=None, refused_tokens=None)
         return found
+
+
+Contents: TypeAlias = dict[str, dict[str, Knowledge]]
+"""Of the file: upstream → key of a model → what is known."""
+
+
+def key_of(model: str) -> str:
+    """A model's name as a key in the file and in the log: of bounded length, and UTF-8, which JSON strings may not be.
+
+    >>> key_of("gpt-\\ud800")
+    'gpt-?'
+    """
+    return model[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()

@@ -11,17 +11,17 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from proxy.core.overflow import Scope, Verdict
 from proxy.core.profile import Modality
 from proxy.shell.models.calibration import MIN_SAMPLE_TOKENS, Samples, is_plausible, tells_of_truncation
-from proxy.shell.models.knowledge import STANDS_SECONDS, Knowledge
+from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, key_of
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.telemetry.logs import logger
-from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, Limits
+from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, Limits
 
 MAX_MODELS: Final = 512
 """Remembered, the oldest go first; a model's name is foreign input."""
@@ -33,8 +33,6 @@ most a tenth of it stays unused."""
 
 _Value = TypeVar("_Value")
 _NOTHING: Final = Knowledge()
-_Contents: TypeAlias = dict[str, dict[str, Knowledge]]
-"""Upstream → model → what is known."""
 
 
 class Learning:
@@ -43,7 +41,7 @@ class Learning:
     def __init__(
         self, folder: Path, upstream: str, *, enabled: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
-        self._file = SharedFile(folder / "learned.json", _Contents)
+        self._file = SharedFile(folder / "learned.json", Contents)
         self._upstream = upstream
         self._enabled = enabled
         self._clock = clock
@@ -92,7 +90,7 @@ class Learning:
             self._teach(model, lambda found: replace(found, doubted_tokens=limit))
             return
         self._teach(model, lambda found: found.with_limit(limit, scope))
-        self._log.info("limit_learned", model=_key(model), limit_tokens=limit, scope=scope.value)
+        self._log.info("limit_learned", model=key_of(model), limit_tokens=limit, scope=scope.value)
         self.on_change()
 
     def note_unnamed_refusal(self, model: str, requested_tokens: int) -> None:
@@ -114,7 +112,7 @@ class Learning:
             return
         self._teach(model, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
         self._log.info(
-            "limit_learned", model=_key(model), limit_tokens=inferred, scope=Scope.WINDOW.value, inferred=True
+            "limit_learned", model=key_of(model), limit_tokens=inferred, scope=Scope.WINDOW.value, inferred=True
         )
         self.on_change()
 
@@ -125,7 +123,7 @@ class Learning:
         if not self._enabled or not new:
             return
         self._teach(model, lambda found: replace(found, refused=tuple(sorted({*found.refused, *new}))))
-        self._log.info("media_refusal_learned", model=_key(model), refused=sorted(new))
+        self._log.info("media_refusal_learned", model=key_of(model), refused=sorted(new))
         self.on_change()
 
     def note_media_refused_in_results(self, model: str) -> None:
@@ -134,7 +132,7 @@ class Learning:
         if not self._enabled or self._of(model).results_hold_text:
             return
         self._teach(model, lambda found: replace(found, results_hold_text=True))
-        self._log.info("media_refusal_learned", model=_key(model), refused=["tool_results"])
+        self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
         self.on_change()
 
     def note_tool_refused(self, model: str) -> None:
@@ -143,7 +141,7 @@ class Learning:
         if not self._enabled or self._of(model).refuses_our_tool:
             return
         self._teach(model, lambda found: replace(found, refuses_our_tool=True))
-        self._log.info("tool_refusal_learned", model=_key(model))
+        self._log.info("tool_refusal_learned", model=key_of(model))
         self.on_change()
 
     def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:
@@ -160,13 +158,13 @@ class Learning:
             self._log.warning(
                 "upstream_truncated_silently",
                 request_id=request_id,
-                model=_key(model),
+                model=key_of(model),
                 estimate_tokens=int(estimate_tokens * known.ratio),
                 prompt_tokens=prompt_tokens,
             )
         elif is_plausible(ratio) and (news := self._sampled(model, ratio).news(adopted)) is not None:
             self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True))
-            self._log.info("ratio_learned", model=_key(model), ratio=news)
+            self._log.info("ratio_learned", model=key_of(model), ratio=news)
             self.on_change()
 
     def refresh(self) -> None:
@@ -199,12 +197,12 @@ class Learning:
         self.on_change()
 
     def _of(self, model: str) -> Knowledge:
-        return self._known.get(_key(model), _NOTHING) if self._known else _NOTHING
+        return self._known.get(key_of(model), _NOTHING) if self._known else _NOTHING
 
     def _sampled(self, model: str, ratio: float) -> Samples:
-        before = self._samples.get(_key(model))
+        before = self._samples.get(key_of(model))
         samples = before.with_sample(ratio) if before else Samples(1, ratio)
-        self._samples = _with(self._samples, _key(model), samples)
+        self._samples = _with(self._samples, key_of(model), samples)
         return samples
 
     def _refute(self, model: str, prompt_tokens: int) -> None:
@@ -212,7 +210,7 @@ class Learning:
         if known.refuted_by(prompt_tokens) is known:
             return
         self._adopt(model, lambda found: found.refuted_by(prompt_tokens))
-        self._log.info("limit_learned", model=_key(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
+        self._log.info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
         self.on_change()
 
     def _let_go(self) -> None:
@@ -231,10 +229,10 @@ class Learning:
         """Change what is known of a model, here and in the file; trouble with the file costs only the file."""
         self.refresh()  # what was erased elsewhere must not be written again
 
-        def changed(everything: _Contents | None) -> _Contents:
+        def changed(everything: Contents | None) -> Contents:
             # What could not be written earlier is known here alone; what stands in the file is as new or newer.
             known = {**self._known, **(everything or {}).get(self._upstream, {})}
-            self._known = _with(known, _key(model), change(known.get(_key(model), _NOTHING)))
+            self._known = _with(known, key_of(model), change(known.get(key_of(model), _NOTHING)))
             self._let_go()
             return {**(everything or {}), self._upstream: self._known}
 
@@ -247,15 +245,6 @@ class Learning:
     def _warn(self, event: str, error: OSError | ValueError) -> None:
         reason = error.strerror if isinstance(error, OSError) else "not what was written"
         self._log.warning(event, file=str(self._file.path), reason=reason)
-
-
-def _key(model: str) -> str:
-    """A model's name as a key in the file and in the log: of bounded length, and UTF-8, which JSON strings may not be.
-
-    >>> _key("gpt-\\ud800")
-    'gpt-?'
-    """
-    return model[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()
 
 
 def _with(known: dict[str, _Value], key: str, value: _Value) -> dict[str, _Value]:

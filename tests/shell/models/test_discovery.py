@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import respx
 from pydantic import SecretStr
 from structlog.testing import capture_logs
+from waiting import until
 
 from proxy.settings import UpstreamSettings
 from proxy.shell.models import discovery
@@ -31,14 +32,6 @@ class Clock:
 
 def upstream(base_url: str = "https://llm.example.org/v1", key: str | None = None) -> UpstreamSettings:
     return UpstreamSettings(base_url=base_url, api_key=SecretStr(key) if key else None)
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if happened():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen within 5 s")
 
 
 async def a_while() -> None:

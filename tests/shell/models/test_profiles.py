@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -10,6 +9,7 @@ import pytest
 import respx
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 from proxy.core.profile import Modality, ModelProfile
 from proxy.settings import Settings
@@ -46,14 +46,6 @@ async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
         made = resolver(**settings)
         assert await made.discovery.ask() is None
     return made
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if happened():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen within 5 s")
 
 
 def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabilities() -> None:
