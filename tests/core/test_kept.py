@@ -198,6 +198,16 @@ def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follow
     assert found.rendered()[: len(before.rendered())] == before.rendered()
 
 
+def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of_its_unit():
+    again = {"role": "tool", "tool_call_id": "stray", "content": "y"}
+    history = [user("a"), *exchange(["x"]), again]
+    found = with_moved(history, ["one", "two"])
+    assert roles(found) == ["user", "assistant", "tool", "user", "tool", "user"]
+    found.redo(Entry.of(2, conversation(history)[2], "", COUNTER).edited((moved("three"),), COUNTER))
+    assert [sent(found)[place]["content"] for place in (3, 5)] == [["three"], ["two"]]
+    assert found.total == measured(found)
+
+
 def test_a_batch_ends_where_something_else_follows_though_calls_are_open():
     found = with_moved([user("a"), *exchange(["x", "y"])[:2], user("b")], ["one"])
     assert roles(found) == ["user", "assistant", "tool", "user", "user"]
