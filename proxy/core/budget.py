@@ -1,12 +1,13 @@
 """How much a request may hold: the window less what the reply needs and what the estimate may be wrong by.
 
-Rule: all limits that are set must hold at once, in tokens, characters and bytes.
+Rule: all limits that are set must hold at once, in tokens, characters and bytes. A guessed window is no limit: its room
+serves for shares, and nothing is over it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.core.profile import ModelProfile
@@ -50,6 +51,8 @@ class Budget:
 
     room_tokens: int
     """For everything that is sent: messages and tools."""
+    room_is_guessed: bool = field(default=False, kw_only=True)
+    """Whether the window is a guess. Then the room bounds nothing, and is no evidence either."""
     room_chars: int | None = None
     room_bytes: int | None = None
     fill: float = 1.0
@@ -65,9 +68,15 @@ class Budget:
     not move the cuts of earlier results."""
 
     def lowered_to(self, room_tokens: int) -> Budget:
-        """The budget of a second send: a smaller room, all of which is used."""
+        """The budget of a second send: a smaller room, all of which is used; a refusal makes it certain."""
         result_tokens = min(int(room_tokens * ARRIVAL_SHARE), self.result_tokens or room_tokens)
-        return replace(self, room_tokens=min(self.room_tokens, room_tokens), fill=1.0, result_tokens=result_tokens)
+        room = room_tokens if self.room_is_guessed else min(self.room_tokens, room_tokens)
+        return replace(self, room_tokens=room, room_is_guessed=False, fill=1.0, result_tokens=result_tokens)
+
+    @property
+    def certain_room_tokens(self) -> int | None:
+        """The room; None when it is only guessed."""
+        return None if self.room_is_guessed else self.room_tokens
 
     def admits(self, size: Size) -> bool:
         """Whether a request of this size may be sent."""
@@ -75,7 +84,7 @@ class Budget:
 
     def excess(self, size: Size, share: float) -> Size | None:
         """By how much a size is over a share of the room, in each unit; None when it is not over in any."""
-        tokens = size.tokens - int(self.room_tokens * share)
+        tokens = size.tokens - int(self.room_tokens * share) if not self.room_is_guessed else 0
         chars = size.chars - int(self.room_chars * share) if self.room_chars is not None else 0
         in_bytes = size.bytes - int(self.room_bytes * share) if self.room_bytes is not None else 0
         if tokens <= 0 and chars <= 0 and in_bytes <= 0:
@@ -108,7 +117,8 @@ def budget_for(
         rules.max_request_bytes,
         rules.fill,
         rules.low_mark,
-        max_reply_tokens=window - margin if rules.clamp_reply else None,
+        room_is_guessed=profile.window_is_guessed,
+        max_reply_tokens=window - margin if rules.clamp_reply and not profile.window_is_guessed else None,
         ratio=ratio,
         result_tokens=int(widest * ARRIVAL_SHARE / ratio),
     )

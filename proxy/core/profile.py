@@ -59,8 +59,16 @@ class ModelProfile:
     """Whether its upstream has refused the proxy's own tool."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
+    window_is_guessed: bool = False
+    """Whether the window is the default's or another provider's: good enough for shares and hints, but nothing is
+    refused or left out because of it."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: by field name, a phrase such as `config models[0]` or `default`."""
+
+    @property
+    def certain_window_tokens(self) -> int | None:
+        """The window; None when it is only guessed."""
+        return None if self.window_is_guessed else self.window_tokens
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model takes this kind of input; None when nobody states it."""

@@ -289,7 +289,8 @@ function factsOf(decision) {
   if (isPlanned(decision)) {
     fact("Came", `${whole.format(decision.tokens_before)} tokens`);
     fact(isObserved(decision) ? "Would be sent" : "After the plan", `${whole.format(decision.tokens_after)} tokens`);
-    fact("Room, so counted", `${whole.format(decision.room_tokens)} tokens`);
+    const room = decision.room_tokens;
+    fact("Room, so counted", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));

@@ -87,6 +87,8 @@ class Limits:
     """Whether the proxy's own tool was refused; only learning says so."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
+    window_is_guessed: bool = False
+    """Whether the window is the same model's at another provider; only the catalogue says so."""
 
 
 NOTHING: Final = Limits()

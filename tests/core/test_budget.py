@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,23 @@ def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile
 def test_a_second_send_has_shorter_results_the_smaller_its_room_is(room, goal, result):
     lowered = Budget(room, result_tokens=result).lowered_to(goal)
     assert lowered.result_tokens <= min(goal * ARRIVAL_SHARE, result or goal)
+
+
+@given(PROFILES, st.none() | st.integers(1, 10**6), COUNTS)
+def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, tokens):
+    rules = BudgetRules(max_request_chars=9)
+    certain = budget_for(profile, asked, exact=True, rules=rules)
+    guessed = budget_for(replace(profile, window_is_guessed=True), asked, exact=True, rules=rules)
+    assert guessed.admits(Size(tokens))
+    assert not guessed.admits(Size(tokens, 10))
+    assert (guessed.room_tokens, guessed.result_tokens) == (certain.room_tokens, certain.result_tokens)
+    assert (guessed.certain_room_tokens, certain.certain_room_tokens) == (None, certain.room_tokens)
+    assert clamped_reply(guessed, 10**9, tokens) is None
+
+
+def test_a_refusal_makes_a_guessed_room_certain_however_large_it_is():
+    assert Budget(100, room_is_guessed=True).lowered_to(500) == Budget(500, result_tokens=155)
+    assert Budget(100).lowered_to(500).room_tokens == 100
 
 
 def test_without_a_word_about_the_reply_a_sixteenth_is_kept():

@@ -47,7 +47,7 @@ class Judge:
             answer.headers,
             answer.evidence,
             estimate_tokens=planned.plan.after.tokens,
-            window_tokens=planned.plan.budget.room_tokens,  # of the window: what a prompt may fill
+            window_tokens=planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
         )
         if verdict.is_overflow:
             self._recorder.overflowed(decision, verdict)
@@ -56,7 +56,7 @@ class Judge:
             requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
             self._learning.note_unnamed_refusal(planned.request.model, requested)
         elif verdict.kind is not Kind.ACCEPTED:
-            self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.window_tokens)
+            self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.certain_window_tokens)
         media = frozenset[Modality]()
         if verdict.kind is Kind.MEDIA:
             media = media.union(*(modalities_in(Message.read(raw)) for raw in planned.plan.messages))

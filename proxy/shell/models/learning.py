@@ -71,8 +71,9 @@ class Learning:
         known = self._of(model)
         return known.ratio, known.calibrated
 
-    def note_refusal(self, model: str, verdict: Verdict, believed_window_tokens: int) -> None:
-        """Keep the limit that a refusal printed, when it may be believed."""
+    def note_refusal(self, model: str, verdict: Verdict, certain_window_tokens: int | None) -> None:
+        """Keep the limit that a refusal printed, when it may be believed. `certain_window_tokens`: None when the window
+        is a guess, against which nothing has to be held."""
         limit = verdict.limit
         if not self._enabled or not verdict.limit_is_learnable or limit is None:
             return
@@ -84,9 +85,10 @@ class Learning:
             if self._clock() - known.taught >= _CONFIRMED_SECONDS:
                 self._teach(model, lambda found: found)
             return
-        if scope is Scope.WINDOW and limit == believed_window_tokens:
+        if scope is Scope.WINDOW and limit == certain_window_tokens:
             return  # whoever says so will say what is new, too
-        if limit < believed_window_tokens // 2 and known.doubted_tokens != limit:
+        is_doubtful = certain_window_tokens is not None and limit < certain_window_tokens // 2
+        if is_doubtful and known.doubted_tokens != limit:
             self._teach(model, lambda found: replace(found, doubted_tokens=limit))
             return
         self._teach(model, lambda found: found.with_limit(limit, scope))

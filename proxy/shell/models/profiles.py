@@ -1,7 +1,8 @@
 """Which profile a model has, value by value: the first source that states a value has the say.
 
 Rule: configuration › learned › `defaults` › the upstream's `/v1/models` › the catalogue › 128 000 tokens. Where each
-value came from stands in the profile, and no look-up waits for the network.
+value came from stands in the profile, and no look-up waits for the network. A window is certain unless it is the
+default, or the catalogue has it from another provider: docs/decisions/0012-windows-certain-and-guessed.md.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, Limits
 
 Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
 """What somebody says of a model, and who that is in a phrase; None for a model that they do not know."""
+
+HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
+"""For whoever reads that a window is guessed."""
 
 MAX_PROFILES: Final = 1024
 """Profiles that are remembered; a name is foreign input, and a client may send a new one with every request."""
@@ -93,14 +97,22 @@ class ModelResolver:
 
     def _resolve(self, model: str, generation: int) -> ModelProfile:  # noqa: ARG002 - part of what is remembered
         values: dict[str, Any] = {}
-        stated_by: dict[str, str] = {}
+        stated_by = {"window_tokens": "default"}
+        window_is_guessed = True
         for source in self._sources:
             limits, phrase = source(model) or (NOTHING, "")
+            if limits.window_tokens is not None and "window_tokens" not in values:
+                window_is_guessed = limits.window_is_guessed
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
-        stated_by.setdefault("window_tokens", "default")
-        return ModelProfile(model=model, **values, sources=stated_by)
+        return ModelProfile(model=model, **values, window_is_guessed=window_is_guessed, sources=stated_by)
+
+
+def stated_by(profile: ModelProfile, name: str) -> str | None:
+    """Where a value of a profile came from, for people; None when nobody states it."""
+    source = profile.sources.get(name)
+    return f"guessed: {source}" if name == "window_tokens" and profile.window_is_guessed else source
 
 
 def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | None:

@@ -17,7 +17,7 @@ from rich.text import Text
 from proxy.core.profile import ModelProfile
 from proxy.settings import Settings
 from proxy.shell.models.learning import Learning
-from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.models.profiles import HOW_TO_STATE_A_WINDOW, ModelResolver, stated_by
 
 TIMEOUT_SECONDS: Final = 3.0
 """Somebody is looking at the terminal; the catalogue's answer is worth having without the upstream's."""
@@ -55,6 +55,8 @@ def print_models(
         console.print(
             "Neither the configuration nor the upstream names a model; ask for one: context-proxy models NAME"
         )
+    if any(profile.window_is_guessed for profile in profiles):
+        console.print(Text(f"Nothing is left out or refused on a guessed window; {HOW_TO_STATE_A_WINDOW}"))
     if failure is not None:
         console.print(Text(f"{settings.upstream.base_url} did not list its models: {failure}", style="yellow"))
 
@@ -85,13 +87,13 @@ def _many(profiles: list[ModelProfile]) -> Table:
     table.add_column("window from")
     for profile in profiles:
         cells = [_shown(profile, field) for field in ("window_tokens", "input_tokens", "output_tokens", "modalities")]
-        table.add_row(_plain(profile.model), *cells, _plain(profile.sources["window_tokens"]))
+        table.add_row(_plain(profile.model), *cells, _plain(_source(profile, "window_tokens")))
     return table
 
 
 def _source(profile: ModelProfile, field: str) -> str:
     names = ("refused", "results_hold_text", "refuses_our_tool") if field == "refused" else (field,)
-    return next((profile.sources[name] for name in names if name in profile.sources), "")
+    return next((source for name in names if (source := stated_by(profile, name))), "")
 
 
 def _shown(profile: ModelProfile, field: str) -> str:
@@ -112,6 +114,7 @@ def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfil
         {
             "model": profile.model,
             **{field: getattr(profile, field) for field in _LABELS if field not in ("modalities", "refused")},
+            "window_is_guessed": profile.window_is_guessed,
             "refused": sorted(profile.refused),
             "results_hold_text": profile.results_hold_text,
             "refuses_our_tool": profile.refuses_our_tool,

@@ -18,6 +18,7 @@ from proxy.core.refusal import does_not_fit
 from proxy.core.way_back import WayBack
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
+from proxy.shell.models.profiles import stated_by
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.recent import described_blocks
@@ -66,7 +67,7 @@ class Explanation:
             },
             "besides_messages_tokens": planned.basis.base.tokens,
             "room": {
-                "tokens": plan.budget.room_tokens,
+                "tokens": plan.budget.certain_room_tokens,
                 "chars": plan.budget.room_chars,
                 "bytes": plan.budget.room_bytes,
             },
@@ -89,7 +90,7 @@ class Explanation:
         value = getattr(self.profile, name)
         if name == "modalities" and value is not None:
             value = sorted(value)
-        return {"value": value, "from": self.profile.sources.get(name)}
+        return {"value": value, "from": stated_by(self.profile, name)}
 
 
 class Explainer:

@@ -21,6 +21,7 @@ from proxy.core import jsontext
 from proxy.core.blocks import Block
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
+from proxy.shell.models.profiles import HOW_TO_STATE_A_WINDOW
 from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
@@ -94,7 +95,8 @@ def _facts(explanation: Explanation) -> Table:
         stated = explanation.value_of(name)
         if stated["value"] is not None:
             table.add_row(label, f"{_shown(stated['value'])}  [dim]{_escaped(stated['from'] or '')}[/dim]")
-    limits = [f"{_number(budget.room_tokens)} tokens"]
+    room = budget.certain_room_tokens
+    limits = [f"unknown: {HOW_TO_STATE_A_WINDOW}" if room is None else f"{_number(room)} tokens"]
     limits += [f"{_number(budget.room_chars)} characters"] if budget.room_chars is not None else []
     limits += [f"{_number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
     table.add_row("room", " · ".join(limits))

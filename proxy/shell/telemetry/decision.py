@@ -132,7 +132,8 @@ class Decision:
             return []
         plan, as_it_came = self.planned.plan, self.rung == Rung.ORIGINAL
         after = plan.before if as_it_came else plan.after
-        sizes = f"before={plan.before.tokens};after={after.tokens};room={plan.budget.room_tokens}"
+        room = plan.budget.certain_room_tokens
+        sizes = f"before={plan.before.tokens};after={after.tokens};room={'unknown' if room is None else room}"
         found = [
             (b"x-context-proxy-tokens", sizes.encode()),
             (b"x-context-proxy-attempts", str(self.attempts).encode()),
@@ -176,8 +177,9 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
         "messages": len(planned.request.conversation),
         "tokens_before": plan.before.tokens,
         "tokens_after": plan.after.tokens,
-        "room_tokens": plan.budget.room_tokens,
+        "room_tokens": plan.budget.certain_room_tokens,
         "window_tokens": planned.basis.profile.window_tokens,
+        "window_is_guessed": plan.budget.room_is_guessed,
         "counted_by": planned.basis.counted_by,
         "edits": planned.reasons,
     }

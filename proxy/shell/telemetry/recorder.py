@@ -56,15 +56,15 @@ class Recorder:
                     kept_chars=edit.after_chars,
                     artifact=edit.artifact.id,
                 )
-        too_much = planned.plan.budget.room_tokens // 2
-        is_new = planned.known_messages == 0 and planned.plan.before.tokens > too_much
-        if is_new and (system := system_tokens(planned)) > too_much:
+        room = planned.plan.budget.certain_room_tokens
+        is_new = planned.known_messages == 0 and room is not None and planned.plan.before.tokens > room // 2
+        if room is not None and is_new and (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
                 request_id=decision.request_id,
                 model=planned.request.model,
                 tokens=system,
-                room_tokens=planned.plan.budget.room_tokens,
+                room_tokens=room,
             )
 
     def _media_routed(self, decision: Decision, edits: Iterable[Edit]) -> None:

@@ -109,9 +109,10 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
         "context_proxy.messages": len(request.conversation),
         "context_proxy.tokens.before": plan.before.tokens,
         "context_proxy.tokens.after": decision.sent_tokens,
-        "context_proxy.tokens.room": plan.budget.room_tokens,
         "context_proxy.observed": decision.observed,
     }
+    if (room := plan.budget.certain_room_tokens) is not None:
+        found["context_proxy.tokens.room"] = room
     if request.reply_limit is not None:
         found["gen_ai.request.max_tokens"] = request.reply_limit[1]
     return found | {f"context_proxy.edits.{reason}": count for reason, count in planned.reasons.items()}

@@ -159,7 +159,7 @@ def test_a_name_finds_its_model_or_none(name: str, expected: str | None) -> None
 def test_all_limits_are_read() -> None:
     found = catalogue().find("gpt-5")
     assert found == (
-        Limits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION})),
+        Limits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION}), window_is_guessed=True),
         "catalogue openai/gpt-5",
     )
 
@@ -245,7 +245,8 @@ def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: An
 def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     odd = {"x": {"models": {"a-1": {}, "b-1": {"limit": {"context": "many"}}, "c-1": model(4096)}}}
     found = [Catalogue(ELSEWHERE, lambda: json.dumps(odd).encode()).find(name) for name in ("a-1", "b-1", "c-1")]
-    assert found == [None, None, (Limits(4096, None, None, frozenset({Modality.TEXT})), "catalogue x/c-1")]
+    limits = Limits(4096, None, None, frozenset({Modality.TEXT}), window_is_guessed=True)
+    assert found == [None, None, (limits, "catalogue x/c-1")]
 
 
 def test_it_is_read_once_however_many_threads_ask() -> None:

@@ -36,7 +36,7 @@ VISION = frozenset({Modality.TEXT, Modality.VISION})
 
 def resolver(learned: Source = lambda _: None, **settings: Any) -> ModelResolver:
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
-    return ModelResolver(made, learned=learned, catalogue=Catalogue(BASE, lambda: CATALOGUE))
+    return ModelResolver(made, learned=learned, catalogue=Catalogue(made.upstream.base_url, lambda: CATALOGUE))
 
 
 async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
@@ -50,13 +50,31 @@ async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
 
 def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabilities() -> None:
     assert resolver().profile("nobody-knows-1") == ModelProfile(
-        "nobody-knows-1", 128_000, sources={"window_tokens": "default"}
+        "nobody-knows-1", 128_000, window_is_guessed=True, sources={"window_tokens": "default"}
     )
+
+
+async def test_a_window_is_certain_when_settings_a_refusal_the_upstream_or_its_own_entry_state_it() -> None:
+    assert not resolver(defaults={"context_window": 1000}).profile("nobody-knows-1").window_is_guessed
+    assert not resolver(models=[{"match": "*", "context_window": 1000}]).profile("gpt-5").window_is_guessed
+    assert not resolver(learned=lambda _: (Limits(50000), "learned")).profile("gpt-5").window_is_guessed
+    assert not (await asked({"id": "gpt-5", "context_length": 1000})).profile("gpt-5").window_is_guessed
+    at_home = resolver(upstream={"base_url": "https://api.openai.com/v1"}).profile("gpt-5")
+    assert (at_home.window_is_guessed, at_home.certain_window_tokens) == (False, 400000)
+
+
+def test_the_default_and_another_providers_entry_are_guesses() -> None:
+    assert resolver().profile("nobody-knows-1").certain_window_tokens is None
+    assert resolver().profile("gpt-5").window_is_guessed
+    assert resolver().profile("openai/gpt-5").window_is_guessed, "whoever serves it, it is not that provider"
+    assert resolver(models=[{"match": "*", "max_output_tokens": 5}]).profile("gpt-5").window_is_guessed
 
 
 def test_the_catalogue_states_what_nobody_else_does() -> None:
     profile = resolver().profile("gpt-5")
-    assert profile == ModelProfile("gpt-5", 400000, 272000, 128000, VISION, sources=profile.sources)
+    assert profile == ModelProfile(
+        "gpt-5", 400000, 272000, 128000, VISION, window_is_guessed=True, sources=profile.sources
+    )
     assert set(profile.sources.values()) == {"catalogue openai/gpt-5"}
 
 

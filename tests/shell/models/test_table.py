@@ -66,7 +66,11 @@ def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown() -> No
 def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -> None:
     respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768}, {"id": "m-2"}])
     out = printed(models=[{"match": "mine", "context_window": 4096}, {"match": "m-*", "max_output_tokens": 7}])
-    assert [line.split()[0] for line in out.splitlines()] == ["model", "mine", "m-1", "m-2"]
+    *table, advice = out.splitlines()
+    assert [line.split()[0] for line in table] == ["model", "mine", "m-1", "m-2"]
+    assert table[-1].endswith("guessed: default")
+    assert "guessed" not in table[-2]
+    assert "--context-window N" in advice
     assert "m-*" not in out
 
 
@@ -80,7 +84,7 @@ def test_nothing_to_show_is_said() -> None:
 def test_json_holds_the_same() -> None:
     respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "input_modalities": ["text"]}])
     one, many = json.loads(printed("m-1", as_json=True)), json.loads(printed(as_json=True))
-    assert (one["window_tokens"], one["modalities"]) == (32768, ["text"])
+    assert (one["window_tokens"], one["window_is_guessed"], one["modalities"]) == (32768, False, ["text"])
     assert one["sources"] == {"window_tokens": "upstream /v1/models", "modalities": "upstream /v1/models"}
     assert one["upstream"] == {"base_url": BASE, "listed": True, "reason": None}
     assert [profile["model"] for profile in many["models"]] == ["m-1"]

@@ -1,0 +1,71 @@
+"""A window that nobody states for this upstream is a guess: nothing is refused on it, and nothing is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from overflow_stage import accepting, saying, staged
+from overflow_words import assert_valid, conversation, estimate, too_long
+
+AT_ANOTHER_PROVIDER = "llama3.1:8b"
+"""32 000 tokens at Cerebras, 128 000 elsewhere: what a server of one's own gives it is anybody's guess."""
+
+
+async def test_a_request_over_a_guessed_window_goes_up_as_the_very_bytes_that_came(tmp_path: Path) -> None:
+    body = conversation(45_000, model=AT_ANOTHER_PROVIDER)
+    longer = conversation(150_000, model="nobody-knows-1", exchanges=60)
+    async with staged(tmp_path, tool_output={"max_bytes": 100_000}) as stage:
+        for asked in (body, longer):
+            stage.model.plays(accepting)
+            answer = await stage.ask(asked)
+            assert (answer.status, answer.attempts) == (200, "1")
+            assert answer.headers["x-context-proxy-tokens"].endswith(";room=unknown")
+            assert stage.model.bodies == [asked]
+
+
+async def test_the_limits_at_arrival_hold_all_the_same(tmp_path: Path) -> None:
+    async with staged(tmp_path, tool_output={"max_bytes": 2_000}) as stage:
+        stage.model.plays(accepting)
+        answer = await stage.ask(conversation(45_000, model=AT_ANOTHER_PROVIDER))
+        assert answer.headers["x-context-proxy-edits"].startswith("truncate_tool_output=")
+
+
+async def test_a_refusal_teaches_the_window_and_is_healed_unseen(tmp_path: Path) -> None:
+    body = conversation(45_000, model=AT_ANOTHER_PROVIDER)
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, too_long(16_000, 45_000)), accepting)
+        first = await stage.ask(body)
+        assert (first.status, first.attempts) == (200, "2")
+        assert_valid(stage.model.bodies[1])
+        stage.model.plays(accepting)
+        second = await stage.ask(body)
+        assert (second.status, second.attempts) == (200, "1")
+        assert estimate(stage.model.bodies[0]) < 16_000
+        assert second.tokens("room") < 16_000
+
+
+async def test_a_refusal_that_names_the_very_guess_makes_it_certain(tmp_path: Path) -> None:
+    body = conversation(150_000, model="nobody-knows-1", exchanges=60)
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, too_long(128_000, 150_000)), accepting)
+        assert (await stage.ask(body)).attempts == "2"
+        stage.model.plays(accepting)
+        assert (await stage.ask(body)).attempts == "1"
+
+
+async def test_a_wish_for_a_reply_over_a_guessed_window_is_not_lowered(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(accepting)
+        await stage.ask(conversation(9_000, model="nobody-knows-1", max_tokens=200_000))
+        assert json.loads(stage.model.bodies[0])["max_tokens"] == 200_000
+
+
+async def test_limits_in_characters_hold_beside_a_guessed_window(tmp_path: Path) -> None:
+    async with staged(tmp_path, defaults={"max_request_chars": 40_000}) as stage:
+        stage.model.plays(accepting)
+        answer = await stage.ask(conversation(30_000, model="nobody-knows-1"))
+        assert answer.status == 200
+        assert (
+            sum(len(message.get("content") or "") for message in json.loads(stage.model.bodies[0])["messages"]) < 40_000
+        )
