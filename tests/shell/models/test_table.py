@@ -68,7 +68,7 @@ def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -
     out = printed(models=[{"match": "mine", "context_window": 4096}, {"match": "m-*", "max_output_tokens": 7}])
     *table, advice = out.splitlines()
     assert [line.split()[0] for line in table] == ["model", "mine", "m-1", "m-2"]
-    assert table[-1].endswith("guessed: default")
+    assert table[-1].rstrip().endswith("guessed: default")
     assert "guessed" not in table[-2]
     assert "--context-window N" in advice
     assert "m-*" not in out
