@@ -196,4 +196,4 @@ def _planner(
     resolver: Resolver | None = None,
     hidden: HiddenCallMemory | None = None,
 ) -> Planner:
-    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver, hidden)
+    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver, hidden, models.settle)

@@ -59,6 +59,9 @@ class ModelProfile:
     """Whether its upstream has refused the proxy's own tool."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
+    cuts_silently: bool = False
+    """Whether its upstream cuts a longer prompt without a word: such a request is made as small as it can be, and sent
+    even when that is not small enough."""
     window_is_guessed: bool = False
     """Whether the window is the default's or another provider's: good enough for shares and hints, but nothing is
     refused or left out because of it."""

@@ -80,9 +80,9 @@ class Relay:
         """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
+        self._models.offer_key(header(headers, b"authorization"))
         planned = None if mode == "off" else await self._planned(owner, headers, body, decision, way)
         sent = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
-        self._models.offer_key(header(headers, b"authorization"))
         if planned is None or mode == "observe":
             decision.observed = planned is not None
             self._recorder.plan_made(decision)

@@ -89,6 +89,8 @@ class Limits:
     """tiktoken encoding; so far only the configuration names one."""
     window_is_guessed: bool = False
     """Whether the window is the same model's at another provider; only the catalogue says so."""
+    cuts_silently: bool | None = None
+    """Whether the server cuts a longer prompt without a word; told of some own servers, or learned from usage."""
 
 
 NOTHING: Final = Limits()
@@ -111,6 +113,11 @@ class ModelList:
         if found is None:
             found = self.models.get(self.aliases.get(model.lower(), ""), self.any_name)
         return found
+
+    @property
+    def states_all_windows(self) -> bool:
+        """Whether every model comes with its window."""
+        return bool(self.models) and all(limits.window_tokens for limits in self.models.values())
 
     @property
     def states_a_window(self) -> bool:

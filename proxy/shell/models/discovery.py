@@ -1,7 +1,8 @@
-"""Asks the upstream for its list of models, beside the requests and never in the way of one.
+"""Asks the upstream what models it has and what it gives them, beside the requests and never long in the way of one.
 
-Rule: at most one question at a time, and one in ten minutes once it was answered; a client's key is used for the one
-question that its request set off, and is kept nowhere.
+Rule: at most one question at a time about all models, and one in ten minutes once it was answered (of a server of one's
+own that says what it has loaded: one in 15 seconds of use); a client's key is used for the one question that its
+request set off, and is kept nowhere.
 """
 
 from __future__ import annotations
@@ -9,43 +10,56 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from proxy.core.jsontext import NotJson
 from proxy.core.providers import is_own_server
 from proxy.settings import UpstreamSettings
+from proxy.shell.models.own_servers import OwnServer, recognised
+from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
 from proxy.shell.telemetry.logs import logger
 from proxy.wire import model_list
-from proxy.wire.model_list import Limits, ModelList
-
-if TYPE_CHECKING:
-    import httpx
+from proxy.wire.model_list import NOTHING, Limits, ModelList
 
 REFRESH_SECONDS: Final = 600.0
-"""A local server that was started again with another window is noticed within ten minutes of use; a hosted list does
-not change more often, and OpenRouter's is half a megabyte."""
+"""A hosted list does not change more often, and OpenRouter's is half a megabyte."""
 
-RETRY_SECONDS: Final = 30.0
-"""After no answer at all: a container that starts together with the proxy needs a minute or two to load its model."""
+LOADED_SECONDS: Final = 15.0
+"""Ollama lets go of a model after five minutes, and loads it with another window whenever somebody asks for one; to ask
+takes a local server a millisecond."""
 
-TIMEOUT_SECONDS: Final = 10.0
-"""For the whole question, body included."""
+RETRY_SECONDS: Final = 2.0
+"""After no answer at all: a server that is started together with the proxy is asked as soon as it is up."""
 
-MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Ten times the longest list in the field."""
+BUSY_SECONDS: Final = 30.0
+"""After a 429: who counts requests counts this one, too."""
+
+PATIENCE_SECONDS: Final = 2.0
+"""That a request waits for an answer about all models, once: hosted lists take a third of a second."""
+
+MODEL_PATIENCE_SECONDS: Final = 60.0
+"""That a request waits for an answer about its own model. It is being loaded, which the request has to wait for in any
+case."""
+
+OWN_TIMEOUT_SECONDS: Final = 5.0
+"""For all questions beside the list: a server that is slow with them keeps its list."""
+
+MAX_ASKED_MODELS: Final = 256
+"""Models that were asked for by name, and are remembered; then all are forgotten."""
 
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses that another try may cure soon."""
+"""Statuses that another try may cure soon; llama.cpp says 503 while it loads its model."""
+_NO_LIST: Final = frozenset({404, 405, 501})
+"""Of a server that is there and has no list; it may have an API of its own all the same."""
 
 
-class _NoAnswer(Exception):
-    """Why there is no list, in words that hold neither key nor content; `status` when the upstream spoke at all."""
+class _Found(NamedTuple):
+    """What one question about all models brought."""
 
-    def __init__(self, reason: str, status: int | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
+    listed: ModelList
+    server: OwnServer | None
+    loaded: ModelList
 
 
 class Discovery:
@@ -58,23 +72,46 @@ class Discovery:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._base_url = upstream.base_url
+        self._is_own = is_own_server(upstream.base_url)
         self._key = upstream.api_key.get_secret_value() if upstream.api_key else None
         self._on_change = on_change
         self._clock = clock
-        self._list = ModelList()
+        self._found = _Found(ModelList(), None, ModelList())
+        self._models: dict[str, Limits] = {}
+        """What was said of one model, asked for by its name."""
+        self._stale: frozenset[str] = frozenset()
+        """Models of these of which something else may hold by now."""
+        self._former = ModelList()
+        """What was loaded before, and is not now."""
+        self._asked: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._question: asyncio.Task[None] | None = None
         self._due = 0.0
+        self._recognise_due = 0.0
         self._needs_client_key = False
+        self._was_answered = False
+        self._is_worth_waiting = True
+        """Not after somebody has waited in vain."""
+        self._last_failure: str | None = None
+        self._log = logger()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The models that the upstream lists, in its order; empty before it was asked."""
-        return tuple(self._list.models)
+        return tuple(self._found.listed.models)
 
     def limits(self, model: str) -> Limits:
-        """What the upstream says of this model."""
-        return self._list.limits(model)
+        """What the upstream's list says of this model."""
+        return self._found.listed.limits(model)
+
+    def allocated(self, model: str) -> tuple[Limits, str] | None:
+        """What a server of one's own has allocated for this model, and who says so."""
+        server, loaded = self._found.server, self._found.loaded.limits(model)
+        if server is None:
+            return None
+        asked, former = self._models.get(model, NOTHING), self._former.limits(model)
+        known = (loaded, former, asked) if model in self._stale else (loaded, asked, former)
+        return next((limits for limits in known if limits.window_tokens is not None), loaded), server.says
 
     def start(self) -> None:
         """Ask now, and from now on whenever `nudge` or `offer_key` says so. Needs a running loop."""
@@ -93,37 +130,87 @@ class Discovery:
         if loop is not None and self._needs_client_key and authorization and self._clock() >= self._due:
             loop.call_soon_threadsafe(self._spawn, authorization)
 
+    async def settle(self, model: str) -> None:
+        """Wait for what can still be found out about this model, for a bounded moment."""
+        if self._loop is None:
+            return
+        await asyncio.sleep(0)  # a question that this request has set off begins
+        if not self._was_answered and self._is_worth_waiting and self._question is not None:
+            await asyncio.wait({self._question}, timeout=PATIENCE_SECONDS)
+            self._is_worth_waiting = self._question.done()
+        server = self._found.server
+        if server is None or not self._is_open(server, model):
+            return
+        task = self._asked.get(model)
+        if task is None:
+            task = self._asked[model] = self._loop.create_task(self.ask_for(model, load=True))
+            task.add_done_callback(lambda _: self._asked.pop(model, None))
+        if server.lists_loaded or model not in self._models:
+            await asyncio.wait({task}, timeout=MODEL_PATIENCE_SECONDS)
+
     async def close(self) -> None:
-        """Give up the question that is under way."""
+        """Give up the questions that are under way."""
         self._loop = None
-        if self._question is not None:
-            self._question.cancel()
-            await asyncio.gather(self._question, return_exceptions=True)
+        tasks = [*self._asked.values(), *([self._question] if self._question is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, authorization: bytes | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
         """Ask once; None when the upstream answered with a list, else why it did not. Never raises for the upstream."""
         authorization = authorization or self._bearer()
         try:
-            async with asyncio.timeout(timeout_seconds):
-                found = await self._asked(authorization)
-        except _NoAnswer as no:
+            async with asyncio.timeout(timeout_seconds), asking(self._base_url, authorization) as questions:
+                found = await self._all(questions)
+        except NoAnswer as no:
             self._due, self._needs_client_key = self._after(no, authorization)
+            self._recognise_due = 0.0  # what comes up there may be another server
             return str(no)
         except TimeoutError:
             self._due = self._clock() + RETRY_SECONDS
             return f"no answer within {timeout_seconds:g} s"
-        self._due = self._clock() + REFRESH_SECONDS
-        if found != self._list:
-            self._list = found
-            self._on_change()
+        self._due = self._clock() + (LOADED_SECONDS if found.server is not None else REFRESH_SECONDS)
+        self._was_answered = self._is_worth_waiting = True
+        self._take(found)
         return None
+
+    async def ask_for(self, model: str, authorization: bytes | None = None, *, load: bool = False) -> None:
+        """Ask a server of one's own for one model by its name. Never raises for the upstream."""
+        server = self._found.server
+        if server is None or not server.by_name:
+            return
+        try:
+            async with asking(self._base_url, authorization or self._bearer()) as questions:
+                limits = await server.model(questions, model, load=load)
+        except NoAnswer:
+            return
+        if len(self._models) >= MAX_ASKED_MODELS:
+            self._models = {}
+        is_news = self._models.get(model) != limits
+        self._models, self._stale = {**self._models, model: limits}, self._stale - {model}
+        if is_news:
+            self._tell(model, limits, server)
+            self._on_change()
+
+    def _is_open(self, server: OwnServer, model: str) -> bool:
+        """Whether a server that can be asked for this model was not, or may say something else by now."""
+        if not server.by_name or self._found.loaded.limits(model).window_tokens is not None:
+            return False
+        listed, name = self._found.listed, model.lower()
+        is_listed = not listed.models or name in listed.aliases or f"{name}:latest" in listed.aliases
+        return is_listed and (model not in self._models or model in self._stale)
 
     async def _ask_in_background(self, authorization: bytes | None) -> None:
         failure = await self.ask(authorization)
         if failure is None:
-            logger().debug("models_listed", models=len(self.names), with_window=self._list.states_a_window)
+            self._last_failure = None
+            states = self._found.listed.states_a_window
+            self._log.debug("models_listed", models=len(self.names), with_window=states)
+        elif failure == self._last_failure or (self._needs_client_key and authorization is None):
+            self._log.debug("models_not_listed", upstream=self._base_url, reason=failure)
         else:
-            logger().debug("models_not_listed", reason=failure)
+            self._last_failure = failure
+            self._log.warning("models_not_listed", upstream=self._base_url, reason=failure)
 
     def _spawn(self, authorization: bytes | None) -> None:
         if self._loop is None or self._clock() < self._due:
@@ -131,61 +218,67 @@ class Discovery:
         self._due = float("inf")
         self._question = self._loop.create_task(self._ask_in_background(authorization))
 
-    def _after(self, no: _NoAnswer, authorization: bytes | None) -> tuple[float, bool]:
+    def _after(self, no: NoAnswer, authorization: bytes | None) -> tuple[float, bool]:
         """When to ask next, and whether a client's key is needed for it."""
         if self._key is None and no.status in (401, 403):
-            return (self._clock() + RETRY_SECONDS if authorization else 0.0), True
+            return (self._clock() + BUSY_SECONDS if authorization else 0.0), True
         soon = no.status is None or no.status in _LATER
-        return self._clock() + (RETRY_SECONDS if soon else REFRESH_SECONDS), self._needs_client_key
+        pause = BUSY_SECONDS if no.status == 429 else RETRY_SECONDS if soon else REFRESH_SECONDS
+        return self._clock() + pause, self._needs_client_key
 
     def _bearer(self) -> bytes | None:
         return b"Bearer " + self._key.encode() if self._key else None
 
-    async def _asked(self, authorization: bytes | None) -> ModelList:
-        headers = {b"accept": b"application/json"} | ({b"authorization": authorization} if authorization else {})
-        client = await asyncio.to_thread(_client, headers)
-        import httpx  # noqa: PLC0415 - see _client
-
+    async def _all(self, questions: Questions) -> _Found:
+        """The list, and what a server of one's own has loaded. Raises NoAnswer."""
+        if not self._is_own:
+            return _Found(_list(await questions.get(f"{self._base_url}/models")), None, ModelList())
+        failure, listed = None, ModelList()
         try:
-            async with client:
-                found = await _fetch(client, f"{self._base_url}/models")
-                if found.states_a_window or not is_own_server(self._base_url):
-                    return found
-                # LM Studio states windows in its own API only: lmstudio.ai/docs/api/rest-api. Others have no such path.
-                address = urlsplit(self._base_url)
-                with contextlib.suppress(_NoAnswer):
-                    native = await _fetch(client, f"{address.scheme}://{address.netloc}/api/v0/models")
-                    return native if native.states_a_window else found
-                return found
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            # Their texts may quote what was sent; their names do not.
-            raise _NoAnswer(type(error).__name__) from None
+            listed = _list(await questions.get(f"{self._base_url}/models"))
+        except NoAnswer as no:
+            if no.status not in _NO_LIST:
+                raise
+            failure = no
+        server, loaded = None, ModelList()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OWN_TIMEOUT_SECONDS):
+                server = await self._server(questions, listed)
+                loaded = await server.loaded(questions) if server is not None else loaded
+        if failure is not None and server is None:
+            raise failure
+        return _Found(listed, server, loaded)
+
+    async def _server(self, questions: Questions, listed: ModelList) -> OwnServer | None:
+        """What kind of server it is: the one that it was ten minutes ago, unless it failed since."""
+        if listed.states_all_windows:
+            return None  # vLLM, SGLang, llama.cpp say what they were started with
+        if self._clock() >= self._recognise_due:
+            self._recognise_due = self._clock() + REFRESH_SECONDS
+            return await recognised(questions, self._base_url)
+        return self._found.server
+
+    def _take(self, found: _Found) -> None:
+        before, self._found = self._found, found
+        gone = before.loaded.models.keys() - found.loaded.models.keys()
+        if gone:
+            self._former = before.loaded
+        if gone or (found.server is not None and not found.server.lists_loaded):
+            self._stale = frozenset(self._models)
+        if found == before:
+            return
+        for name, limits in found.loaded.models.items():
+            if found.server is not None and before.loaded.models.get(name) != limits:
+                self._tell(name, limits, found.server)
+        self._on_change()
+
+    def _tell(self, model: str, limits: Limits, server: OwnServer) -> None:
+        if limits.window_tokens is not None:
+            self._log.info("window_allocated", model=model, window_tokens=limits.window_tokens, server=server.says)
 
 
-def _client(headers: Mapping[bytes, bytes]) -> httpx.AsyncClient:
-    """A client for one question. Raises _NoAnswer.
-
-    For a thread: the first import of httpx takes 0.3 s, reading the certificates 20 ms; no start and no request shall
-    wait for either.
-    """
-    import httpx  # noqa: PLC0415 - 0.1 s of the start, and this is asked in the background
-
+def _list(body: bytes) -> ModelList:
     try:
-        return httpx.AsyncClient(timeout=TIMEOUT_SECONDS, headers=headers)
-    except (OSError, ValueError) as error:
-        raise _NoAnswer(f"no client could be made: {type(error).__name__}") from None
-
-
-async def _fetch(client: httpx.AsyncClient, url: str) -> ModelList:
-    body = bytearray()
-    async with client.stream("GET", url) as response:
-        if response.status_code != 200:
-            raise _NoAnswer(f"it answered {response.status_code}", response.status_code)
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                raise _NoAnswer(f"its list is longer than {MAX_ANSWER_BYTES} bytes", response.status_code)
-    try:
-        return model_list.parse(bytes(body))
+        return model_list.parse(body)
     except NotJson:
-        raise _NoAnswer("its answer is no list of models", response.status_code) from None
+        raise NoAnswer("its answer is no list of models", 200) from None

@@ -1,7 +1,8 @@
 """Which profile a model has, value by value: the first source that states a value has the say.
 
-Rule: configuration › learned › `defaults` › the upstream's `/v1/models` › the catalogue › 128 000 tokens. Where each
-value came from stands in the profile, and no look-up waits for the network. A window is certain unless it is the
+Rule: configuration › learned › `defaults` › what a server of one's own has allocated › the upstream's `/v1/models` ›
+the catalogue › 128 000 tokens. Where each value came from stands in the profile. A look-up never waits for the network;
+who can wait a moment for a window that nobody states calls `settle` first. A window is certain unless it is the
 default, or the catalogue has it from another provider: docs/decisions/0012-windows-certain-and-guessed.md.
 """
 
@@ -18,6 +19,7 @@ from proxy.core.profile import ModelProfile
 from proxy.settings import ModelSettings, Settings
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import Discovery
+from proxy.shell.telemetry.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, Limits
 
 Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
@@ -25,6 +27,9 @@ Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
 """For whoever reads that a window is guessed."""
+
+SMALL_BODY_BYTES: Final = 8 * 1024
+"""A request of no more fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives out less than 4 096."""
 
 MAX_PROFILES: Final = 1024
 """Profiles that are remembered; a name is foreign input, and a client may send a new one with every request."""
@@ -38,6 +43,7 @@ _VALUES: Final = (
     "results_hold_text",
     "refuses_our_tool",
     "tokenizer",
+    "cuts_silently",
 )
 
 
@@ -58,12 +64,15 @@ class ModelResolver:
             from_configuration(settings.models),
             learned,
             from_defaults(settings),
+            self.discovery.allocated,
             self._from_upstream,
             self._catalogue.find,
         )
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
         self._reading: asyncio.Future[None] | None = None
+        self._told: set[str] = set()
+        """Models whose guessed window has been told of."""
 
     def profile(self, model: str) -> ModelProfile:
         """The profile of a model as a client names it; a microsecond when it is remembered, else about 30.
@@ -72,6 +81,29 @@ class ModelResolver:
         """
         self.discovery.nudge()
         return self._remembered(model[:MAX_NAME_CHARS], self._generation)
+
+    async def settle(self, model: str, body_bytes: int) -> bool:
+        """Wait for the upstream's own word on a window that is only guessed, where a request is long enough for it to
+        matter; for a bounded moment. Whether the profile is another one now."""
+        name = model[:MAX_NAME_CHARS]
+        if body_bytes <= SMALL_BODY_BYTES:
+            return False
+        before = self.profile(name)
+        if before.window_is_guessed or before.cuts_silently:
+            await self.discovery.settle(name)
+        after = self.profile(name)
+        if after.window_is_guessed:
+            self._tell_guess(after)
+        return after != before
+
+    def _tell_guess(self, profile: ModelProfile) -> None:
+        """Once for each model, where an operator sees it."""
+        if profile.model not in self._told and len(self._told) < MAX_PROFILES:
+            self._told.add(profile.model)
+            window, source = profile.window_tokens, profile.sources["window_tokens"]
+            logger().warning(
+                "window_guessed", model=profile.model, window_tokens=window, source=source, advice=HOW_TO_STATE_A_WINDOW
+            )
 
     def offer_key(self, authorization: bytes) -> None:
         """A client's `Authorization` header, for an upstream that lists its models to nobody without one."""

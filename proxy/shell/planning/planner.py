@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from proxy.core.conversation import Message
 from proxy.core.hidden import HiddenCalls
@@ -47,6 +47,10 @@ class Lookup(Protocol):
         """What these stand for."""
 
 
+Settle: TypeAlias = Callable[[str, int], Awaitable[bool]]
+"""(model, bytes of the body) → whether more is known of the model now, for which a moment may be waited."""
+
+
 class Planner:
     """Plans requests; remembers plans, per owner."""
 
@@ -57,6 +61,7 @@ class Planner:
         ratio_of: RatioOf,
         lookup: Lookup | None = None,
         hidden: HiddenCallMemory | None = None,
+        settle: Settle | None = None,
     ) -> None:
         self._pipelines = pipelines
         self._maker = PlanMaker(pipelines, profile_of, ratio_of)
@@ -64,6 +69,7 @@ class Planner:
         self._lookup = lookup
         self._hidden = hidden
         """None: nothing is ever hidden."""
+        self._settle = settle
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
 
     async def plan(self, owner: bytes, body: bytes, way: WayBack = NOWHERE, *, looking_up: bool = False) -> Planned:
@@ -76,6 +82,12 @@ class Planner:
             resolved = await self._resolved(self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
         planned = await self._run(owner, body, match, resolved, way)
+        if looking_up and self._settle:
+            started = time.perf_counter()
+            is_news = await self._settle(planned.request.model, len(body))
+            lookup_seconds += time.perf_counter() - started
+            if is_news:
+                planned = await self._run(owner, body, match, resolved, way)
         if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
             planned = await self._run(owner, body, match, resolved, way)
         if lookup_seconds:

@@ -43,7 +43,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("learning_not_kept", "learning_not_read", "learning_not_erased", "owner_secret_not_kept"),
         "the data folder cannot be written; nothing is lost but what was learned",
     ),
-    (("catalogue_unavailable", "models_listed", "models_not_listed"), "where the windows of models come from"),
+    (
+        ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated", "window_guessed"),
+        "where the windows of models come from: lists, catalogue, what a server of your own has allocated, and, once "
+        "a model, that its window is only a guess, with how to state it",
+    ),
     (
         ("planning_failed", "reference_failed", "judging_failed", "request_failed"),
         "a defect of the proxy; the request goes up as it came if it can",

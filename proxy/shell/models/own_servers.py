@@ -1,0 +1,141 @@
+"""Which kind of server of one's own an upstream is, and what to ask it for the windows that it has allocated.
+
+Rule: only addresses that can be a server of one's own are asked, beside their OpenAI paths. What is asked changes
+nothing there, but that a model is loaded which the request at hand loads anyway. docs/own-servers.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import quote, urlsplit
+
+from proxy.shell.models.questions import Questions
+from proxy.wire import own_servers as said
+from proxy.wire.model_list import NOTHING, Limits, ModelList
+
+LOAD_SECONDS: Final = 120.0
+"""For a model to be loaded, which the request that wants it would wait for anyway."""
+
+
+class OwnServer(Protocol):
+    """A server of one kind at one address."""
+
+    @property
+    def says(self) -> str:
+        """Who says so, in a phrase."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether it can be asked for one model."""
+
+    @property
+    def lists_loaded(self) -> bool:
+        """Whether it says of itself what is loaded."""
+
+    async def loaded(self, ask: Questions) -> ModelList:
+        """What is allocated now."""
+
+    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:
+        """What is, or would be, allocated for one model; `load`: whether it may be loaded to find out."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneAnswer:
+    """A server that says all of it in one answer."""
+
+    says: str
+    url: str
+    read: Callable[[bytes], ModelList]
+    by_name: bool = False
+    lists_loaded: bool = True
+
+    async def loaded(self, ask: Questions) -> ModelList:
+        """What is allocated now."""
+        return self.read(await ask.maybe(self.url))
+
+    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:  # noqa: ARG002 - of the protocol
+        """As `loaded` has it."""
+        return (await self.loaded(ask)).limits(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Ollama:
+    """Says what it has loaded; what it would load a model with is known once it has."""
+
+    beside: str
+    says: str = "Ollama /api/ps"
+    by_name: bool = True
+    lists_loaded: bool = True
+
+    async def loaded(self, ask: Questions) -> ModelList:
+        """What is allocated now."""
+        return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
+
+    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:
+        """What its Modelfile asks for; else what it was loaded with, here and now; else the least that Ollama gives."""
+        shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
+        if shown.is_remote:
+            return NOTHING
+        if shown.num_ctx is not None:
+            return said.ollama_allocates(shown.num_ctx)
+        if load and await ask.maybe_post(f"{self.beside}/api/generate", {"model": name}, LOAD_SECONDS):
+            limits = (await self.loaded(ask)).limits(name)
+            if limits.window_tokens is not None:
+                return limits
+        return said.ollama_allocates(said.OLLAMA_SMALLEST_TOKENS)
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """A server that is asked for each model, and says nothing of one that is not loaded."""
+
+    says: str
+    url: str
+    """Up to the model's name."""
+    read: Callable[[bytes], Limits]
+    by_name: bool = True
+    lists_loaded: bool = False
+
+    async def loaded(self, ask: Questions) -> ModelList:  # noqa: ARG002 - of the protocol
+        """Nothing without a name."""
+        return ModelList()
+
+    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:  # noqa: ARG002 - of the protocol
+        """What is allocated for this model."""
+        return self.read(await ask.maybe(self.url + quote(name, safe="")))
+
+
+async def recognised(ask: Questions, base_url: str) -> OwnServer | None:
+    """The server behind a base URL; None when it is of no kind that has more to say. At most eight small questions."""
+    address = urlsplit(base_url)
+    if address.path.startswith("/engines"):
+        url = f"{address.scheme}://{address.netloc}/engines/_configure?model="
+        return ByName("Docker Model Runner /engines/_configure", url, said.docker_window)
+    beside = base_url.removesuffix("/v1")
+    # KoboldCpp, and others by and by, answer Ollama's paths as well: theirs are asked for first.
+    if said.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
+        url = f"{beside}/api/extra/true_max_context_length"
+        return OneAnswer("KoboldCpp /api/extra/true_max_context_length", url, said.koboldcpp_window)
+    if said.is_ollama(await ask.maybe(f"{beside}/api/version")):
+        return Ollama(beside)
+    for server in _by_their_answers(base_url, beside):
+        body = await ask.maybe(server.url)
+        if said.is_llama_cpp_router(body):
+            url = f"{beside}/props?autoload=false&model="
+            return ByName("llama.cpp /props", url, lambda body: said.llama_cpp_window(body).any_name)
+        listed = server.read(body)
+        if listed.models or listed.any_name != NOTHING:
+            return server
+    return None
+
+
+def _by_their_answers(base_url: str, beside: str) -> tuple[OneAnswer, ...]:
+    return (
+        OneAnswer("LM Studio /api/v1/models", f"{beside}/api/v1/models", said.lm_studio_v1),
+        OneAnswer("LM Studio /api/v0/models", f"{beside}/api/v0/models", said.lm_studio_v0),
+        OneAnswer("llama.cpp /props", f"{beside}/props", said.llama_cpp_window),
+        OneAnswer("text-generation-inference /info", f"{beside}/info", said.tgi_limits),
+        OneAnswer("TabbyAPI /v1/model", f"{base_url}/model", said.tabby_window),
+    )

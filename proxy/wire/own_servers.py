@@ -1,0 +1,223 @@
+"""What servers of one's own say of the windows that they have allocated, each in its own words.
+
+Rule: what is allocated, never what the checkpoint could take; a model that is not loaded has no window yet. An answer
+of another shape says nothing, and none raises. Which server says what, where: docs/own-servers.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from proxy.core import jsontext
+from proxy.wire.model_list import (
+    MAX_MODELS,
+    MAX_NAME_CHARS,
+    NOTHING,
+    SMALLEST_WINDOW_TOKENS,
+    Limits,
+    ModelList,
+    as_tokens,
+    limits_of,
+)
+
+OLLAMA_SMALLEST_TOKENS: Final = 4_096
+"""What Ollama allocates under 24 GiB of VRAM when nobody sets anything. https://docs.ollama.com/context-length"""
+
+_NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)
+"""`parameters` of POST /api/show is a text with a line for each, name and value in columns."""
+
+
+class OllamaModel(NamedTuple):
+    """What POST /api/show says of a model, loaded or not."""
+
+    num_ctx: int | None
+    """The window that its Modelfile asks for; no more is allocated than the checkpoint takes."""
+    is_remote: bool
+    """Whether it runs at ollama.com, where nothing is allocated here."""
+
+
+def is_ollama(body: bytes) -> bool:
+    """GET /api/version: `{"version": "0.15.5"}`. LM Studio answers any path with 200 and an `error`."""
+    answer = _object(body)
+    return isinstance(answer.get("version"), str) and "error" not in answer
+
+
+def ollama_loaded(body: bytes) -> ModelList:
+    """GET /api/ps: `models[].context_length`, of the models that are loaded. https://docs.ollama.com/api/ps
+
+    >>> loaded = ollama_loaded(b'{"models": [{"name": "gemma3:latest", "context_length": 4096}]}')
+    >>> loaded.limits("gemma3").window_tokens, loaded.limits("gemma3").cuts_silently
+    (4096, True)
+    """
+    models: dict[str, Limits] = {}
+    aliases: dict[str, str] = {}
+    for entry in _objects(_object(body).get("models")):
+        name = _name(entry, "model") or _name(entry, "name")
+        if name:
+            models[name] = _cut(_window(entry.get("context_length")))
+            aliases |= {name.lower(): name, name.lower().removesuffix(":latest"): name}
+    return ModelList(models, aliases=aliases)
+
+
+def ollama_model(body: bytes) -> OllamaModel:
+    """POST /api/show. `model_info.*.context_length` is the checkpoint's: a bound for `num_ctx`, and else no answer.
+    https://docs.ollama.com/api-reference/show-model-details
+
+    >>> ollama_model(b'{"parameters": "num_ctx   8192\\\\nstop   \\\\"x\\\\""}').num_ctx
+    8192
+    """
+    answer = _object(body)
+    parameters = answer.get("parameters")
+    found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    num_ctx = _tokens(found[1]) if found else None
+    info = answer.get("model_info")
+    trained = [
+        tokens
+        for name, value in (info.items() if isinstance(info, dict) else ())
+        if name.endswith(".context_length") and (tokens := _tokens(value))
+    ]
+    return OllamaModel(min([num_ctx, *trained]) if num_ctx else None, bool(answer.get("remote_host")))
+
+
+def ollama_allocates(window_tokens: int) -> Limits:
+    """A model of Ollama's with that window."""
+    return _cut(Limits(window_tokens))
+
+
+def is_koboldcpp(body: bytes) -> bool:
+    """GET /api/extra/version: `{"result": "KoboldCpp", …}`. It answers Ollama's paths, too, so it is asked first."""
+    return _object(body).get("result") == "KoboldCpp"
+
+
+def koboldcpp_window(body: bytes) -> ModelList:
+    """GET /api/extra/true_max_context_length: `{"value": 8192}`. https://lite.koboldai.net/koboldcpp_api
+
+    Of a longer prompt it takes the end (gpttype_adapter.cpp: "truncate to front of the prompt if its too long").
+    """
+    return ModelList(any_name=_cut(_window(_object(body).get("value"))))
+
+
+def is_llama_cpp_router(body: bytes) -> bool:
+    """GET /props of a server that loads models by name: `{"role": "router", …}`; it has no window itself."""
+    return _object(body).get("role") == "router"
+
+
+def llama_cpp_window(body: bytes) -> ModelList:
+    """GET /props: `default_generation_settings.n_ctx`, one slot's window, whatever a request calls the model.
+    https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md#get-props-get-server-global-properties
+    """
+    settings = _object(body).get("default_generation_settings")
+    return ModelList(any_name=_window(settings.get("n_ctx") if isinstance(settings, dict) else None))
+
+
+def lm_studio_v1(body: bytes) -> ModelList:
+    """GET /api/v1/models: `models[].loaded_instances[].config.context_length`. A name stands for the model or for one
+    of its instances; of several the smallest holds. https://lmstudio.ai/docs/developer/rest/list
+    """
+    models: dict[str, Limits] = {}
+    for entry in _objects(_object(body).get("models")):
+        if "loaded_instances" not in entry:
+            continue
+        facts, windows = limits_of(entry), []
+        for instance in _objects(entry["loaded_instances"]):
+            window = _tokens(_inner(instance, "config").get("context_length"))
+            models[_name(instance, "id")] = replace(facts, window_tokens=window)
+            windows.append(window)
+        smallest = min((window for window in windows if window), default=None)
+        models.setdefault(_name(entry, "key"), replace(facts, window_tokens=smallest))
+    models.pop("", None)
+    return _with_lower_names(models)
+
+
+def lm_studio_v0(body: bytes) -> ModelList:
+    """GET /api/v0/models, before LM Studio 0.4: `data[].loaded_context_length`. `max_context_length` is what a model
+    could be loaded with. https://lmstudio.ai/docs/developer/rest/endpoints
+    """
+    models: dict[str, Limits] = {}
+    for entry in _objects(_object(body).get("data")):
+        if (name := _name(entry, "id")) and "state" in entry:
+            allocated = _tokens(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
+            models[name] = replace(limits_of(entry), window_tokens=allocated)
+    return _with_lower_names(models)
+
+
+def tgi_limits(body: bytes) -> ModelList:
+    """GET /info: `max_total_tokens` for prompt and reply, `max_input_tokens` (once `max_input_length`) for the prompt.
+    https://huggingface.github.io/text-generation-inference/#/Text%20Generation%20Inference/get_model_info
+    """
+    answer = _object(body)
+    if not _name(answer, "model_id"):
+        return ModelList()
+    prompt = _tokens(answer.get("max_input_tokens")) or _tokens(answer.get("max_input_length"))
+    return ModelList(any_name=replace(_window(answer.get("max_total_tokens")), input_tokens=prompt))
+
+
+def tabby_window(body: bytes) -> ModelList:
+    """GET /v1/model of TabbyAPI: `parameters.max_seq_len` of the model that is loaded.
+    https://github.com/theroyallab/tabbyAPI/blob/main/endpoints/core/types/model.py
+    """
+    answer = _object(body)
+    if answer.get("owned_by") != "tabbyAPI":
+        return ModelList()
+    return ModelList(any_name=_window(_inner(answer, "parameters").get("max_seq_len")))
+
+
+def docker_window(body: bytes) -> Limits:
+    """GET /engines/_configure?model=NAME of Docker Model Runner: `[].Config.context-size`, where one is configured.
+    https://github.com/docker/model-runner (ModelConfigEntry)
+    """
+    entries = _objects(_value(body))
+    windows = [_window(_inner(entry, "Config").get("context-size")) for entry in entries]
+    return min(
+        (limits for limits in windows if limits.window_tokens),
+        key=lambda limits: limits.window_tokens or 0,
+        default=NOTHING,
+    )
+
+
+def _cut(limits: Limits) -> Limits:
+    return replace(limits, cuts_silently=True)
+
+
+def _window(value: Any) -> Limits:
+    return Limits(_tokens(value))
+
+
+def _tokens(value: Any) -> int | None:
+    tokens = as_tokens(value)
+    return tokens if tokens is not None and tokens >= SMALLEST_WINDOW_TOKENS else None
+
+
+def _with_lower_names(models: dict[str, Limits]) -> ModelList:
+    return ModelList(models, aliases={name.lower(): name for name in models})
+
+
+def _name(entry: Mapping[str, Any], member: str) -> str:
+    name = entry.get(member)
+    return name if isinstance(name, str) and len(name) <= MAX_NAME_CHARS else ""
+
+
+def _inner(entry: Mapping[str, Any], member: str) -> Mapping[str, Any]:
+    found = entry.get(member)
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(found: Any) -> Iterator[dict[str, Any]]:
+    for entry in found[:MAX_MODELS] if isinstance(found, list) else ():
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    found = _value(body)
+    return found if isinstance(found, dict) else {}
+
+
+def _value(body: bytes) -> Any:
+    try:
+        return jsontext.value(body)
+    except jsontext.NotJson:
+        return None

@@ -1,0 +1,261 @@
+"""Servers of one's own on a real socket, each asked in its own words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from ollama_server import Ollama
+from scripted_upstream import Connection, Script, ScriptedUpstream
+from structlog.testing import capture_logs
+from waiting import until
+
+from proxy.settings import Settings, UpstreamSettings
+from proxy.shell.models import discovery
+from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
+from proxy.shell.models.profiles import ModelResolver
+
+LISTED = {"data": [{"id": "m", "object": "model"}]}
+
+
+def serving(answers: Mapping[str, Any], asked: list[str] | None = None) -> Script:
+    """A server that has these paths and no others."""
+
+    async def script(connection: Connection) -> None:
+        while True:
+            request = await connection.request()
+            path = request.line.split(b" ")[1].decode()
+            if asked is not None:
+                asked.append(path)
+            body = json.dumps(answers.get(path, {"error": "not found"})).encode()
+            head = b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (200 if path in answers else 404, len(body))
+            await connection.send(head + body)
+
+    return script
+
+
+@asynccontextmanager
+async def asked(script: Script, path: str = "/v1") -> AsyncIterator[Discovery]:
+    """What one question finds out."""
+    async with ScriptedUpstream(script) as upstream:
+        found = Discovery(UpstreamSettings(base_url=f"http://127.0.0.1:{upstream.port}{path}"))
+        assert await found.ask() is None
+        yield found
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def resolving(server: Script, clock: Clock | None = None) -> AsyncIterator[ModelResolver]:
+    """A resolver that runs before this server, once it has asked for the list."""
+    async with ScriptedUpstream(server) as upstream:
+        settings = Settings(upstream={"base_url": upstream.base_url})
+        found = ModelResolver(settings, clock=clock or Clock())
+        found.start()
+        try:
+            await until(lambda: found.discovery._was_answered)
+            yield found
+        finally:
+            await found.close()
+
+
+LONG = 50_000
+"""Bytes of a body for which the window matters."""
+
+LM_STUDIO = {"models": [{"key": "m", "loaded_instances": [{"id": "m", "config": {"context_length": 4096}}]}]}
+PROPS = {"default_generation_settings": {"n_ctx": 8192}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({"/api/v1/models": LM_STUDIO}, "LM Studio /api/v1/models"),
+        (
+            {"/api/v0/models": {"data": [{"id": "m", "state": "loaded", "loaded_context_length": 4096}]}},
+            "LM Studio /api/v0/models",
+        ),
+        ({"/props": {"default_generation_settings": {"n_ctx": 4096}}}, "llama.cpp /props"),
+        ({"/info": {"model_id": "m", "max_total_tokens": 4096}}, "text-generation-inference /info"),
+        ({"/v1/model": {"owned_by": "tabbyAPI", "parameters": {"max_seq_len": 4096}}}, "TabbyAPI /v1/model"),
+        (
+            {
+                "/api/version": {"version": "0.7.0"},
+                "/api/extra/version": {"result": "KoboldCpp", "version": "1.103"},
+                "/api/extra/true_max_context_length": {"value": 4096},
+            },
+            "KoboldCpp /api/extra/true_max_context_length",
+        ),
+        (
+            {"/api/version": {"version": "0.15.5"}, "/api/ps": {"models": [{"name": "m", "context_length": 4096}]}},
+            "Ollama /api/ps",
+        ),
+    ],
+)
+@pytest.mark.parametrize("has_list", [True, False])
+async def test_each_server_is_recognised_and_says_what_it_allocated(
+    answers: dict[str, Any], says: str, has_list: bool
+) -> None:
+    listed = {"/v1/models": LISTED} if has_list else {}
+    async with asked(serving(answers | listed)) as found:
+        allocated = found.allocated("m")
+        assert allocated is not None
+        assert (allocated[0].window_tokens, allocated[1]) == (4096, says)
+        assert bool(allocated[0].cuts_silently) is says.startswith(("Ollama", "KoboldCpp"))
+
+
+async def test_a_server_behind_a_path_of_a_gateway_is_asked_beside_its_own_path() -> None:
+    async with asked(serving({"/gpu/v1/models": LISTED, "/gpu/props": PROPS}), "/gpu/v1") as found:
+        assert found.allocated("m") is not None
+
+
+async def test_models_of_a_router_and_of_docker_are_asked_for_by_name() -> None:
+    router = {"/props": {"role": "router"}, "/props?autoload=false&model=org%2Fm": PROPS}
+    docker = {"/engines/_configure?model=org%2Fm": [{"Config": {"context-size": 8192}}]}
+    for answers, path in ((router, "/v1"), (docker, "/engines/v1")):
+        async with asked(serving({f"{path}/models": LISTED, **answers}), path) as found:
+            await found.ask_for("org/m")
+            allocated = found.allocated("org/m")
+            assert allocated is not None
+            assert allocated[0].window_tokens == 8192
+
+
+async def test_a_server_that_states_its_windows_is_asked_nothing_more() -> None:
+    paths: list[str] = []
+    states_all = {"data": [{"id": "m", "max_model_len": 32768}]}
+    async with asked(serving({"/v1/models": states_all}, paths)) as found:
+        assert (found.allocated("m"), paths) == (None, ["/v1/models"])
+
+
+async def test_a_server_of_no_known_kind_keeps_its_list_and_is_asked_few_questions() -> None:
+    paths: list[str] = []
+    async with asked(serving({"/v1/models": LISTED}, paths)) as found:
+        assert (found.names, found.allocated("m")) == (("m",), None)
+        assert len(paths) <= 9
+        assert await found.ask() is None
+        assert len(paths) <= 10, "and not again for a while"
+
+
+async def test_a_server_that_leaves_other_questions_open_keeps_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "OWN_TIMEOUT_SECONDS", 0.1)
+
+    async def silent(connection: Connection) -> None:
+        while True:
+            request = await connection.request()
+            if b"/v1/models" not in request.line:
+                await connection.until_closed()
+                return
+            body = json.dumps(LISTED).encode()
+            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+
+    async with asked(silent) as found:
+        assert found.names == ("m",)
+
+
+async def test_a_model_of_ollama_is_loaded_as_the_request_would_and_then_asked_for() -> None:
+    server = Ollama(allocates=4096)
+    async with resolving(server) as found:
+        assert found.profile("gemma3:12b").window_is_guessed
+        assert not await found.settle("gemma3:12b", 2_000), "a small request waits for nothing"
+        assert "POST /api/generate" not in server.asked
+        assert await found.settle("gemma3:12b", LONG)
+        profile = found.profile("gemma3:12b")
+        assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, False, True)
+        assert profile.sources["window_tokens"] == "Ollama /api/ps"
+        count = len(server.asked)
+        assert not await found.settle("gemma3:12b", LONG)
+        assert len(server.asked) == count
+
+
+async def test_what_a_modelfile_sets_is_known_without_loading() -> None:
+    server = Ollama(num_ctx=16_384)
+    async with resolving(server) as found:
+        await found.settle("gemma3:12b", LONG)
+        assert found.profile("gemma3:12b").window_tokens == 16_384
+        assert "POST /api/generate" not in server.asked
+
+
+async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded() -> None:
+    async with resolving(Ollama(allocates=32_768, can_load=False)) as found:
+        await found.settle("gemma3:12b", LONG)
+        assert found.profile("gemma3:12b").window_tokens == 4096
+
+
+async def test_a_model_that_nobody_lists_is_not_loaded() -> None:
+    server = Ollama()
+    async with resolving(server) as found:
+        assert not await found.settle("no-such-model", LONG)
+        assert "POST /api/show" not in server.asked
+
+
+async def test_requests_at_once_load_a_model_once() -> None:
+    server = Ollama()
+    async with resolving(server) as found:
+        assert all(await asyncio.gather(*(found.settle("gemma3:12b", LONG) for _ in range(5))))
+    assert server.asked.count("POST /api/generate") == 1
+
+
+async def test_a_model_that_was_unloaded_is_asked_for_again_and_may_have_another_window() -> None:
+    server, clock = Ollama(allocates=4096), Clock()
+    async with resolving(server, clock) as found:
+        await found.settle("gemma3:12b", LONG)
+        for loaded, allocates, expected in ((8192, 8192, 8192), (None, 32_768, 32_768)):
+            server.loaded, server.allocates = loaded, allocates
+            clock.now += LOADED_SECONDS
+            count = server.asked.count("GET /api/ps")
+            found.profile("gemma3:12b")
+            await until(lambda: server.asked.count("GET /api/ps") > count and found.discovery._question.done())  # noqa: B023
+            if loaded is None:
+                assert found.profile("gemma3:12b").window_tokens == 8192, "until it is known better"
+            await found.settle("gemma3:12b", LONG)
+            assert found.profile("gemma3:12b").window_tokens == expected
+
+
+async def test_the_first_request_waits_for_a_server_that_has_just_come_up() -> None:
+    clock = Clock()
+    async with ScriptedUpstream(Ollama()) as gone:
+        port = gone.port
+    settings = Settings(upstream={"base_url": f"http://127.0.0.1:{port}/v1"})
+    with capture_logs() as events:
+        found = ModelResolver(settings, clock=clock)
+        found.start()
+        try:
+            await until(lambda: found.discovery._question is not None and found.discovery._question.done())
+            async with ScriptedUpstream(Ollama(), port):
+                clock.now += RETRY_SECONDS
+                assert await found.settle("gemma3:12b", LONG)
+                assert found.profile("gemma3:12b").window_tokens == 4096
+        finally:
+            await found.close()
+    told = [event for event in events if event["event"] == "models_not_listed"]
+    assert [event["log_level"] for event in told] == ["warning"], "where an operator sees it"
+
+
+async def test_nobody_waits_twice_for_an_upstream_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 0.05)
+
+    async def silent(connection: Connection) -> None:
+        await connection.until_closed()
+
+    async with ScriptedUpstream(silent) as upstream:
+        found = ModelResolver(Settings(upstream={"base_url": upstream.base_url}), clock=Clock())
+        found.start()
+        try:
+            with capture_logs() as events:
+                assert not await found.settle("nobody-knows-1", LONG)
+                monkeypatch.setattr(discovery, "PATIENCE_SECONDS", 60)
+                async with asyncio.timeout(10):
+                    assert not await found.settle("nobody-knows-1", LONG)
+        finally:
+            await found.close()
+    guesses = [event for event in events if event["event"] == "window_guessed"]
+    assert [(event["model"], event["window_tokens"]) for event in guesses] == [("nobody-knows-1", 128_000)]
+    assert "--context-window" in guesses[0]["advice"]

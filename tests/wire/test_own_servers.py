@@ -1,0 +1,160 @@
+"""Answers as the documents of each server have them; docs/own-servers.md names the sources."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.profile import Modality
+from proxy.wire import own_servers
+from proxy.wire.model_list import Limits, ModelList
+
+OLLAMA_PS = {
+    "models": [
+        {
+            "name": "gemma3:latest",
+            "model": "gemma3:latest",
+            "size": 6591830464,
+            "details": {"family": "gemma3", "parameter_size": "4.3B"},
+            "expires_at": "2026-10-17T16:47:07.93355-07:00",
+            "size_vram": 5333539264,
+            "context_length": 4096,
+        },
+        {"name": "qwen3:14b", "model": "qwen3:14b", "size_vram": 0},
+    ]
+}
+OLLAMA_SHOW = {
+    "parameters": 'temperature                    0.7\nnum_ctx                        8192\nstop    "num_ctx 5"',
+    "model_info": {"general.architecture": "gemma3", "gemma3.context_length": 131072},
+    "capabilities": ["completion", "tools"],
+}
+LM_STUDIO_V1 = {
+    "models": [
+        {
+            "type": "llm",
+            "key": "google/gemma-3-12b",
+            "loaded_instances": [
+                {"id": "google/gemma-3-12b", "config": {"context_length": 8192, "flash_attention": True}},
+                {"id": "google/gemma-3-12b:2", "config": {"context_length": 4096}},
+            ],
+            "max_context_length": 131072,
+            "capabilities": {"vision": True, "trained_for_tool_use": True},
+        },
+        {"type": "llm", "key": "qwen/qwen3-4b-2507", "loaded_instances": [], "max_context_length": 262144},
+    ]
+}
+LM_STUDIO_V0 = {
+    "data": [
+        {"id": "m", "type": "vlm", "state": "loaded", "max_context_length": 131072, "loaded_context_length": 4096},
+        {"id": "n", "type": "llm", "state": "not-loaded", "max_context_length": 131072},
+    ]
+}
+LLAMA_CPP = {
+    "default_generation_settings": {"id": 0, "n_ctx": 16384, "params": {"n_predict": -1}},
+    "total_slots": 4,
+    "model_path": "../models/q.gguf",
+    "modalities": {"vision": False},
+}
+LLAMA_CPP_ROUTER = {"role": "router", "max_instances": 4, "default_generation_settings": {"params": {}, "n_ctx": 0}}
+TGI = {"model_id": "org/m", "max_input_tokens": 4095, "max_total_tokens": 8192, "version": "3.3.5"}
+TABBY = {"id": "m-exl3", "owned_by": "tabbyAPI", "parameters": {"max_seq_len": 32768, "cache_size": 65536}}
+DOCKER = [{"Backend": "llama.cpp", "Model": "ai/qwen2.5", "Mode": "completion", "Config": {"context-size": 8192}}]
+
+CUT = {"cuts_silently": True}
+
+
+def limits(read: Callable[[bytes], ModelList], answer: Any, model: str) -> Limits:
+    return read(json.dumps(answer).encode()).limits(model)
+
+
+@pytest.mark.parametrize(
+    ("read", "answer", "model", "expected"),
+    [
+        (own_servers.ollama_loaded, OLLAMA_PS, "gemma3:latest", Limits(4096, **CUT)),
+        (own_servers.ollama_loaded, OLLAMA_PS, "Gemma3", Limits(4096, **CUT)),
+        (own_servers.ollama_loaded, OLLAMA_PS, "qwen3:14b", Limits(**CUT)),
+        (own_servers.ollama_loaded, OLLAMA_PS, "llama3.2", Limits()),
+        (own_servers.koboldcpp_window, {"value": 8192}, "any", Limits(8192, **CUT)),
+        (own_servers.llama_cpp_window, LLAMA_CPP, "any", Limits(16384)),
+        (own_servers.llama_cpp_window, LLAMA_CPP_ROUTER, "any", Limits()),
+        (own_servers.lm_studio_v1, LM_STUDIO_V1, "google/gemma-3-12b:2", Limits(4096)),
+        (own_servers.lm_studio_v1, LM_STUDIO_V1, "qwen/qwen3-4b-2507", Limits()),
+        (own_servers.lm_studio_v0, LM_STUDIO_V0, "n", Limits(modalities=frozenset({Modality.TEXT}))),
+        (own_servers.tgi_limits, TGI, "tgi", Limits(8192, 4095)),
+        (own_servers.tgi_limits, TGI | {"max_input_tokens": None, "max_input_length": 1024}, "tgi", Limits(8192, 1024)),
+        (own_servers.tgi_limits, {"max_total_tokens": 8192}, "another server's", Limits()),
+        (own_servers.tabby_window, TABBY, "any", Limits(32768)),
+        (own_servers.tabby_window, {"parameters": {"max_seq_len": 32768}}, "another server's", Limits()),
+    ],
+)
+def test_what_is_allocated_is_read(
+    read: Callable[[bytes], ModelList], answer: Any, model: str, expected: Limits
+) -> None:
+    found = limits(read, answer, model)
+    assert (found.window_tokens, found.input_tokens) == (expected.window_tokens, expected.input_tokens)
+    assert found.cuts_silently is expected.cuts_silently
+
+
+def test_a_name_of_lm_studio_stands_for_its_smallest_instance_and_keeps_what_the_model_reads() -> None:
+    assert limits(own_servers.lm_studio_v0, LM_STUDIO_V0, "m").window_tokens == 4096
+    instances = LM_STUDIO_V1 | {"models": [{**LM_STUDIO_V1["models"][0], "key": "gemma"}]}
+    found = limits(own_servers.lm_studio_v1, instances, "gemma")
+    assert found == Limits(4096, modalities=frozenset({Modality.TEXT, Modality.VISION}))
+
+
+def test_what_a_modelfile_sets_is_read_and_never_more_than_the_checkpoint_takes() -> None:
+    def shown(answer: Any) -> own_servers.OllamaModel:
+        return own_servers.ollama_model(json.dumps(answer).encode())
+
+    assert shown(OLLAMA_SHOW) == (8192, False)
+    assert shown(OLLAMA_SHOW | {"model_info": {"m.context_length": 2048}}) == (2048, False)
+    assert shown(OLLAMA_SHOW | {"parameters": "temperature 1"}) == (None, False), "the checkpoint's is no answer"
+    assert shown({"remote_host": "https://ollama.com", "remote_model": "gpt-oss:120b"}) == (None, True)
+
+
+def test_each_server_is_known_by_its_own_words() -> None:
+    assert own_servers.is_ollama(b'{"version": "0.15.5"}')
+    assert not own_servers.is_ollama(b'{"error": "Unexpected endpoint or method. (GET /api/version)", "version": "1"}')
+    assert own_servers.is_koboldcpp(b'{"result": "KoboldCpp", "version": "1.103"}')
+    assert not own_servers.is_koboldcpp(b'{"result": "ok"}')
+    assert own_servers.is_llama_cpp_router(json.dumps(LLAMA_CPP_ROUTER).encode())
+    assert not own_servers.is_llama_cpp_router(json.dumps(LLAMA_CPP).encode())
+
+
+def test_docker_says_what_was_configured_and_nothing_of_the_rest() -> None:
+    assert own_servers.docker_window(json.dumps(DOCKER).encode()) == Limits(8192)
+    assert own_servers.docker_window(b'[{"Model": "m", "Config": {}}, 7]') == Limits()
+
+
+READERS = [
+    own_servers.ollama_loaded,
+    own_servers.ollama_model,
+    own_servers.koboldcpp_window,
+    own_servers.llama_cpp_window,
+    own_servers.is_llama_cpp_router,
+    own_servers.lm_studio_v1,
+    own_servers.lm_studio_v0,
+    own_servers.tgi_limits,
+    own_servers.tabby_window,
+    own_servers.docker_window,
+    own_servers.is_ollama,
+    own_servers.is_koboldcpp,
+]
+ANSWERS = json.dumps([OLLAMA_PS, OLLAMA_SHOW, LM_STUDIO_V1, LM_STUDIO_V0, LLAMA_CPP, TGI, TABBY, DOCKER])
+MEMBERS = sorted(set(re.findall(r'"(\w[\w-]*)":', ANSWERS)) | {"version", "result", "value", "role"})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=5),
+)
+
+
+@given(VALUES)
+def test_no_answer_raises(answer: Any) -> None:
+    body = json.dumps(answer).encode()
+    assert [read(body) is not None and read(body[:-1]) is not None for read in READERS] == [True] * len(READERS)
