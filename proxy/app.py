@@ -22,6 +22,7 @@ from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.whereabouts import WaysBack
+from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Explainer
@@ -54,6 +55,14 @@ async def _follow(learning: Learning) -> None:
         learning.refresh()
 
 
+def _reconsider(learning: Learning, discovery: Discovery) -> None:
+    """Hold what was learned against what the server says now."""
+    for model in learning.models:
+        allocated = discovery.allocated(model)
+        if allocated is not None and (window := allocated[0].window_tokens) is not None:
+            learning.note_allocated(model, window)
+
+
 def create_explainer(settings: Settings) -> Explainer:
     """What explains requests without a proxy that runs: reads what was learned, and touches neither network nor disk
     otherwise."""
@@ -71,6 +80,7 @@ def create_app(settings: Settings) -> Front:
     metrics = Metrics(learning)
     models = ModelResolver(settings, learned=learning.limits)
     learning.on_change = models.forget
+    models.discovery.on_allocated = lambda: _reconsider(learning, models.discovery)
     upstream = Upstream(settings.upstream)
     tracer = _tracer(settings)
     recorder = Recorder(metrics, tracer)

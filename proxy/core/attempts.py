@@ -35,6 +35,7 @@ class Rung(StrEnum):
     SHORTER_REPLY = "shorter_reply"
     EMERGENCY = "emergency"
     WITHOUT_MEDIA = "without_media"
+    FITTED = "fitted"
     ORIGINAL = "original"
 
 
@@ -75,6 +76,9 @@ class Outcome:
     verdict: Verdict
     media: frozenset[Modality] = frozenset()
     """Kinds of input in what was sent; told only when media were refused."""
+    fitting_tokens: int | None = None
+    """Of a prompt, by our estimate, that the upstream reads whole; told only of an answer whose usage proves that this
+    one was cut."""
 
 
 Attempts: TypeAlias = Generator[Attempt, Outcome, None]
@@ -91,6 +95,8 @@ def attempts(situation: Situation) -> Attempts:
         else:
             shorter = emergency_reply(verdict, situation)
             yield Attempt(Rung.EMERGENCY, shorter, emergency_goal(verdict, situation))
+    elif outcome.fitting_tokens is not None:
+        yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
     elif verdict.kind is Kind.MEDIA and outcome.media:
         yield Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
     elif (

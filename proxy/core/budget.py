@@ -53,6 +53,9 @@ class Budget:
     """For everything that is sent: messages and tools."""
     room_is_guessed: bool = field(default=False, kw_only=True)
     """Whether the window is a guess. Then the room bounds nothing, and is no evidence either."""
+    cuts_silently: bool = field(default=False, kw_only=True)
+    """Whether the upstream takes any prompt and cuts it to its window: to refuse would be worse than to send it as
+    small as it can be made."""
     room_chars: int | None = None
     room_bytes: int | None = None
     fill: float = 1.0
@@ -79,8 +82,13 @@ class Budget:
         return None if self.room_is_guessed else self.room_tokens
 
     def admits(self, size: Size) -> bool:
-        """Whether a request of this size may be sent."""
+        """Whether a request of this size fits."""
         return self.excess(size, 1.0) is None
+
+    def refuses(self, size: Size) -> bool:
+        """Whether a request that cannot be made smaller than this is not sent."""
+        over = self.excess(size, 1.0)
+        return over is not None and not (self.cuts_silently and not over.chars and not over.bytes)
 
     def excess(self, size: Size, share: float) -> Size | None:
         """By how much a size is over a share of the room, in each unit; None when it is not over in any."""
@@ -111,14 +119,17 @@ def budget_for(
     widest = min(window, profile.input_tokens or window)
     if profile.input_tokens is not None:
         room = min(room, profile.input_tokens - margin)
+    # Where a prompt is cut without a word, even a guess is better than none.
+    is_guessed = profile.window_is_guessed and not profile.cuts_silently
     return Budget(
         max(0, int(room / ratio)),
         rules.max_request_chars,
         rules.max_request_bytes,
         rules.fill,
         rules.low_mark,
-        room_is_guessed=profile.window_is_guessed,
-        max_reply_tokens=window - margin if rules.clamp_reply and not profile.window_is_guessed else None,
+        room_is_guessed=is_guessed,
+        cuts_silently=profile.cuts_silently,
+        max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed else None,
         ratio=ratio,
         result_tokens=int(widest * ARRIVAL_SHARE / ratio),
     )

@@ -217,8 +217,8 @@ class Kept:
         self.digest = self.digest.untold()
 
     def is_hopeless(self, budget: Budget) -> bool:
-        """Whether what can never be given up is too much by itself."""
-        return not budget.admits(self._fixed)
+        """Whether what can never be given up is too much by itself, so that nothing is sent."""
+        return budget.refuses(self._fixed)
 
     def over(self, budget: Budget, share: float) -> Size | None:
         """By how much all of it is over a share of the room."""

@@ -90,8 +90,13 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether this may be sent."""
+        """Whether this is within the room."""
         return self.budget.admits(self.after)
+
+    @property
+    def may_be_sent(self) -> bool:
+        """Whether it is, or the upstream is one to which it is sent all the same."""
+        return not self.budget.refuses(self.after)
 
     @property
     def changed(self) -> bool:

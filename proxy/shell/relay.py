@@ -16,7 +16,7 @@ from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
 from proxy.core.profile import Modality
 from proxy.core.refusal import does_not_fit, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
-from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
+from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamError
 from proxy.setting_types import Mode
 from proxy.settings import Settings
 from proxy.shell.answering.holding import HeldAnswer
@@ -70,7 +70,7 @@ class Relay:
         self._store = store
         self._owners = owners
         self._recorder = recorder
-        self._judge = Judge(recorder, learning)
+        self._judge = Judge(recorder, learning, settings.upstream.base_url)
         self._retrieval = retrieval
         self._log = logger()
 
@@ -120,7 +120,7 @@ class Relay:
     async def _climb(self, journey: Journey, decision: Decision) -> HeldAnswer:
         """Send what the ladder says until an answer stands."""
         planned = journey.planned
-        if not planned.plan.fits:
+        if not planned.plan.may_be_sent:
             raise ContextOverflow(self._refusal(planned), param="messages")
         ladder = attempts(journey.situation)
         attempt, refusal = next(ladder), ACCEPTED
@@ -141,6 +141,8 @@ class Relay:
                     harsher = await self._without_media(journey, following.refused)
                     if not harsher.plan.fits or harsher.plan.messages == planned.plan.messages:
                         return answer
+                if following.rung is Rung.FITTED:
+                    return await self._fitted(journey, following, answer, decision)
                 if following.goal_tokens is not None:
                     harsher = await self._harsher(journey, following.goal_tokens)
                     if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
@@ -152,6 +154,33 @@ class Relay:
             attempt, planned, refusal = following, harsher, outcome.verdict
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
+
+    async def _fitted(self, journey: Journey, attempt: Attempt, cut: HeldAnswer, decision: Decision) -> HeldAnswer:
+        """The answer to as much as the upstream reads whole, in the place of one to a prompt that it has cut without a
+        word; that one, where there is no better."""
+        assert attempt.goal_tokens is not None
+        planned = await self._harsher(journey, attempt.goal_tokens)
+        if planned.plan.after.bytes >= journey.planned.plan.after.bytes or not planned.plan.may_be_sent:
+            return cut
+        await cut.aclose()  # it is whole
+        decision.note_attempt(attempt, planned)
+        self._recorder.retried(decision, attempt)
+        headers, body = journey.rendered(planned, attempt)
+        try:
+            answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
+        except UpstreamError:
+            return cut
+        try:
+            await answer.look()
+            if answer.status == 200:
+                return answer
+        except UpstreamError:
+            pass
+        except BaseException:
+            await answer.aclose()
+            raise
+        await answer.aclose()
+        return cut
 
     def _next(self, ladder: Attempts, outcome: Outcome) -> Attempt | None:
         if not self._settings.overflow.retry:
@@ -190,7 +219,8 @@ class Relay:
     def learn_from(self, answer: Answer, decision: Decision) -> None:
         """Hold what the upstream counted against the estimate, once its answer has been passed on."""
         if not isinstance(answer, UpstreamAnswer):
-            self._judge.learn_from_usage(answer.prompt_tokens, decision)
+            counted = None if isinstance(answer, WholeAnswer) else answer.counted
+            self._judge.learn_from_usage(answer.prompt_tokens, decision, counted)
 
     async def pass_through(
         self, method: str, target: bytes, headers: Headers, body: AsyncIterator[bytes] | None

@@ -27,6 +27,8 @@ class Ollama:
     """Of the model's Modelfile."""
     has_own_api: bool = True
     can_load: bool = True
+    fails_from: int | None = None
+    """The number of the chat request from which on it fails."""
     loaded: int | None = None
     """The window that the model is loaded with."""
     models: tuple[str, ...] = ("gemma3:12b", "llama3.2:latest")
@@ -53,7 +55,15 @@ class Ollama:
         if path == "/v1/models":
             return 200, {"data": [{"id": name, "object": "model", "owned_by": "library"} for name in self.models]}
         if path == "/v1/chat/completions":
-            return 200, self._chat(sent)
+            is_failing = self.fails_from is not None and len(self.chats) + 1 >= self.fails_from
+            return (
+                (500, {"error": {"message": "llama runner process no longer running"}})
+                if is_failing
+                else (
+                    200,
+                    self._chat(sent),
+                )
+            )
         if not self.has_own_api:
             return 404, {"error": "404 page not found"}
         return {

@@ -6,16 +6,16 @@ what was looked at is passed on with the rest, byte for byte.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from proxy.core.cutting import Counted
 from proxy.shell.bodies import can_unpack
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
+from proxy.wire.counted import counted_in
 from proxy.wire.sse import EventSplitter, data_of
 
-_USAGE: Final = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,9})')
 _TAIL_BYTES: Final = 4_096
 """Of an answer, where its usage stands; what a model wrote before it is not searched."""
 HELD_BYTES: Final = 64 * 1024
@@ -40,6 +40,8 @@ class HeldAnswer:
         self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", can_unpack) else None
         self.evidence = b""
         """What was read, decompressed."""
+        self.is_whole = False
+        """Whether that is all of it."""
 
     @property
     def is_stream(self) -> bool:
@@ -65,6 +67,7 @@ class HeldAnswer:
                 splitter, readable = EventSplitter(), self.evidence
             if seen >= HELD_BYTES or (splitter is not None and any(map(data_of, splitter.feed(readable)))):
                 return
+        self.is_whole = True
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, as UpstreamAnswer.chunks."""
@@ -76,11 +79,16 @@ class HeldAnswer:
             yield piece
 
     @property
+    def counted(self) -> Counted | None:
+        """What the upstream counted, as it says at the end of its answer; None when it does not, or did not yet."""
+        is_read = self.is_whole or self._unpacker is not None
+        return counted_in((self.evidence if is_read else b"".join(self._last))[-_TAIL_BYTES:])
+
+    @property
     def prompt_tokens(self) -> int | None:
-        """What the upstream counted, as it says at the end of its answer; None when it does not."""
-        end = self.evidence if self._unpacker is not None else b"".join(self._last)
-        found = _USAGE.findall(end[-_TAIL_BYTES:])
-        return int(found[-1]) if found else None
+        """What the upstream counted of the prompt."""
+        counted = self.counted
+        return None if counted is None else counted.prompt
 
     async def aclose(self) -> None:
         """Let go of the connection."""

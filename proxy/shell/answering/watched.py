@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from proxy.core.cutting import Counted
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.answering.holding import HeldAnswer
 from proxy.shell.answering.keepalive import COMMENT
@@ -103,6 +104,11 @@ class StreamedAnswer:
     def prompt_tokens(self) -> int | None:
         """What the upstream counted for what was sent first."""
         return self._first.prompt_tokens
+
+    @property
+    def counted(self) -> Counted | None:
+        """All that it counted then."""
+        return self._first.counted
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The events, as UpstreamAnswer.chunks. Raises ProxyError when a later round fails."""

@@ -75,6 +75,8 @@ class Discovery:
         self._is_own = is_own_server(upstream.base_url)
         self._key = upstream.api_key.get_secret_value() if upstream.api_key else None
         self._on_change = on_change
+        self.on_allocated: Callable[[], None] = lambda: None
+        """Called when a server of one's own says something new of what it has allocated."""
         self._clock = clock
         self._found = _Found(ModelList(), None, ModelList())
         self._models: dict[str, Limits] = {}
@@ -190,6 +192,7 @@ class Discovery:
         self._models, self._stale = {**self._models, model: limits}, self._stale - {model}
         if is_news:
             self._tell(model, limits, server)
+            self.on_allocated()
             self._on_change()
 
     def _is_open(self, server: OwnServer, model: str) -> bool:
@@ -270,6 +273,7 @@ class Discovery:
         for name, limits in found.loaded.models.items():
             if found.server is not None and before.loaded.models.get(name) != limits:
                 self._tell(name, limits, found.server)
+        self.on_allocated()
         self._on_change()
 
     def _tell(self, model: str, limits: Limits, server: OwnServer) -> None:

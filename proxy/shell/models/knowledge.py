@@ -33,6 +33,10 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """The smallest request, prompt and reply, that was refused without a word about the limit, by our count."""
     inferred_tokens: _Tokens | None = None
     """The window, concluded from such refusals."""
+    cuts_silently: bool = False
+    """Whether the window was seen in what the upstream counted: it cuts longer prompts without a word."""
+    stated_tokens: _Tokens | None = None
+    """What was certain of the window when that was seen."""
     refused: tuple[Modality, ...] = ()
     """Kinds of input that were refused, and without which the same request was taken."""
     results_hold_text: bool = False
@@ -56,9 +60,12 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
             refused=frozenset(self.refused) or None,
             results_hold_text=self.results_hold_text or None,
             refuses_our_tool=self.refuses_our_tool or None,
+            cuts_silently=self.cuts_silently or None,
         )
         if limits == NOTHING:
             return None
+        if self.cuts_silently:
+            return limits, "learned from usage: the upstream cut a prompt without a word"
         is_inferred = self.inferred_tokens is not None
         return limits, "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
 
@@ -70,14 +77,25 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def with_limit(self, limit: int, scope: Scope) -> Knowledge:
         """With one that a refusal printed, which takes the place of what was doubted or inferred."""
-        found = replace(self, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
+        found = self.without_cut() if self.cuts_silently else self
+        found = replace(found, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
         return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
+
+    def with_cut(self, window_tokens: int, stated_tokens: int | None) -> Knowledge:
+        """With a window to which the upstream was seen to cut a prompt, while so much was certain."""
+        return replace(
+            self, window_tokens=window_tokens, inferred_tokens=None, cuts_silently=True, stated_tokens=stated_tokens
+        )
+
+    def without_cut(self) -> Knowledge:
+        """Without the window that was seen so."""
+        return replace(self, window_tokens=None, cuts_silently=False, stated_tokens=None)
 
     def refuted_by(self, prompt_tokens: int) -> Knowledge:
         """Without the limits that a prompt has passed which was taken, as the upstream counted it."""
         found = self
         if self.window_tokens is not None and prompt_tokens > self.window_tokens:
-            found = replace(found, window_tokens=None)
+            found = found.without_cut()
         if self.input_tokens is not None and prompt_tokens > self.input_tokens:
             found = replace(found, input_tokens=None)
         if self.inferred_tokens is not None and prompt_tokens > self.inferred_tokens:

@@ -95,6 +95,31 @@ class Learning:
         self._log.info("limit_learned", model=key_of(model), limit_tokens=limit, scope=scope.value)
         self.on_change()
 
+    def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None) -> None:
+        """Keep the window to which the upstream has cut a prompt without a word, as its usage proves."""
+        if not self._enabled or not SMALLEST_WINDOW_TOKENS <= window_tokens <= LARGEST_TOKENS:
+            return
+        self.refresh()
+        known = self._of(model)
+        if known.cuts_silently and known.window_tokens == window_tokens:
+            return
+        self._teach(model, lambda found: found.with_cut(window_tokens, certain_window_tokens))
+        self._log.info(
+            "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, witness="usage"
+        )
+        self.on_change()
+
+    def note_allocated(self, model: str, window_tokens: int) -> None:
+        """The server says itself what it has allocated: what was seen of a smaller window is over, unless it said the
+        same then."""
+        known = self._of(model)
+        if not known.cuts_silently or known.window_tokens is None or window_tokens == known.stated_tokens:
+            return
+        if window_tokens > known.window_tokens:
+            self._adopt(model, Knowledge.without_cut)
+            self._log.info("limit_learned", model=key_of(model), limit_tokens=None, allocated_tokens=window_tokens)
+            self.on_change()
+
     def note_unnamed_refusal(self, model: str, requested_tokens: int) -> None:
         """Conclude the window from refusals that name no limit: a little less than the smallest request that was
         refused, from the second on. Else every long request of such an upstream would go up twice for ever.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_MODEL_CHARACTERS: Final = 256
 """Of a model's name in the log: it is foreign input."""
+LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_LENGTH=64000)"
+"""What to do about a server that cuts prompts, for a header, a line of the log and the dashboard."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
 
@@ -61,6 +63,8 @@ class Decision:
     """As the upstream counted them, where that is known."""
     parent: Context | None = None
     """The client's span, when requests are traced and it names one."""
+    cut_to_tokens: int | None = None
+    """The window to which the upstream has cut the prompt without a word, as its usage proves."""
     retrieval_rounds: int = 0
     """Times that artifacts were read for the model before the client had its answer."""
     prefix_kept: float | None = None
@@ -141,7 +145,15 @@ class Decision:
         if self.planned.changed and not as_it_came:
             counts = ";".join(f"{reason}={count}" for reason, count in self.planned.reasons.items())
             found.append((b"x-context-proxy-edits", counts.encode()))
+        if self.warning:
+            found.append((b"x-context-proxy-warning", f"{self.warning}; {LARGER_WINDOW}".encode()))
         return found
+
+    @property
+    def warning(self) -> str:
+        """What an operator has to see to, in a word; empty when there is nothing."""
+        plan = self.planned.plan if self.planned is not None else None
+        return "window_too_small" if plan is not None and not plan.fits and plan.may_be_sent else ""
 
     def described(self, now: float) -> dict[str, Any]:
         """The members of the log line."""
@@ -150,6 +162,10 @@ class Decision:
             line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
         if self.planned is not None:
             line |= _described_plan(self.planned)
+        if self.warning:
+            line["warning"] = self.warning
+        if self.cut_to_tokens is not None:
+            line["cut_to_tokens"] = self.cut_to_tokens
         if self.observed:
             line["mode"] = "observe"
         if self.attempts > 1:

@@ -23,7 +23,14 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the upstream taught something: its limits, how it counts, that it does not take `read_artifact`; "
         "`context-proxy models --forget` erases it",
     ),
-    (("upstream_truncated_silently",), "the upstream counted far less than was sent"),
+    (
+        ("upstream_truncated_silently", "cut_retried"),
+        "the upstream counted far less than was sent; what it is sure to read whole was sent next",
+    ),
+    (
+        ("window_too_small",),
+        "a server that cuts silently has less of a window than system text and tools take; what to set is in `advice`",
+    ),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests go on, uncut where they fit"),
     (

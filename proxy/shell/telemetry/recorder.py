@@ -14,7 +14,7 @@ from proxy.core.conversation import SYSTEM_ROLES
 from proxy.core.edits import Edit, Reason
 from proxy.core.overflow import Verdict
 from proxy.shell.planning.planned import Planned
-from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
+from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision
 from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
     from proxy.shell.upstream.client import Headers
 
-_RETRIED: Final = {Rung.ORIGINAL: "original_retried", Rung.WITHOUT_MEDIA: "media_refused"}
+_RETRIED: Final = {
+    Rung.ORIGINAL: "original_retried",
+    Rung.WITHOUT_MEDIA: "media_refused",
+    Rung.FITTED: "cut_retried",
+}
 """Events of second sends that are not for length."""
 
 
@@ -66,6 +70,29 @@ class Recorder:
                 tokens=system,
                 room_tokens=room,
             )
+
+        if decision.warning:
+            self._log.warning(
+                decision.warning,
+                request_id=decision.request_id,
+                model=planned.request.model[:MAX_MODEL_CHARACTERS],
+                tokens=planned.plan.after.tokens,
+                window_tokens=planned.basis.profile.window_tokens,
+                advice=LARGER_WINDOW,
+            )
+
+    def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
+        """The upstream has cut the prompt without a word."""
+        model = decision.planned.request.model if decision.planned is not None else ""
+        self._log.warning(
+            "upstream_truncated_silently",
+            request_id=decision.request_id,
+            model=model[:MAX_MODEL_CHARACTERS],
+            estimate_tokens=estimate_tokens,
+            prompt_tokens=prompt_tokens,
+            window_tokens=decision.cut_to_tokens,
+            advice=LARGER_WINDOW,
+        )
 
     def _media_routed(self, decision: Decision, edits: Iterable[Edit]) -> None:
         for edit in edits:

@@ -1,0 +1,31 @@
+"""What an answer says that its upstream counted, read from its end: `usage`, in a body or the last event of a stream.
+
+Rule: the last word counts; what a model wrote before it is not searched.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core.cutting import Counted
+
+_PROMPT: Final = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,9})')
+_REPLY: Final = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,9})')
+_CACHED: Final = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens)"\s*:\s*(\d{1,9})')
+"""OpenAI under `prompt_tokens_details`, Anthropic's own word in gateways, DeepSeek."""
+
+
+def counted_in(end: bytes) -> Counted | None:
+    """What the end of an answer says; None when it says nothing.
+
+    >>> counted_in(b'"usage": {"prompt_tokens": 4076, "completion_tokens": 20}}')
+    Counted(prompt=4076, reply=20, cached=0)
+    """
+    prompt = _last(_PROMPT, end)
+    return None if prompt is None else Counted(prompt, _last(_REPLY, end) or 0, _last(_CACHED, end) or 0)
+
+
+def _last(pattern: re.Pattern[bytes], end: bytes) -> int | None:
+    found = pattern.findall(end)
+    return int(found[-1]) if found else None

@@ -1,0 +1,188 @@
+"""The whole proxy before a server that behaves as Ollama does: it allocates little and cuts the rest without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from ollama_server import Ollama
+from overflow_stage import PATIENCE_SECONDS, client, serving
+from overflow_words import QUESTION, SYSTEM, conversation
+from scripted_upstream import ScriptedUpstream
+from waiting import until
+
+from proxy.settings import Settings
+
+MODEL = "gemma3:12b"
+LONG = conversation(20_000, model=MODEL)
+
+
+@dataclass
+class World:
+    """The running proxy before its server."""
+
+    url: str
+    client: aiohttp.ClientSession
+    output: io.BytesIO
+
+    async def ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        async with self.client.post(
+            self.url, data=body, timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
+        ) as answer:
+            return answer.status, {name.lower(): value for name, value in answer.headers.items()}, await answer.read()
+
+    def log(self, event: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+
+@contextlib.contextmanager
+def _logged() -> Iterator[io.BytesIO]:
+    output, stdout = io.BytesIO(), sys.stdout
+    sys.stdout = wrapped = io.TextIOWrapper(output, write_through=True)
+    try:
+        yield output
+    finally:
+        sys.stdout = stdout
+        wrapped.detach()
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path, server: Ollama, **settings: Any) -> AsyncIterator[World]:
+    """A proxy before this server."""
+    async with ScriptedUpstream(server) as upstream:
+        made = Settings(
+            **{
+                "upstream": {"base_url": upstream.base_url},
+                "data_dir": folder,
+                "log": {"format": "json", "level": "debug"},
+                **settings,
+            }
+        )
+        with _logged() as output:
+            async with serving(made) as url, client() as session:
+                yield World(url, session, output)
+
+
+def saw_all(server: Ollama) -> bool:
+    """Whether the model saw all that was sent, the question included."""
+    return server.seen[-1] == server.chats[-1]["messages"] and any(
+        message.get("content") == QUESTION for message in server.seen[-1]
+    )
+
+
+async def test_a_request_is_fitted_to_what_was_allocated_before_it_is_sent(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096)
+    async with running(tmp_path, server) as world:
+        status, headers, _ = await world.ask(LONG)
+        assert (status, headers["x-context-proxy-attempts"]) == (200, "1")
+        assert saw_all(server)
+        assert server.asked.count("POST /api/generate") == 1
+        assert [line["window_tokens"] for line in world.log("window_allocated")] == [4_096]
+        assert not world.log("upstream_truncated_silently")
+
+
+async def test_a_larger_window_is_used(tmp_path: Path) -> None:
+    server = Ollama(allocates=32_768)
+    async with running(tmp_path, server) as world:
+        await world.ask(LONG)
+        assert len(server.chats) == 1
+        assert server.seen[-1] == json.loads(LONG)["messages"]
+
+
+async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answer(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096, has_own_api=False)
+    async with running(tmp_path, server) as world:
+        status, headers, _ = await world.ask(LONG)
+        assert (status, headers["x-context-proxy-attempts"], len(server.chats)) == (200, "2", 2)
+        assert server.seen[0] != server.chats[0]["messages"], "the first was cut"
+        assert saw_all(server)
+        (cut,) = world.log("upstream_truncated_silently")
+        assert (cut["window_tokens"], cut["level"]) == (4_096, "warning")
+        assert "OLLAMA_CONTEXT_LENGTH" in cut["advice"]
+        assert [line["witness"] for line in world.log("limit_learned")] == ["usage"]
+        status, headers, _ = await world.ask(LONG)
+        assert (headers["x-context-proxy-attempts"], len(server.chats)) == ("1", 3)
+        assert saw_all(server)
+
+
+async def test_after_a_stream_the_next_turn_knows(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096, has_own_api=False)
+    body = conversation(20_000, model=MODEL, stream=True)
+    async with running(tmp_path, server) as world:
+        for turn in (1, 2):
+            status, headers, answer = await world.ask(body)
+            assert (status, headers["x-context-proxy-attempts"]) == (200, "1")
+            assert answer.endswith(b"data: [DONE]\n\n")
+            await until(lambda: len(world.log("request_done")) == turn)  # noqa: B023
+        assert server.seen[0] != server.chats[0]["messages"]
+        assert saw_all(server)
+
+
+async def test_the_first_answer_stands_where_the_second_send_fails(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096, has_own_api=False)
+    async with running(tmp_path, server) as world:
+        server.fails_from = 2
+        status, headers, answer = await world.ask(LONG)
+        assert (status, headers["x-context-proxy-attempts"]) == (200, "2")
+        assert json.loads(answer)["choices"][0]["message"]["content"] == "Done."
+
+
+async def test_no_second_send_is_made_where_they_are_off_and_the_next_turn_knows(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096, has_own_api=False)
+    async with running(tmp_path, server, overflow={"retry": False}) as world:
+        await world.ask(LONG)
+        assert len(server.chats) == 1
+        await world.ask(LONG)
+        assert saw_all(server)
+        assert len(world.log("upstream_truncated_silently")) == 1
+
+
+@pytest.mark.parametrize("has_own_api", [True, False])
+async def test_where_even_what_has_to_stay_is_too_much_it_goes_up_as_small_as_it_can_be(
+    tmp_path: Path, has_own_api: bool
+) -> None:
+    sent = json.loads(LONG)
+    sent["messages"][0]["content"] = SYSTEM + " Rule." * 6_000
+    server = Ollama(allocates=4_096, has_own_api=has_own_api)
+    async with running(tmp_path, server) as world:
+        for _ in range(2):
+            status, headers, _ = await world.ask(json.dumps(sent).encode())
+            assert status == 200
+        assert len(json.dumps(server.chats[-1])) < 50_000
+        assert server.chats[-1]["messages"][0] == sent["messages"][0]
+        assert "OLLAMA_CONTEXT_LENGTH=64000" in headers["x-context-proxy-warning"]
+        assert world.log("window_too_small")[0]["level"] == "warning"
+        await until(lambda: len(world.log("request_done")) == 2)
+        assert world.log("request_done")[-1]["warning"] == "window_too_small"
+
+
+async def test_a_larger_allocation_ends_what_usage_has_taught(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096, has_own_api=False)
+    async with running(tmp_path, server) as world:
+        await world.ask(LONG)
+        assert len(server.chats) == 2
+        server.has_own_api, server.allocates, server.loaded = True, 64_000, None
+    known = json.loads((tmp_path / "learned.json").read_text())
+    async with ScriptedUpstream(server) as upstream:
+        (tmp_path / "learned.json").write_text(json.dumps({upstream.base_url: next(iter(known.values()))}))
+        settings = Settings(upstream={"base_url": upstream.base_url}, data_dir=tmp_path)
+        async with serving(settings) as url, client() as session:
+            await World(url, session, io.BytesIO()).ask(LONG)
+    assert server.seen[-1] == json.loads(LONG)["messages"]
+
+
+async def test_a_small_request_sets_nothing_in_motion(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096)
+    async with running(tmp_path, server) as world:
+        status, _, _ = await world.ask(conversation(1_000, model=MODEL, exchanges=2))
+        assert status == 200
+        assert "POST /api/generate" not in server.asked
