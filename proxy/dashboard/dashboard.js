@@ -53,6 +53,7 @@ function outcomeOf(decision) {
     return ["bad", Object.hasOwn(ENDINGS, decision.outcome) ? ENDINGS[decision.outcome] : decision.outcome.replaceAll("_", " ")];
   }
   if (decision.status >= 400) return ["warn", `HTTP ${decision.status}`];
+  if (decision.warning) return ["warn", decision.warning.replaceAll("_", " ")];
   return ["good", decision.attempts > 1 ? `answered, ${decision.attempts} sends` : "answered"];
 }
 
@@ -269,6 +270,7 @@ function detailOf(decision) {
     parts.push(stripOf(sharesOf(decision), scale, { room: decision.room_tokens, big: true }));
   }
   if (decision.problem) parts.push(element("p", "problem", decision.problem));
+  if (decision.advice) parts.push(element("p", "problem", `This is more than the server has a window for, and it cuts without a word: ${decision.advice}.`));
   parts.push(factsOf(decision));
   if (isChanged(decision)) {
     parts.push(element("h3", "", "Reasons"), element("p", "chips", ...Object.entries(decision.edits).map(

@@ -23,7 +23,7 @@ from proxy.wire.model_list import (
     limits_of,
 )
 
-OLLAMA_SMALLEST_TOKENS: Final = 4_096
+OLLAMA_AT_LEAST: Final = Limits(4_096, window_is_guessed=True, cuts_silently=True)
 """What Ollama allocates under 24 GiB of VRAM when nobody sets anything. https://docs.ollama.com/context-length"""
 
 _NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)

@@ -121,6 +121,9 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None or planned.basis.is_rough:
             return
         decision.prompt_tokens = counted
+        profile = planned.basis.profile
+        if counted is not None and profile.window_is_guessed:
+            self._learning.note_taken(profile.model, counted, profile.window_tokens)
         if counted is not None and not planned.request.has_images:
             estimate = planned.plan.after.tokens
             self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)

@@ -22,6 +22,9 @@ from proxy.shell.telemetry.logs import logger
 from proxy.wire import model_list
 from proxy.wire.model_list import NOTHING, Limits, ModelList
 
+HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
+"""For people who read that a window is guessed."""
+
 REFRESH_SECONDS: Final = 600.0
 """A hosted list does not change more often, and OpenRouter's is half a megabyte."""
 
@@ -101,6 +104,17 @@ class Discovery:
     def names(self) -> tuple[str, ...]:
         """The models that the upstream lists, in its order; empty before it was asked."""
         return tuple(self._found.listed.models)
+
+    @property
+    def is_asked_by_name(self) -> bool:
+        """Whether the upstream says more of a model once that is wanted."""
+        return self._found.server is not None and self._found.server.by_name
+
+    async def answered(self) -> bool:
+        """Wait for the question that is under way; whether the upstream has said anything by then."""
+        if self._question is not None:
+            await asyncio.wait({self._question})
+        return self._was_answered
 
     def limits(self, model: str) -> Limits:
         """What the upstream's list says of this model."""
@@ -213,7 +227,9 @@ class Discovery:
             self._log.debug("models_not_listed", upstream=self._base_url, reason=failure)
         else:
             self._last_failure = failure
-            self._log.warning("models_not_listed", upstream=self._base_url, reason=failure)
+            self._log.warning(
+                "models_not_listed", upstream=self._base_url, reason=failure, advice=HOW_TO_STATE_A_WINDOW
+            )
 
     def _spawn(self, authorization: bytes | None) -> None:
         if self._loop is None or self._clock() < self._due:

@@ -37,6 +37,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the window was seen in what the upstream counted: it cuts longer prompts without a word."""
     stated_tokens: _Tokens | None = None
     """What was certain of the window when that was seen."""
+    taken_tokens: _Tokens | None = None
+    """A prompt that was taken while the window was a guess, and was far over it."""
     refused: tuple[Modality, ...] = ()
     """Kinds of input that were refused, and without which the same request was taken."""
     results_hold_text: bool = False
@@ -60,6 +62,7 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
             refused=frozenset(self.refused) or None,
             results_hold_text=self.results_hold_text or None,
             refuses_our_tool=self.refuses_our_tool or None,
+            taken_tokens=self.taken_tokens,
             cuts_silently=self.cuts_silently or None,
         )
         if limits == NOTHING:

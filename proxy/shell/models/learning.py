@@ -31,6 +31,9 @@ _UNDER_REFUSED: Final = 0.9
 """Of the smallest request that was refused: a window of half of what was believed is found in seven refusals, and at
 most a tenth of it stays unused."""
 
+_FAR_OVER: Final = 1.25
+"""Times a guess: a prompt that grows from turn to turn does not move it with each."""
+
 _Value = TypeVar("_Value")
 _NOTHING: Final = Knowledge()
 
@@ -107,6 +110,14 @@ class Learning:
         self._log.info(
             "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, witness="usage"
         )
+        self.on_change()
+
+    def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int) -> None:
+        """Keep that a prompt was taken that is far over a guess: so much fits at the least."""
+        if not self._enabled or not guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS:
+            return
+        self._teach(model, lambda found: replace(found, taken_tokens=max(prompt_tokens, found.taken_tokens or 0)))
+        self._log.info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
         self.on_change()
 
     def note_allocated(self, model: str, window_tokens: int) -> None:

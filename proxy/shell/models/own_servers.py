@@ -74,17 +74,20 @@ class Ollama:
         return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:
-        """What its Modelfile asks for; else what it was loaded with, here and now; else the least that Ollama gives."""
+        """What its Modelfile asks for; else what it was loaded with, here and now; else, as a guess, the least that
+        Ollama gives."""
         shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
         if shown.is_remote:
             return NOTHING
         if shown.num_ctx is not None:
             return said.ollama_allocates(shown.num_ctx)
-        if load and await ask.maybe_post(f"{self.beside}/api/generate", {"model": name}, LOAD_SECONDS):
+        if load:
+            await ask.maybe_post(f"{self.beside}/api/generate", {"model": name}, LOAD_SECONDS)
             limits = (await self.loaded(ask)).limits(name)
             if limits.window_tokens is not None:
                 return limits
-        return said.ollama_allocates(said.OLLAMA_SMALLEST_TOKENS)
+            return said.OLLAMA_AT_LEAST
+        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)

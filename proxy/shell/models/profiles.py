@@ -15,21 +15,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from proxy.core.profile import ModelProfile
+from proxy.core.profile import DEFAULT_WINDOW_TOKENS, ModelProfile
 from proxy.settings import ModelSettings, Settings
 from proxy.shell.models.catalogue import Catalogue
-from proxy.shell.models.discovery import Discovery
+from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.telemetry.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, Limits
 
 Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
 """What somebody says of a model, and who that is in a phrase; None for a model that they do not know."""
 
-HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
-"""For whoever reads that a window is guessed."""
-
 SMALL_BODY_BYTES: Final = 8 * 1024
 """A request of no more fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives out less than 4 096."""
+
+_TOLD_NAMES: Final = 10
+"""Of the models whose window is a guess, at the start."""
 
 MAX_PROFILES: Final = 1024
 """Profiles that are remembered; a name is foreign input, and a client may send a new one with every request."""
@@ -71,6 +71,7 @@ class ModelResolver:
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
         self._reading: asyncio.Future[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._told: set[str] = set()
         """Models whose guessed window has been told of."""
 
@@ -116,13 +117,31 @@ class ModelResolver:
     def start(self) -> None:
         """Ask the upstream, and read the catalogue in a thread; both in the background. Needs a running loop."""
         self.discovery.start()
-        self._reading = asyncio.get_running_loop().run_in_executor(None, self._catalogue.load)
+        loop = asyncio.get_running_loop()
+        self._reading = loop.run_in_executor(None, self._catalogue.load)
+        self._telling = loop.create_task(self._tell_guesses())
 
     async def close(self) -> None:
         """Stop asking."""
+        if self._telling is not None:
+            self._telling.cancel()
         await self.discovery.close()
         if self._reading is not None:
             await self._reading
+
+    async def _tell_guesses(self) -> None:
+        """Once at the start: which of the models that the upstream lists have no window that anybody is sure of."""
+        await asyncio.sleep(0)  # the first question begins
+        if not await self.discovery.answered() or self.discovery.is_asked_by_name:
+            return
+        if self._reading is not None:
+            await self._reading
+        names = self.discovery.names[:MAX_PROFILES]
+        guessed = [name for name in names if self.profile(name).window_is_guessed]
+        if guessed:
+            logger().info(
+                "windows_guessed", count=len(guessed), models=guessed[:_TOLD_NAMES], advice=HOW_TO_STATE_A_WINDOW
+            )
 
     def _from_upstream(self, model: str) -> tuple[Limits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
@@ -130,14 +149,17 @@ class ModelResolver:
     def _resolve(self, model: str, generation: int) -> ModelProfile:  # noqa: ARG002 - part of what is remembered
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
-        window_is_guessed = True
+        window_is_guessed, taken = True, 0
         for source in self._sources:
             limits, phrase = source(model) or (NOTHING, "")
+            taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
                 window_is_guessed = limits.window_is_guessed
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
+        if window_is_guessed and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
+            values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
         return ModelProfile(model=model, **values, window_is_guessed=window_is_guessed, sources=stated_by)
 
 

@@ -16,8 +16,9 @@ from rich.text import Text
 
 from proxy.core.profile import ModelProfile
 from proxy.settings import Settings
+from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning
-from proxy.shell.models.profiles import HOW_TO_STATE_A_WINDOW, ModelResolver, stated_by
+from proxy.shell.models.profiles import ModelResolver, stated_by
 
 TIMEOUT_SECONDS: Final = 3.0
 """Somebody is looking at the terminal; the catalogue's answer is worth having without the upstream's."""
@@ -39,7 +40,7 @@ def print_models(
     console = console or Console()
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     resolver = ModelResolver(settings, learned=learning.limits)
-    failure = asyncio.run(resolver.discovery.ask(timeout_seconds=TIMEOUT_SECONDS))
+    failure = asyncio.run(_ask(resolver, name))
     names = (name,) if name is not None else _names(settings, resolver, learning)
     profiles = [resolver.profile(one) for one in names]
     if as_json:
@@ -59,6 +60,14 @@ def print_models(
         console.print(Text(f"Nothing is left out or refused on a guessed window; {HOW_TO_STATE_A_WINDOW}"))
     if failure is not None:
         console.print(Text(f"{settings.upstream.base_url} did not list its models: {failure}", style="yellow"))
+
+
+async def _ask(resolver: ModelResolver, name: str | None) -> str | None:
+    """Why the upstream did not list its models; None when it did. Nothing is loaded for it."""
+    failure = await resolver.discovery.ask(timeout_seconds=TIMEOUT_SECONDS)
+    if name is not None and (allocated := resolver.discovery.allocated(name)) and allocated[0].window_tokens is None:
+        await resolver.discovery.ask_for(name)
+    return failure
 
 
 def _names(settings: Settings, resolver: ModelResolver, learning: Learning) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class Explainer:
         planned = await self._planner.dry_run(body if model is None else _for_model(body, model), self._way)
         profile, plan = planned.basis.profile, planned.plan
         problem = None
-        if not plan.fits:
+        if not plan.may_be_sent:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"

@@ -21,7 +21,7 @@ from proxy.core import jsontext
 from proxy.core.blocks import Block
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
-from proxy.shell.models.profiles import HOW_TO_STATE_A_WINDOW
+from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2

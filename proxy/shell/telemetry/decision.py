@@ -163,7 +163,7 @@ class Decision:
         if self.planned is not None:
             line |= _described_plan(self.planned)
         if self.warning:
-            line["warning"] = self.warning
+            line |= {"warning": self.warning, "advice": LARGER_WINDOW}
         if self.cut_to_tokens is not None:
             line["cut_to_tokens"] = self.cut_to_tokens
         if self.observed:

@@ -51,9 +51,13 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the data folder cannot be written; nothing is lost but what was learned",
     ),
     (
-        ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated", "window_guessed"),
-        "where the windows of models come from: lists, catalogue, what a server of your own has allocated, and, once "
-        "a model, that its window is only a guess, with how to state it",
+        ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),
+        "where the windows of models come from: lists, the catalogue, what a server of your own has allocated",
+    ),
+    (
+        ("windows_guessed", "window_guessed"),
+        "nobody states a window for this upstream: at the start, and with the first long request to a model; how to "
+        "state it is in `advice`",
     ),
     (
         ("planning_failed", "reference_failed", "judging_failed", "request_failed"),

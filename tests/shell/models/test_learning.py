@@ -593,3 +593,47 @@ def test_a_worker_that_was_stopped_with_the_lock_stops_nobody(tmp_path: Path) ->
         done.join(20)
         assert not done.is_alive()
     assert window(learning(tmp_path)) == 60_000
+
+
+CUT = "learned from usage: the upstream cut a prompt without a word"
+
+
+def test_a_window_that_usage_has_proven_is_kept_with_its_witness(tmp_path: Path) -> None:
+    learning(tmp_path).note_cut("m", 4_096, 32_768)
+    assert learning(tmp_path).limits("m") == (Limits(4_096, cuts_silently=True), CUT)
+    assert learning(tmp_path, enabled=False).limits("m") is None
+
+
+def test_a_window_that_usage_has_proven_ends_with_another_word_of_the_server_or_a_larger_prompt(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_cut("m", 4_096, 32_768)
+    for allocated in (32_768, 4_096, 2_048):
+        found.note_allocated("m", allocated)
+        assert window(found) == 4_096, "the server said so then, too, or says no more"
+    found.note_allocated("m", 64_000)
+    assert found.limits("m") is None
+    found.note_cut("m", 4_096, None)
+    found.note_usage("m", 9_000, 9_000, "req-1")
+    assert found.limits("m") is None
+
+
+def test_an_upstream_that_refuses_does_not_cut_silently(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_cut("m", 4_096, None)
+    found.note_refusal("m", refusal(8_192), None)
+    assert found.limits("m") == (Limits(8_192), "learned from a refusal")
+
+
+def test_a_prompt_far_over_a_guess_is_kept_and_one_that_is_a_little_over_is_not(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_taken("m", 130_000, 128_000)
+    assert found.limits("m") is None
+    found.note_taken("m", 200_000, 128_000)
+    found.note_taken("m", 160_000, 128_000)
+    assert found.limits("m") == (Limits(taken_tokens=200_000), "learned from a refusal")
+
+
+def test_a_refusal_is_believed_at_once_where_a_window_is_only_guessed(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None)
+    assert window(found) == 4_096

@@ -186,7 +186,8 @@ async def test_what_a_modelfile_sets_is_known_without_loading() -> None:
 async def test_the_least_that_ollama_gives_holds_where_a_model_cannot_be_loaded() -> None:
     async with resolving(Ollama(allocates=32_768, can_load=False)) as found:
         await found.settle("gemma3:12b", LONG)
-        assert found.profile("gemma3:12b").window_tokens == 4096
+        profile = found.profile("gemma3:12b")
+        assert (profile.window_tokens, profile.window_is_guessed, profile.cuts_silently) == (4096, True, True)
 
 
 async def test_a_model_that_nobody_lists_is_not_loaded() -> None:
@@ -259,3 +260,13 @@ async def test_nobody_waits_twice_for_an_upstream_that_does_not_answer(monkeypat
     guesses = [event for event in events if event["event"] == "window_guessed"]
     assert [(event["model"], event["window_tokens"]) for event in guesses] == [("nobody-knows-1", 128_000)]
     assert "--context-window" in guesses[0]["advice"]
+
+
+async def test_the_start_says_which_windows_are_guesses_and_how_to_state_them() -> None:
+    listed = {"data": [{"id": "nobody-knows-1"}, {"id": "m", "context_length": 8192}]}
+    with capture_logs() as events:
+        async with resolving(serving({"/v1/models": listed})):
+            await until(lambda: any(event["event"] == "windows_guessed" for event in events))
+    (told,) = [event for event in events if event["event"] == "windows_guessed"]
+    assert (told["models"], told["count"]) == (["nobody-knows-1"], 1)
+    assert "--context-window" in told["advice"]

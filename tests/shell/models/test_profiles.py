@@ -228,3 +228,12 @@ def test_any_string_has_a_profile(name: str) -> None:
     profile = MADE.profile(name)
     assert profile.window_tokens >= 512
     assert profile.sources["window_tokens"]
+
+
+def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() -> None:
+    learned = (Limits(taken_tokens=500_000), "learned")
+    raised = resolver(learned=lambda _: learned).profile("gpt-5")
+    assert (raised.window_tokens, raised.window_is_guessed) == (500_000, True)
+    assert raised.sources["window_tokens"] == "a prompt of that size was taken"
+    stated = resolver(learned=lambda _: learned, defaults={"context_window": 1000}).profile("gpt-5")
+    assert (stated.window_tokens, stated.window_is_guessed) == (1000, False)
