@@ -145,7 +145,7 @@ async def test_a_server_of_no_known_kind_keeps_its_list_and_is_asked_few_questio
 
 
 async def test_a_server_that_leaves_other_questions_open_keeps_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "OWN_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(discovery, "OWN_TIMEOUT_SECONDS", 1.0)
 
     async def silent(connection: Connection) -> None:
         while True:
