@@ -159,7 +159,11 @@ class Relay:
         """The answer to as much as the upstream reads whole, in the place of one to a prompt that it has cut without a
         word; that one, where there is no better."""
         assert attempt.goal_tokens is not None
-        planned = await self._harsher(journey, attempt.goal_tokens)
+        planned = await self._planner.plan_again(journey.planned, keeping=True)
+        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
+            planned = await self._planner.plan_again(journey.planned, keeping=False)
+        if planned.plan.after.tokens > attempt.goal_tokens:  # settings that state another window have the say
+            planned = await self._harsher(journey, attempt.goal_tokens)
         if planned.plan.after.bytes >= journey.planned.plan.after.bytes or not planned.plan.may_be_sent:
             return cut
         await cut.aclose()  # it is whole

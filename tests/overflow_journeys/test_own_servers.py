@@ -111,7 +111,7 @@ async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answe
         assert [line["witness"] for line in world.log("limit_learned")] == ["usage"]
         status, headers, _ = await world.ask(LONG)
         assert (headers["x-context-proxy-attempts"], len(server.chats)) == ("1", 3)
-        assert saw_all(server)
+        assert server.chats[2] == server.chats[1], "its prefix is the one that is in the server's cache"
 
 
 async def test_after_a_stream_the_next_turn_knows(tmp_path: Path) -> None:
@@ -134,6 +134,14 @@ async def test_the_first_answer_stands_where_the_second_send_fails(tmp_path: Pat
         status, headers, answer = await world.ask(LONG)
         assert (status, headers["x-context-proxy-attempts"]) == (200, "2")
         assert json.loads(answer)["choices"][0]["message"]["content"] == "Done."
+
+
+async def test_a_window_that_settings_state_is_no_reason_to_let_a_cut_pass(tmp_path: Path) -> None:
+    server = Ollama(allocates=4_096, has_own_api=False)
+    async with running(tmp_path, server, defaults={"context_window": 32_768}) as world:
+        _, headers, _ = await world.ask(LONG)
+        assert headers["x-context-proxy-attempts"] == "2"
+        assert saw_all(server)
 
 
 async def test_no_second_send_is_made_where_they_are_off_and_the_next_turn_knows(tmp_path: Path) -> None:

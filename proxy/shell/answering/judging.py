@@ -84,7 +84,7 @@ class Judge:
 
     def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
         """The window to which the upstream has cut a prompt, which is learned; None when nothing proves that it has."""
-        if counted is None or planned.request.has_images:
+        if counted is None or planned.request.has_images or not planned.plan.fits:
             return None
         model, profile = planned.request.model, planned.basis.profile
         ratio, measured = self._learning.ratio(model)

@@ -102,6 +102,11 @@ class Planner:
         terms = Terms.of(planned.basis)._replace(keeping=False)
         return await asyncio.to_thread(self._maker.plan, planned.request, terms, planned.resolved)
 
+    async def plan_again(self, planned: Planned, *, keeping: bool) -> Planned:
+        """The plan for a request with what is known of its model by now: as its next turn will be planned."""
+        terms = Terms.of(planned.basis)._replace(keeping=keeping)
+        return await asyncio.to_thread(self._maker.plan, planned.request, terms, planned.resolved)
+
     async def dry_run(self, body: bytes, way: WayBack = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
