@@ -28,6 +28,7 @@ RATIOS = st.none() | st.floats(0.5, 3.0)
         (45_000, Counted(12_000, 99), 1.0, True, 16_384),
         # What was cached is counted apart by some.
         (45_000, Counted(1_000, 99, cached=43_000), 1.0, True, None),
+        (45_000, Counted(10_000, 99, cached=15_000), 1.0, True, None),
         (45_000, Counted(0, 99), 1.0, True, None),
         (4_000, Counted(500, 99), 1.0, True, None),
     ],
