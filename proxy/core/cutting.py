@@ -32,15 +32,16 @@ class Counted(NamedTuple):
     """Of the prompt; some upstreams count these apart."""
 
 
-def window_of_a_cut(estimate_tokens: int, counted: Counted, ratio: float | None, *, is_own_server: bool) -> int | None:
+def window_of_a_cut(estimate_tokens: int, counted: Counted, ratio: float | None, *, may_be_far: bool) -> int | None:
     """The window to which a prompt was cut; None when nothing proves that it was.
 
     `ratio`: the upstream's tokens for one of ours, None when that is not known and our counter not the model's own.
+    `may_be_far`: whether a count that is no window can be a proof, too.
 
-    >>> window_of_a_cut(20_000, Counted(4_076, 20), None, is_own_server=False)
+    >>> window_of_a_cut(20_000, Counted(4_076, 20), None, may_be_far=False)
     4096
-    >>> window_of_a_cut(20_000, Counted(13_600, 20), None, is_own_server=True)
-    >>> window_of_a_cut(20_000, Counted(3_210, 99), 1.0, is_own_server=True)
+    >>> window_of_a_cut(20_000, Counted(13_600, 20), None, may_be_far=True)
+    >>> window_of_a_cut(20_000, Counted(3_210, 99), 1.0, may_be_far=True)
     4096
     """
     prompt, total = counted.prompt, counted.prompt + counted.reply
@@ -50,7 +51,7 @@ def window_of_a_cut(estimate_tokens: int, counted: Counted, ratio: float | None,
     for landing in (total, prompt):
         if landing >= 2 * _WINDOW_STEP and landing % _WINDOW_STEP == 0 and landing < expected:
             return landing
-    if not is_own_server or prompt + counted.cached >= expected * (_FAR_SHARE if ratio else _FAR_SHARE_OF_ESTIMATE):
+    if not may_be_far or prompt + counted.cached >= expected * (_FAR_SHARE if ratio else _FAR_SHARE_OF_ESTIMATE):
         return None
     window = SMALLEST_WINDOW_TOKENS
     while window < total:

@@ -36,12 +36,12 @@ RATIOS = st.none() | st.floats(0.5, 3.0)
 def test_a_cut_is_told_by_what_was_counted(
     estimate: int, counted: Counted, ratio: float | None, own: bool, window: int | None
 ) -> None:
-    assert window_of_a_cut(estimate, counted, ratio, is_own_server=own) == window
+    assert window_of_a_cut(estimate, counted, ratio, may_be_far=own) == window
 
 
 @given(COUNTS, st.builds(Counted, COUNTS, COUNTS, COUNTS), RATIOS, st.booleans())
 def test_a_window_that_is_concluded_holds_what_was_counted_and_not_what_was_sent(estimate, counted, ratio, own):
-    window = window_of_a_cut(estimate, counted, ratio, is_own_server=own)
+    window = window_of_a_cut(estimate, counted, ratio, may_be_far=own)
     if window is not None:
         assert counted.prompt <= window < estimate * (ratio or 1.0)
         assert window % 1_024 == 0
@@ -51,4 +51,4 @@ def test_a_window_that_is_concluded_holds_what_was_counted_and_not_what_was_sent
 @given(COUNTS, st.floats(0.9, 3.0), RATIOS, st.booleans())
 def test_an_upstream_that_counts_what_was_expected_has_cut_nothing(estimate, share, ratio, own):
     prompt = int(estimate * (ratio or 1.0) * share) + 1
-    assert window_of_a_cut(estimate, Counted(prompt), ratio, is_own_server=own) is None
+    assert window_of_a_cut(estimate, Counted(prompt), ratio, may_be_far=own) is None

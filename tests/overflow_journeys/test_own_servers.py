@@ -138,10 +138,20 @@ async def test_the_first_answer_stands_where_the_second_send_fails(tmp_path: Pat
 
 async def test_a_window_that_settings_state_is_no_reason_to_let_a_cut_pass(tmp_path: Path) -> None:
     server = Ollama(allocates=4_096, has_own_api=False)
+    counted_exactly = conversation(20_000, model="gpt-oss:20b")
     async with running(tmp_path, server, defaults={"context_window": 32_768}) as world:
-        _, headers, _ = await world.ask(LONG)
+        _, headers, _ = await world.ask(counted_exactly)
         assert headers["x-context-proxy-attempts"] == "2"
         assert saw_all(server)
+
+
+async def test_a_low_count_within_a_window_that_is_certain_proves_nothing_against_an_estimate(tmp_path: Path) -> None:
+    server = Ollama(allocates=32_768)
+    server.counts = 700  # without what was in its cache
+    async with running(tmp_path, server) as world:
+        _, headers, _ = await world.ask(LONG)
+        assert headers["x-context-proxy-attempts"] == "1"
+        assert not world.log("limit_learned")
 
 
 async def test_no_second_send_is_made_where_they_are_off_and_the_next_turn_knows(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ class Ollama:
     can_load: bool = True
     fails_from: int | None = None
     """The number of the chat request from which on it fails."""
+    counts: int | None = None
+    """What it says of each prompt, in the place of what it counted."""
     loaded: int | None = None
     """The window that the model is loaded with."""
     models: tuple[str, ...] = ("gemma3:12b", "llama3.2:latest")
@@ -94,7 +96,7 @@ class Ollama:
         while _tokens(kept) > self.loaded and (old := _oldest(kept)) is not None:
             del kept[old]
         self.seen.append(kept)
-        prompt = min(_tokens(kept), self.loaded - 1)
+        prompt = self.counts or min(_tokens(kept), self.loaded - 1)
         usage = {"prompt_tokens": prompt, "completion_tokens": 1, "total_tokens": prompt + 1}
         if not sent.get("stream"):
             message = {"role": "assistant", "content": "Done."}

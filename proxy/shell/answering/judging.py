@@ -91,7 +91,10 @@ class Judge:
         is_exact = not planned.basis.is_rough and counter_for(profile.tokenizer, model).exact
         known_ratio = ratio if measured and not planned.basis.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
-        window = window_of_a_cut(sent, counted, known_ratio, is_own_server=self._is_own_server)
+        # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
+        # out of their count what they had in their cache.
+        may_be_far = self._is_own_server and (known_ratio is not None or profile.window_is_guessed)
+        window = window_of_a_cut(sent, counted, known_ratio, may_be_far=may_be_far)
         if window is not None:
             decision.cut_to_tokens = window
             self._recorder.cut(decision, int(sent * ratio), counted.prompt)
