@@ -81,13 +81,14 @@ def counting(prompt_tokens: int) -> Scene:
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
-async def test_a_count_far_under_the_estimate_is_reported_as_silent_truncation(
+async def test_a_count_far_under_the_estimate_is_reported_as_silent_truncation_and_cured(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], calibrated: bool
 ) -> None:
     async with staged(tmp_path, **WINDOW, log={"format": "json"}) as stage:
         for _ in range(3 if calibrated else 0):
             assert await asked(stage, counting(14_000)) == "1"
         assert "upstream_truncated_silently" not in capfd.readouterr().out
-        assert await asked(stage, counting(4_096)) == "1"
+        assert await asked(stage, counting(4_096), accepting) == "2"
+        assert estimate(stage.model.bodies[1]) < 4_096
         warning = next(line for line in capfd.readouterr().out.splitlines() if "upstream_truncated_silently" in line)
         assert json.loads(warning)["prompt_tokens"] == 4_096
