@@ -17,13 +17,13 @@ from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices
-from proxy.core.steps.truncate_tool_output import shortened_text
+from proxy.core.steps.truncate_tool_output import shortened_result
 from proxy.core.units import Change
 
 _MIN_TEXT_BYTES: Final = 120
 """What is left of a result at the least, besides its notice."""
 _LIMITS: Final = Limits()
-_ATTEMPTS: Final = (1.0, 0.8, 0.5, 0.2, 0.0)
+_ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room that are tried one after the other: what an excerpt costs in tokens is known once it is made."""
 
 
@@ -80,7 +80,7 @@ def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reas
         share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
         allowed_bytes -= min(share, length)
         if length > share:
-            edit = shortened_text(
+            edit = shortened_result(
                 entry.index, path, text, entry.tool, replace(limits, max_bytes=share), notices, reason
             )
             if edit is not None:
