@@ -16,7 +16,8 @@ REPLY_SHARE: Final = 16
 """A sixteenth of the window is kept for a reply of which the request says nothing."""
 MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
-"""A reply limit is never lowered under this: an answer that breaks off at once is worse than an error."""
+"""A reply limit is not lowered under this where the window has room for it: an answer that breaks off at once is worse
+than an error. In a small window it is lowered to what is kept free for a reply there."""
 LOW_MARK: Final = 0.7
 """Share of the room that stays after a cut; measured, see docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.02
@@ -45,6 +46,38 @@ class BudgetRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """What a request may take up, in each unit that is limited."""
+
+    tokens: int
+    chars: int | None = None
+    bytes: int | None = None
+
+    def excess(self, size: Size) -> Size | None:
+        """By how much a size is over, in each unit; None when it is not over in any."""
+        tokens = size.tokens - self.tokens
+        chars = size.chars - self.chars if self.chars is not None else 0
+        in_bytes = size.bytes - self.bytes if self.bytes is not None else 0
+        if tokens <= 0 and chars <= 0 and in_bytes <= 0:
+            return None
+        return Size(max(0, tokens), max(0, chars), max(0, in_bytes))
+
+    def share_beside(self, fixed: Size, share: float) -> Mark:
+        """The mark at `fixed` and a share of what is left beside it: what cannot be given up leaves that much less to
+        share, and must not be paid for by the rest."""
+        return Mark(
+            _share_beside(self.tokens, fixed.tokens, share),
+            None if self.chars is None else _share_beside(self.chars, fixed.chars, share),
+            None if self.bytes is None else _share_beside(self.bytes, fixed.bytes, share),
+        )
+
+
+def _share_beside(whole: int, fixed: int, share: float) -> int:
+    fixed = min(whole, fixed)
+    return fixed + int((whole - fixed) * share)
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What one request to one model may hold."""
 
@@ -63,24 +96,29 @@ class Budget:
     result_tokens: int | None = None
     """For one tool result when it arrives. Of the window and not of the room: the reply that a request asks for must
     not move the cuts of earlier results."""
+    reserved_reply_tokens: int = 0
+    """Kept free for the reply."""
 
     def lowered_to(self, room_tokens: int) -> Budget:
-        """The budget of a second send: a smaller room, all of which is used."""
-        result_tokens = min(int(room_tokens * ARRIVAL_SHARE), self.result_tokens or room_tokens)
-        return replace(self, room_tokens=min(self.room_tokens, room_tokens), fill=1.0, result_tokens=result_tokens)
+        """The budget of a second send: a smaller room, all of which is used. Results keep the limits at which they
+        arrived: what was sent of them first is cut further only where that is needed."""
+        return replace(self, room_tokens=min(self.room_tokens, room_tokens), fill=1.0, low_mark=1.0)
+
+    @property
+    def high_mark(self) -> Mark:
+        """What may be used up before something is given up."""
+        return self._mark(self.fill)
 
     def admits(self, size: Size) -> bool:
         """Whether a request of this size may be sent."""
-        return self.excess(size, 1.0) is None
+        return self._mark(1.0).excess(size) is None
 
-    def excess(self, size: Size, share: float) -> Size | None:
-        """By how much a size is over a share of the room, in each unit; None when it is not over in any."""
-        tokens = size.tokens - int(self.room_tokens * share)
-        chars = size.chars - int(self.room_chars * share) if self.room_chars is not None else 0
-        in_bytes = size.bytes - int(self.room_bytes * share) if self.room_bytes is not None else 0
-        if tokens <= 0 and chars <= 0 and in_bytes <= 0:
-            return None
-        return Size(max(0, tokens), max(0, chars), max(0, in_bytes))
+    def _mark(self, share: float) -> Mark:
+        return Mark(
+            int(self.room_tokens * share),
+            None if self.room_chars is None else int(self.room_chars * share),
+            None if self.room_bytes is None else int(self.room_bytes * share),
+        )
 
 
 def budget_for(
@@ -111,6 +149,7 @@ def budget_for(
         max_reply_tokens=window - margin if rules.clamp_reply else None,
         ratio=ratio,
         result_tokens=int(widest * ARRIVAL_SHARE / ratio),
+        reserved_reply_tokens=reserve,
     )
 
 
@@ -118,5 +157,6 @@ def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens:
     """The reply limit that fits beside a prompt of this size; None when the asked one does, or may not be lowered."""
     if asked_reply_tokens is None or budget.max_reply_tokens is None:
         return None
-    fitting = max(MIN_REPLY_TOKENS, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
+    least = min(MIN_REPLY_TOKENS, budget.reserved_reply_tokens)
+    fitting = max(least, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
     return fitting if fitting < asked_reply_tokens else None

@@ -84,6 +84,10 @@ class Notices:
             notice += self._say("asked", asked=heads)
         return self._framed(notice + self._names(names))
 
+    def reasoning(self, artifact: Artifact, chars: int) -> str:
+        """What stands in the place of reasoning that is left out."""
+        return MARK + self._say("reasoning", chars=chars) + self._kept_at(artifact, "whole", "call_whole") + "]"
+
     def response_text(self, artifact: Artifact) -> str:
         """The `text` of a tool response whose data was cut."""
         # In one line, mostly; all of it would be cut again, and at the same place.
@@ -186,8 +190,8 @@ class Resume:
     total_bytes: int
     """Of the text, that are shown before that place."""
     is_over_a_page: bool
-    """Whether the lines to be read next are longer than one result may show: a page of them would be cut in turn, and at
-    the same place."""
+    """Whether the lines to be read next are longer than one result may show: a page of them would be cut at the same
+    place."""
 
     @classmethod
     def after(cls, shown: Excerpt) -> Resume:

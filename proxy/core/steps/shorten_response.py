@@ -150,7 +150,7 @@ def _frames(
         beside = data if isinstance(data, dict) else {} if data is None else {"value": data}
     yield {name: written.get(name, bytes(raw)) for name, raw in response.items()} | written, beside, False
     least = {"status": written["status"], "data": b"null", "text": jsontext.dump(note)}
-    error = {"error": bytes(response["error"])} if len(bytes(response.get("error", b""))) else {}
+    error = {"error": bytes(response["error"])} if "error" in response else {}
     if len(error.get("error", b"")) <= aside_bytes:
         yield least | error, {}, False
     yield least, {}, True

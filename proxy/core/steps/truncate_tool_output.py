@@ -84,7 +84,7 @@ def shortened_result(
     reason: Reason,
     preview_chars: int | None = None,
 ) -> Edit | None:
-    """A shorter result in the place of one, in the common shape where it has that; None when that would save nothing."""
+    """A shorter result in the place of one, in the common shape if it has that; None when that would save nothing."""
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
         return shortened_response(index, path, text, response, tool, limits, preview_chars, notices, reason)

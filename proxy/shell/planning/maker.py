@@ -142,7 +142,9 @@ class PlanMaker:
         counter = with_images_of(profile.model, ByteClassCounter()) if roughly else own
         base, reach = _of_tools(tools, counter, terms.way.folder is not None)
         basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, *terms)
-        pipeline = self._pipelines.pipeline(profile, budget, counter, reach, terms.way, keeping=terms.keeping)
+        pipeline = self._pipelines.pipeline(
+            profile, budget, counter, reach, terms.way, keeping=terms.keeping, is_replayed=terms.goal_tokens is None
+        )
         return Ground(basis, pipeline)
 
 

@@ -12,23 +12,21 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from proxy.core.budget import Budget, BudgetRules
+from proxy.core.entry import LocalStep
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.jsontext import Raw
 from proxy.core.media_routes import Routes
 from proxy.core.notices import Notices
-from proxy.core.plan import ImageLimit, LocalStep, Pipeline, cut_goal
+from proxy.core.plan import ImageLimit, Pipeline
 from proxy.core.profile import Modality, ModelProfile, ToolImages
 from proxy.core.providers import usual_tool_images
 from proxy.core.references import Resolved
+from proxy.core.reliefs import last_resorts, reliefs
 from proxy.core.retrieval import with_tool
 from proxy.core.said import RETRIEVAL_TOOL
-from proxy.core.steps.drop_old_reasoning import DropOldReasoning
-from proxy.core.steps.excerpt_results import ExcerptNewestResults
-from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.steps.route_media import RouteMedia
 from proxy.core.steps.sanitise import SanitiseText
-from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.core.tools import Reach
 from proxy.core.way_back import NOWHERE, WayBack
@@ -82,25 +80,25 @@ class Pipelines:
         way: WayBack = NOWHERE,
         *,
         keeping: bool,
+        is_replayed: bool = True,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
+        `is_replayed`: whether its cuts follow the conversation as it grew."""
         reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
         notices = Notices(self._settings.language, way, reach, keeping)
         local = self._local_steps(reading, budget.result_tokens, keeping)
         entry = entry_of(self._settings.models, reading.model)
         limit = entry.max_images if entry is not None else None
+        described = _without_images(local)
         return Pipeline(
-            images=None if limit is None else ImageLimit(limit, _without_images(local)),
+            images=None if limit is None else ImageLimit(limit, described),
             local=local,
-            reliefs=(
-                DropOldReasoning(),
-                ShortenOldTexts(notices),
-                LeaveOutExchanges(notices, budget, cut_goal(budget)),
-            ),
-            last_resorts=(ExcerptNewestResults(notices, budget),),
+            reliefs=reliefs(notices, budget),
+            last_resorts=last_resorts(notices, budget, described, counter),
             notices=notices,
             counter=counter,
             budget=budget,
+            is_replayed=is_replayed,
         )
 
     def _build_local_steps(self, reading: Reading, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:

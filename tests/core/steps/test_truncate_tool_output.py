@@ -365,7 +365,7 @@ def test_a_status_that_is_no_word_stays(status):
 
 
 def test_a_response_that_would_not_get_shorter_stays():
-    assert cut(json.dumps({"status": "success", "data": "x" * 150}), Limits(2_000, 170)) == []
+    assert cut(json.dumps({"status": "success", "data": "x" * 100}), Limits(2_000, 120)) == []
 
 
 def test_a_preview_of_a_response_has_the_length_that_is_set():
