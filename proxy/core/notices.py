@@ -45,6 +45,8 @@ class Notices:
     """What the tools of the request can do with it."""
     kept: bool = True
     """Whether artifacts can be kept at all now."""
+    subagent: bool = False
+    """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str]) -> str:
         """An excerpt with its notice in the gap."""

@@ -82,10 +82,12 @@ class Pipelines:
         way: WayBack = NOWHERE,
         *,
         keeping: bool,
+        subagent: bool = False,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
+        `subagent`: whether its tools offer one."""
         reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
-        notices = Notices(self._settings.language, way, reach, keeping)
+        notices = Notices(self._settings.language, way, reach, keeping, subagent)
         local = self._local_steps(reading, budget.result_tokens, keeping)
         entry = entry_of(self._settings.models, reading.model)
         limit = entry.max_images if entry is not None else None
