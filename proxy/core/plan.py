@@ -53,6 +53,8 @@ class Pipeline:
     counter: Counter
     budget: Budget
     images: ImageLimit | None = None
+    always: LocalStep | None = None
+    """Done again to what a relief puts in, which is made of a message as it came."""
 
 
 @dataclass(slots=True)
@@ -189,21 +191,30 @@ def _settle(kept: Kept, pipeline: Pipeline) -> None:
     budget = pipeline.budget
     if kept.over(budget, budget.fill) is None or kept.is_hopeless(budget):
         return
-    _relieve(kept, pipeline.reliefs, budget, cut_goal(budget))
+    _relieve(kept, pipeline, pipeline.reliefs, cut_goal(budget))
     kept.note_what_is_gone(pipeline.notices, int(budget.room_tokens * budget.fill * DIGEST_SHARE))
     if kept.over(budget, budget.fill) is not None:
         kept.note_what_is_gone(pipeline.notices, 0)
-        _relieve(kept, pipeline.last_resorts, budget, budget.fill)
+        _relieve(kept, pipeline, pipeline.last_resorts, budget.fill)
     if not budget.admits(kept.total):
         kept.drop_note()
 
 
-def _relieve(kept: Kept, reliefs: Sequence[Relief], budget: Budget, goal_share: float) -> None:
+def _relieve(kept: Kept, pipeline: Pipeline, reliefs: Sequence[Relief], goal_share: float) -> None:
     for relief in reliefs:
         for change in relief(kept):
             kept.apply(change)
-            if kept.over(budget, goal_share) is None:
+            if pipeline.always is not None:
+                kept.apply(Change(_done_again(kept, change, pipeline.always, pipeline.notices)))
+            if kept.over(pipeline.budget, goal_share) is None:
                 return
+
+
+def _done_again(kept: Kept, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
+    """The edits of a local step to a message that was just changed."""
+    index = change.edits[0].message if change.edits else None
+    entry = kept.entries[index] if index is not None else None
+    return () if entry is None else tuple(step(entry.index, entry.message, entry.tool, notices))
 
 
 def _artifacts(kept: Kept, edits: Sequence[Edit]) -> tuple[Artifact, ...]:

@@ -20,8 +20,8 @@ _READER: Final = re.compile(
     r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.*edit|grep|search_?files?", re.IGNORECASE
 )
 _SUBAGENT: Final = re.compile(r"^(?:task|agent)$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
-"""Names as they stand in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code has
-called it Agent since 2.1.63, and Task before: https://code.claude.com/docs/en/sub-agents"""
+"""Names as they stand in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code
+has called it Agent since 2.1.63, and Task before: https://code.claude.com/docs/en/sub-agents"""
 _MAX_TOOLS: Final = 1_000
 
 

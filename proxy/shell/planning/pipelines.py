@@ -87,12 +87,15 @@ class Pipelines:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
         `subagent`: whether its tools offer one."""
         reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
-        notices = Notices(self._settings.language, way, reach, keeping, subagent)
         local = self._local_steps(reading, budget.result_tokens, keeping)
+        sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
+        clean = None if sanitise is None else sanitise.clean
+        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
         entry = entry_of(self._settings.models, reading.model)
         limit = entry.max_images if entry is not None else None
         return Pipeline(
             images=None if limit is None else ImageLimit(limit, _without_images(local)),
+            always=sanitise,
             local=local,
             reliefs=(
                 DropOldReasoning(),
