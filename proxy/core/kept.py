@@ -229,7 +229,7 @@ class Kept:
             entry = self.entries[index] if index is not None else None
             assert entry is not None, "only what is kept is edited"
             edited = entry.edited(change.edits, self._counter)
-            if edited.size.tokens > entry.size.tokens:
+            if edited.size.tokens > entry.size.tokens and change.edits[0].reason is not Reason.SANITISE:
                 return  # names are denser than the blanks or lines of dashes that they would stand for
             self._total += edited.size - entry.size
             self.entries[entry.index] = edited

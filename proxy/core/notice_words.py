@@ -35,6 +35,7 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "asked": " The user asked earlier: {asked}",
         "response": "An excerpt; the whole is kept in {place}.",
         "call_response": "An excerpt; for the whole: {call}",
+        "replaced": "characters shown as \ufffd here, as the upstream does not take them: {count:,}",
     },
     "zh": {
         "shown": "此文本共 {lines:,} 行、{bytes:,} 字节，此处显示 {kept_lines:,} 行、{kept_bytes:,} 字节：{parts}。",
@@ -61,5 +62,6 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "asked": " 用户此前的要求：{asked}",
         "response": "此处为节选，完整内容保存在 {place}。",
         "call_response": "此处为节选，完整内容：{call}",
+        "replaced": "上游不接受的字符在此显示为 \ufffd，共 {count:,} 个",
     },
 }

@@ -8,7 +8,7 @@ holds no time and nothing random: the same content gives the same words in every
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -47,6 +47,10 @@ class Notices:
     """What the tools of the request can do with it."""
     kept: bool = True
     """Whether artifacts can be kept at all now."""
+    subagent: bool = False
+    """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
+    clean: Callable[[str], str] | None = None
+    """What is done to words that quote a message, for an upstream that does not take every character."""
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
         """An excerpt with its notice in the gap. `brief`: in as few words as say the same, for small excerpts."""
@@ -93,6 +97,10 @@ class Notices:
         # In one line, mostly; all of it would be cut again, and at the same place.
         by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
         return MARK + self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}") + "]"
+
+    def replaced(self, count: int) -> str:
+        """How many characters of a text were replaced, as the model's upstream does not take them."""
+        return self._framed(self._say("replaced", count=count))
 
     def whole(self, artifact: Artifact) -> str:
         """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
@@ -159,7 +167,7 @@ class Notices:
         return WORDS[self.language][key].format(**values)
 
     def _framed(self, notice: str) -> str:
-        return f"{MARK}{notice}]\n"
+        return f"{MARK}{self.clean(notice) if self.clean is not None else notice}]\n"
 
 
 def is_ours(text: str) -> bool:

@@ -59,6 +59,8 @@ class Pipeline:
     is_replayed: bool = True
     """Whether cuts are made wherever the conversation passed its room as it grew, so that its next turns begin alike;
     else one is made at its end, which keeps as much as there is room for."""
+    always: LocalStep | None = None
+    """Done again to what a relief puts in, which is made of a message as it came."""
 
 
 @dataclass(slots=True)
@@ -184,11 +186,11 @@ def _settle(kept: Kept, pipeline: Pipeline) -> None:
         return
     kept.take_note_off()
     fixed = kept.fixed(task_tokens(budget))
-    _relieve(kept, pipeline.reliefs, high.share_beside(fixed, budget.low_mark - NOTE_SHARE))
+    _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark - NOTE_SHARE))
     kept.note_what_is_gone(pipeline.notices, int(max(0, high.tokens - fixed.tokens) * NOTE_SHARE))
     if kept.over(high) is not None:
         kept.note_what_is_gone(pipeline.notices, 0, brief=True)
-        _relieve(kept, pipeline.last_resorts, high)
+        _relieve(kept, pipeline, pipeline.last_resorts, high)
 
 
 def task_tokens(budget: Budget) -> int:
@@ -196,14 +198,23 @@ def task_tokens(budget: Budget) -> int:
     return int(budget.high_mark.tokens * TASK_SHARE)
 
 
-def _relieve(kept: Kept, reliefs: Sequence[Relief], goal: Mark) -> None:
+def _relieve(kept: Kept, pipeline: Pipeline, reliefs: Sequence[Relief], goal: Mark) -> None:
     for relief in reliefs:
         if kept.over(goal) is None:
             return
         for change in relief(kept, goal):
             kept.apply(change)
+            if pipeline.always is not None:
+                kept.apply(Change(_done_again(kept, change, pipeline.always, pipeline.notices)))
             if kept.over(goal) is None:
                 return
+
+
+def _done_again(kept: Kept, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
+    """The edits of a local step to a message that was just changed."""
+    index = change.edits[0].message if change.edits else None
+    entry = kept.entries[index] if index is not None else None
+    return () if entry is None else tuple(step(entry.index, entry.message, entry.tool, notices))
 
 
 def _artifacts(kept: Kept, edits: Sequence[Edit]) -> tuple[Artifact, ...]:

@@ -21,7 +21,7 @@ from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.references import Resolved
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.tools import Reach, reach_of
+from proxy.core.tools import Reach, offers_subagent, reach_of
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
@@ -140,10 +140,17 @@ class PlanMaker:
         if terms.goal_tokens is not None:
             budget = budget.lowered_to(terms.goal_tokens)
         counter = with_images_of(profile.model, ByteClassCounter()) if roughly else own
-        base, reach = _of_tools(tools, counter, terms.way.folder is not None)
-        basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, *terms)
+        base, reach, subagent = _of_tools(tools, counter, terms.way.folder is not None)
+        basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, subagent, *terms)
         pipeline = self._pipelines.pipeline(
-            profile, budget, counter, reach, terms.way, keeping=terms.keeping, is_replayed=terms.goal_tokens is None
+            profile,
+            budget,
+            counter,
+            reach,
+            terms.way,
+            keeping=terms.keeping,
+            subagent=subagent,
+            is_replayed=terms.goal_tokens is None,
         )
         return Ground(basis, pipeline)
 
@@ -161,11 +168,12 @@ def surely_fit(full_bytes: int, budget: Budget) -> bool:
 
 
 @functools.lru_cache(64)
-def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach]:
+def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach, bool]:
     """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
     and they are often longer than what it says; its reply limit may be another one each time."""
     raw = tools or None
-    return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw, sees_files=sees_files)
+    base = size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
+    return base, reach_of(raw, sees_files=sees_files), offers_subagent(raw)
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:

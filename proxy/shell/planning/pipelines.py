@@ -80,18 +80,22 @@ class Pipelines:
         way: WayBack = NOWHERE,
         *,
         keeping: bool,
+        subagent: bool = False,
         is_replayed: bool = True,
     ) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
-        `is_replayed`: whether its cuts follow the conversation as it grew."""
+        `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it grew."""
         reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
-        notices = Notices(self._settings.language, way, reach, keeping)
         local = self._local_steps(reading, budget.result_tokens, keeping)
+        sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
+        clean = None if sanitise is None else sanitise.clean
+        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
         entry = entry_of(self._settings.models, reading.model)
         limit = entry.max_images if entry is not None else None
         described = _without_images(local)
         return Pipeline(
             images=None if limit is None else ImageLimit(limit, described),
+            always=sanitise,
             local=local,
             reliefs=reliefs(notices, budget),
             last_resorts=last_resorts(notices, budget, described, counter),

@@ -33,6 +33,8 @@ class Basis:
     base: Size
     """Of what is no message: tools, mostly."""
     reach: Reach
+    subagent: bool
+    """Whether the tools offer one."""
     way: WayBack
     tools: bytes | None = field(default=None, repr=False)
     """With the proxy's own among them, when that is offered."""
