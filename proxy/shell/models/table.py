@@ -18,6 +18,7 @@ from proxy.core.profile import ModelProfile
 from proxy.settings import Settings
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.models.tokenizer import counter_for
 
 TIMEOUT_SECONDS: Final = 3.0
 """Somebody is looking at the terminal; the catalogue's answer is worth having without the upstream's."""
@@ -48,7 +49,8 @@ def print_models(
         )
         return
     if name is not None:
-        console.print(_one(profiles[0], learning.ratio(profiles[0].model)))
+        counted_by = counter_for(profiles[0].tokenizer, profiles[0].model).name
+        console.print(_one(profiles[0], learning.ratio(profiles[0].model, counted_by)))
     elif profiles:
         console.print(_many(profiles))
     else:
@@ -103,7 +105,7 @@ def _shown(profile: ModelProfile, field: str) -> str:
     if field == "modalities":
         return "unknown" if value is None else ", ".join(sorted(value))
     if field == "tokenizer":
-        return value or "by name"
+        return value or f"by name: {counter_for(None, profile.model).name}"
     return "–" if value is None else f"{value:,}".replace(",", " ")
 
 
