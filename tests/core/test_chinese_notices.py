@@ -46,7 +46,7 @@ NOTICES = [
     for way, reach, kept, subagent in product(WAYS, Reach, (True, False), (True, False))
 ]
 PNG = MediaType("image/png", Kind.IMAGE, "png")
-SHOWN = Excerpt("开头\n", ("错误",), "结尾\n", "中间\n" * 9, 7, 12, 90, 3, 30)
+SHOWN = Excerpt("开头\n", ("错误",), "结尾\n", "中间\n" * 9, 12, 90, 3, 30)
 LONG_LINES = replace(SHOWN, gap="长" * 90_000)
 PROBLEMS = [
     {"lines": "often"},

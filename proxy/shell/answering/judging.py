@@ -84,8 +84,8 @@ class Judge:
             return
         decision.prompt_tokens = counted
         if counted is not None and not planned.request.has_images:
-            estimate = planned.plan.after.tokens
-            self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)
+            estimate, counted_by = planned.plan.after.tokens, planned.basis.counted_by
+            self._learning.note_usage(planned.request.model, counted_by, estimate, counted, decision.request_id)
 
 
 def _is_plainly_an_answer(evidence: bytes) -> bool:

@@ -45,6 +45,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """The upstream's tokens for one of ours."""
     calibrated: bool = False
     """Whether the ratio was measured."""
+    counted_by: str = ""
+    """The counter whose tokens are ours; by another one, the ratio says nothing."""
 
     @property
     def limits(self) -> tuple[Limits, str] | None:
@@ -62,11 +64,15 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
         is_inferred = self.inferred_tokens is not None
         return limits, "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
 
+    def ratio_of(self, counted_by: str) -> tuple[float, bool]:
+        """(the upstream's tokens for one of this counter, whether that was measured)."""
+        return (self.ratio, self.calibrated) if self.calibrated and self.counted_by == counted_by else (1.0, False)
+
     def standing(self, now: float) -> Knowledge:
         """What of it is not too old at this Unix time; the clocks of two hosts may differ."""
         if abs(now - self.taught) < STANDS_SECONDS:
             return self
-        return Knowledge(ratio=self.ratio, calibrated=self.calibrated)
+        return Knowledge(ratio=self.ratio, calibrated=self.calibrated, counted_by=self.counted_by)
 
     def with_limit(self, limit: int, scope: Scope) -> Knowledge:
         """With one that a refusal printed, which takes the place of what was doubted or inferred."""

@@ -66,10 +66,9 @@ class Learning:
         """What refusals have taught, and who says so, for the resolver of profiles."""
         return self._of(model).limits
 
-    def ratio(self, model: str) -> tuple[float, bool]:
-        """(the upstream's tokens for one of ours, whether that was measured)."""
-        known = self._of(model)
-        return known.ratio, known.calibrated
+    def ratio(self, model: str, counted_by: str) -> tuple[float, bool]:
+        """(the upstream's tokens for one of this counter, whether that was measured)."""
+        return self._of(model).ratio_of(counted_by)
 
     def note_refusal(self, model: str, verdict: Verdict, believed_window_tokens: int) -> None:
         """Keep the limit that a refusal printed, when it may be believed."""
@@ -144,26 +143,28 @@ class Learning:
         self._log.info("tool_refusal_learned", model=key_of(model))
         self.on_change()
 
-    def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:
+    def note_usage(
+        self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str
+    ) -> None:
         """Hold what the upstream counted against what is known, and against our own estimate of the same prompt, the
-        ratio not applied."""
+        ratio not applied; `counted_by`: the counter that made it."""
         if not self._enabled:
             return
         self._refute(model, prompt_tokens)
         if estimate_tokens < MIN_SAMPLE_TOKENS or prompt_tokens <= 0:
             return
-        ratio, known = prompt_tokens / estimate_tokens, self._of(model)
-        adopted = known.ratio if known.calibrated else None
+        ratio, (known, calibrated) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by)
+        adopted = known if calibrated else None
         if tells_of_truncation(ratio, adopted):
             self._log.warning(
                 "upstream_truncated_silently",
                 request_id=request_id,
                 model=key_of(model),
-                estimate_tokens=int(estimate_tokens * known.ratio),
+                estimate_tokens=int(estimate_tokens * known),
                 prompt_tokens=prompt_tokens,
             )
         elif is_plausible(ratio) and (news := self._sampled(model, ratio).news(adopted)) is not None:
-            self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True))
+            self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True, counted_by=counted_by))
             self._log.info("ratio_learned", model=key_of(model), ratio=news)
             self.on_change()
 

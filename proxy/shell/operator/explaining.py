@@ -18,6 +18,8 @@ from proxy.core.refusal import does_not_fit
 from proxy.core.way_back import WayBack
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
+from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.planning.maker import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.recent import described_blocks
@@ -101,7 +103,7 @@ class Explainer:
         planner: Planner,
         place_of: Callable[[Artifact], str],
         way: WayBack,
-        ratio_of: Callable[[str], tuple[float, bool]],
+        ratio_of: RatioOf,
     ) -> None:
         self._settings = settings
         self._planner = planner
@@ -118,7 +120,8 @@ class Explainer:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
-        return Explanation(planned, mode, places, self._ratio_of(profile.model), problem)
+        ratio = self._ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name)
+        return Explanation(planned, mode, places, ratio, problem)
 
 
 def _for_model(body: bytes, model: str) -> bytes:

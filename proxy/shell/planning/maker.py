@@ -29,8 +29,8 @@ from proxy.shell.planning.prefix import LastSent
 from proxy.wire.openai_chat import ChatRequest
 
 ProfileOf: TypeAlias = Callable[[str], ModelProfile]
-RatioOf: TypeAlias = Callable[[str], tuple[float, bool]]
-"""Model → (the upstream's tokens for one of ours, whether that was measured)."""
+RatioOf: TypeAlias = Callable[[str, str], tuple[float, bool]]
+"""Model, name of its counter → (the upstream's tokens for one of ours, whether that was measured)."""
 
 MAX_KNOWN_GROUNDS: Final = 256
 """Each for a model, the reply limit that is asked of it, a tool list and a kind of client; all foreign input."""
@@ -54,6 +54,8 @@ class _Limits(NamedTuple):
     profile: ModelProfile
     own: Counter
     """The model's own counter."""
+    is_slow: bool
+    """Whether that costs so much that a rough count is worth having."""
     budget: Budget
     grounds: dict[tuple[bool, bytes, Terms], Ground]
     """By what else they rest on: whether a rough count will do, the tool list, the terms."""
@@ -100,7 +102,7 @@ class PlanMaker:
     def _ground(self, request: ChatRequest, terms: Terms, *, rough: bool) -> Ground:
         """What a request is planned on; `rough`: whether a rough count will do where it surely fits."""
         limits = self._limits(request)
-        roughly = rough and not request.has_images and surely_fit(request.full_bytes, limits.budget)
+        roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
         tools = terms.tools or bytes(request.members.get("tools", b""))
         key = (roughly, tools, terms)
         ground = limits.grounds.get(key)
@@ -113,17 +115,19 @@ class PlanMaker:
 
     def _limits(self, request: ChatRequest) -> _Limits:
         """What holds for a model, remembered while its profile is the same object."""
-        profile, (ratio, calibrated) = self._profile_of(request.model), self._ratio_of(request.model)
+        profile = self._profile_of(request.model)
+        texts = counter_for(profile.tokenizer, profile.model)
+        ratio, calibrated = self._ratio_of(request.model, texts.name)
         asked = request.reply_limit[1] if request.reply_limit else None
         key = (profile.model, asked, ratio, calibrated)
         known = self._known.get(key)
         if known is not None and known.profile is profile:
             return known
-        own = with_images_of(profile.model, counter_for(profile.tokenizer, profile.model))
+        own, is_slow = with_images_of(profile.model, texts), not isinstance(texts, ByteClassCounter)
         exact = own.exact or calibrated
         budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
         self._make_room(0)
-        self._known[key] = found = _Limits(profile, own, budget, {})
+        self._known[key] = found = _Limits(profile, own, is_slow, budget, {})
         return found
 
     def _make_room(self, tools_bytes: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from proxy.core.budget import Budget, BudgetRules
+from proxy.core.budget import Budget, BudgetRules, budget_for
 from proxy.core.entry import LocalStep
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
@@ -65,6 +65,11 @@ class Pipelines:
     def tools_with_ours(self, members: Mapping[str, Raw]) -> bytes | None:
         """The tool list of a request with the proxy's own tool, when that is offered."""
         return with_tool(members, self._settings.artifacts.retrieval_tool)
+
+    def result_limits(self, profile: ModelProfile, ratio: float) -> TruncateToolOutput:
+        """What the results of tools may hold when they arrive; `ratio`: the upstream's tokens for one of ours."""
+        budget = budget_for(profile, None, exact=True, rules=self.rules, ratio=ratio)
+        return self._truncate(entry_of(self._settings.models, profile.model), budget.result_tokens)
 
     def page_bytes(self, model: str, budget: Budget) -> int:
         """What the results of the proxy's own tool may hold at a time: as much as one result of any tool."""

@@ -33,7 +33,7 @@ def refused(character: str, kinds) -> bool:
     )
 
 
-@given(st.one_of(TEXTS, st.text(st.characters(categories=None))), KINDS, st.sampled_from(["user", "tool", "system"]))
+@given(st.one_of(TEXTS, st.text(st.characters(categories=None))), KINDS, st.sampled_from(["user", "tool"]))
 @settings(deadline=None)
 def test_every_such_character_becomes_the_replacement_and_no_other_changes(text, kinds, role):
     made = planned([{"role": role, "content": text}], with_step(kinds))
@@ -85,7 +85,7 @@ def noted(content, role="tool", kinds=frozenset({Sanitise.NON_BMP}), language="e
     return Message.read(message).content()
 
 
-@pytest.mark.parametrize("role", ["tool", "user", "system"])
+@pytest.mark.parametrize("role", ["tool", "user"])
 def test_one_note_says_how_many_characters_of_a_message_were_replaced(role):
     said = "[context-proxy: characters shown as \ufffd here, as the upstream does not take them: 3]\n"
     assert noted("a🙂b🙂🙂", role) == f"a\ufffdb\ufffd\ufffd\n{said}"
@@ -104,8 +104,9 @@ def test_a_result_of_the_common_shape_has_the_note_in_its_text():
     assert found.keys() == {"status", "data", "text"}
 
 
-def test_what_the_assistant_said_has_no_note():
-    assert noted("a🙂", "assistant") == "a\ufffd"
+@pytest.mark.parametrize("role", ["assistant", "system", "developer"])
+def test_what_the_assistant_or_the_operator_said_has_no_note(role):
+    assert noted("a🙂", role) == "a\ufffd"
 
 
 @given(st.lists(st.one_of(TEXTS, st.text(st.characters(categories=None))), max_size=3), KINDS)
