@@ -25,6 +25,7 @@ TIMEOUT_SECONDS: Final = 3.0
 _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
+    "input_chars": "input limit, characters",
     "output_tokens": "output limit",
     "modalities": "reads",
     "refused": "has refused",
