@@ -147,6 +147,7 @@ class Relay:
                         return answer
                 if following.goal_tokens is not None:
                     harsher = await self._harsher(journey, following.goal_tokens)
+                    self._judge.learn_from_recount(outcome.verdict, planned, harsher)
                     if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
                         if not outcome.verdict.is_overflow:
                             return answer

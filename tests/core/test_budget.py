@@ -117,3 +117,15 @@ def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floo
 @pytest.mark.parametrize(("prompt", "lowered"), [(1_000, None), (2_000, 8_000), (9_900, 256)])
 def test_prompt_and_reply_share_the_window(prompt, lowered):
     assert clamped_reply(Budget(1, max_reply_tokens=10_000), 9_000, prompt) == lowered
+
+
+def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
+    upstreams = ModelProfile("m", input_chars=100_000)
+
+    def chars(profile: ModelProfile, limit: int | None) -> int | None:
+        return budget_for(profile, None, exact=True, rules=BudgetRules(max_request_chars=limit)).room_chars
+
+    assert chars(ModelProfile("m"), None) is None
+    assert chars(ModelProfile("m"), 90_000) == 90_000
+    assert chars(upstreams, None) == chars(upstreams, 200_000) == 98_000
+    assert chars(upstreams, 90_000) == 90_000

@@ -72,9 +72,22 @@ class Judge:
         is_echo = verdict.limit is not None and may_be_echoed(verdict, planned.request.body)
         known = profile.window_tokens if window_is_certain(profile) else None
         self._learning.note_refusal(model, verdict, known, by=owner, is_echo=is_echo)
-        counted = verdict.prompt if verdict.exactness is Exactness.EXACT and verdict.unit is Unit.TOKENS else None
-        if verdict.is_overflow and counted is not None and not is_echo and _is_measured(planned):
-            self._learning.note_count(model, planned.plan.after.tokens, counted)
+        if not is_echo and _is_measured(planned):
+            self._learn_from_count(verdict, planned.request.model, planned.plan.after.tokens)
+
+    def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
+        """What was refused may have been counted roughly, as it seemed to fit anyway: then the plan of a second send
+        has counted it anew."""
+        if not refused.basis.is_rough or refused.plan.changed or not _is_measured(harsher):
+            return
+        if not may_be_echoed(verdict, refused.request.body):
+            self._learn_from_count(verdict, refused.request.model, harsher.plan.before.tokens)
+
+    def _learn_from_count(self, verdict: Verdict, model: str, estimate_tokens: int) -> None:
+        """Hold what a refusal counted of the prompt against the estimate, as usage is."""
+        is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
+        if is_exact and verdict.prompt is not None:
+            self._learning.note_count(model, estimate_tokens, verdict.prompt)
 
     def _learn_from_unnamed_refusal(self, planned: Planned) -> None:
         """Keep how much was refused by an upstream that does not say what it takes."""

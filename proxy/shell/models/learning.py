@@ -18,7 +18,14 @@ from msgspec.structs import replace
 
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.core.profile import Modality
-from proxy.shell.models.calibration import MIN_SAMPLE_TOKENS, MIN_SAMPLES, Samples, is_plausible, tells_of_truncation
+from proxy.shell.models.calibration import (
+    MIN_SAMPLE_TOKENS,
+    MIN_SAMPLES,
+    RATIO_STEP,
+    Samples,
+    is_plausible,
+    tells_of_truncation,
+)
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, key_of
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.telemetry.logs import logger
@@ -113,7 +120,7 @@ class Learning:
         if known.calibrated and ratio <= known.ratio:
             self._note_sample(model, self._sampled(model, ratio))
             return
-        samples = Samples(MIN_SAMPLES, ratio)
+        samples = Samples(MIN_SAMPLES, ratio + RATIO_STEP / 2)  # the next prompts may be a little over it
         self._samples = _with(self._samples, key_of(model), samples)
         self._note_sample(model, samples)
 
