@@ -100,14 +100,8 @@ def attempts(situation: Situation) -> Attempts:
         and situation.original_could_fit
     ):
         yield Attempt(Rung.ORIGINAL)
-    elif is_worth_a_try(verdict, edited=situation.edited):
+    elif verdict.is_suspect:
         yield Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation))
-
-
-def is_worth_a_try(verdict: Verdict, *, edited: bool) -> bool:
-    """Whether less may be the cure of an answer that says nothing. A refusal of a request that was `edited` may be for
-    the edits."""
-    return verdict.is_suspect and (verdict.kind is Kind.EMPTY or not edited)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})

@@ -152,8 +152,9 @@ class Relay:
                         if not outcome.verdict.is_overflow:
                             return answer
                         raise _overflow(self._refusal(harsher), outcome)
-                if outcome.verdict.is_suspect and outcome.status >= 400 and answer.is_whole:
-                    wordless = answer
+                if outcome.verdict.is_suspect and following.rung is Rung.EMERGENCY:
+                    self._recorder.overflowed(decision, outcome.verdict)
+                    wordless = answer if outcome.status >= 400 and answer.is_whole else None
             except BaseException:
                 await answer.aclose()
                 raise

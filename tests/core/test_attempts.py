@@ -170,6 +170,8 @@ def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     half = Attempt(Rung.EMERGENCY, goal_tokens=5_000)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
+    cut = Situation(10_000, 40_000, 4_000, edited=True, original_could_fit=False)
+    assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
     assert second(unedited, 200, Verdict(Kind.EMPTY)) is None
     assert second(unedited, 400, Verdict(Kind.UNKNOWN)) is None
 

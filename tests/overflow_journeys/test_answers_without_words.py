@@ -140,6 +140,22 @@ async def test_a_400_without_a_word_teaches_only_when_less_was_taken(tmp_path: P
         assert estimate(stage.model.bodies[0]) <= 0.9 * min(refused)
 
 
+async def test_what_was_concluded_and_is_still_too_much_is_tried_again_shorter(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        refused = [await taken_shorter(stage, tokens) for tokens in (9_500, 9_500, 20_000, 20_000)]
+        assert refused == sorted(refused, reverse=True), "each time a little less"
+
+
+async def test_an_edited_request_that_is_refused_without_a_word_goes_up_as_it_came(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        body = json.loads(conversation(6_000, exchanges=8))
+        body["messages"][3]["content"] += "\n".join(f"line {number} of the log" for number in range(2_500))
+        raw = json.dumps(body).encode()
+        stage.model.plays(saying(400, b""), saying(400, b"still no"))
+        answer = await stage.ask(raw)
+        assert (answer.status, answer.body, stage.model.bodies[1]) == (400, b"still no", raw)
+
+
 async def test_what_is_taken_in_full_later_refutes_a_400_without_a_word(tmp_path: Path) -> None:
     """A gateway that fails now and then, at any length: https://github.com/earendil-works/pi/issues/9482"""
     async with staged(tmp_path) as stage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.attempts import Attempt, Outcome, Rung, is_worth_a_try
+from proxy.core.attempts import Attempt, Outcome, Rung
 from proxy.core.conversation import Message
 from proxy.core.edits import Reason
 from proxy.core.media_routes import modalities_in
@@ -55,7 +55,7 @@ class Judge:
             window_tokens=plan.budget.room_tokens,  # of the window: what a prompt may fill
             window_is_certain=window_is_certain(planned.basis.profile),
         )
-        if verdict.is_overflow or verdict.is_over_rate or is_worth_a_try(verdict, edited=planned.changed):
+        if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
             self._learn_from_unnamed_refusal(planned)
