@@ -62,6 +62,18 @@ async def test_one_exact_refusal_of_a_model_that_nobody_knows_fits_the_next_turn
         assert all(estimate(body) > 5_000 for body in kept), "and no more is left out than has to be"
 
 
+async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_its_refusal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with staged(tmp_path, log={"format": "json"}) as stage:
+        for exchanges, attempts in ((20, "2"), (21, "1"), (22, "1")):
+            stage.model.plays(*[counted_by(8_000, 1.5)] * int(attempts))
+            answer = await stage.ask(conversation(6_500, exchanges=exchanges, model="gpt-4o"))
+            assert (answer.status, answer.attempts) == (200, attempts)
+    learned = [line for line in capfd.readouterr().out.splitlines() if "ratio_learned" in line]
+    assert len(learned) == 1
+
+
 def counted_by(limit: int, ratio: float) -> Scene:
     """A model server with that window, which counts so many tokens for one of ours."""
 
