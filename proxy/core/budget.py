@@ -142,7 +142,7 @@ def budget_for(
         room = min(room, profile.input_tokens - margin)
     return Budget(
         max(0, int(room / ratio)),
-        rules.max_request_chars,
+        _room_chars(profile, rules),
         rules.max_request_bytes,
         rules.fill,
         rules.low_mark,
@@ -151,6 +151,14 @@ def budget_for(
         result_tokens=int(widest * ARRIVAL_SHARE / ratio),
         reserved_reply_tokens=reserve,
     )
+
+
+def _room_chars(profile: ModelProfile, rules: BudgetRules) -> int | None:
+    """Of the operator's limit and the upstream's, less what may be between its frames and ours, the smaller one."""
+    limits = [rules.max_request_chars] if rules.max_request_chars is not None else []
+    if profile.input_chars is not None:
+        limits.append(int(profile.input_chars * (1 - EXACT_MARGIN)))
+    return min(limits, default=None)
 
 
 def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens: int) -> int | None:

@@ -59,6 +59,8 @@ class ModelProfile:
     """Whether its upstream has refused the proxy's own tool."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
+    input_chars: int | None = None
+    """Of the prompt alone, where an upstream bounds it so."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: by field name, a phrase such as `config models[0]` or `default`."""
 

@@ -43,6 +43,20 @@ _REFUSED_TWICE: Final[dict[Language, str]] = {
 }
 
 
+_EMPTY_TWICE: Final[dict[Language, str]] = {
+    "en": "The upstream answered this request with a success that holds nothing, and so it did once more after the "
+    "prompt had been shortened to about {tokens:,} tokens. Some servers refuse like this what is longer than their "
+    "context window: look into the server's own log, and at the window that it was started with.",
+    "zh": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
+    "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
+}
+
+
+def empty_twice(tokens: int, language: Language) -> str:
+    """The message for a client whose request got an empty answer once more after a harsher cut."""
+    return _EMPTY_TWICE[language].format(tokens=tokens)
+
+
 def refused_twice(tokens: int, language: Language) -> str:
     """The message for a client whose request was refused once more after a harsher cut."""
     return _REFUSED_TWICE[language].format(tokens=tokens)

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
+from proxy.core.overflow import Kind
 from proxy.core.profile import Modality
-from proxy.core.refusal import does_not_fit, refused_twice
+from proxy.core.refusal import does_not_fit, empty_twice, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
-from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
+from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamEmpty
 from proxy.setting_types import Mode
 from proxy.settings import Settings
 from proxy.shell.answering.holding import HeldAnswer
@@ -124,17 +125,20 @@ class Relay:
             raise ContextOverflow(self._refusal(planned), param="messages")
         ladder = attempts(journey.situation)
         attempt, refusal = next(ladder), ACCEPTED
+        wordless: HeldAnswer | None = None  # what the client gets when a shorter request is not taken either
         while True:
             headers, body = journey.rendered(planned, attempt)
             answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
             try:
                 await answer.look()
-                outcome = self._judge.outcome(answer, planned, decision)
+                outcome = self._judge.outcome(answer, planned, journey.owner, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(attempt, refusal, outcome, planned)
-                    if outcome.verdict.is_overflow and self._settings.overflow.retry:
-                        raise _overflow(refused_twice(planned.plan.after.tokens, self._settings.language), outcome)
+                    self._judge.learn_what_was_refused(attempt, refusal, outcome, journey.planned)
+                    if wordless is not None and outcome.verdict.kind is not Kind.ACCEPTED:
+                        await answer.aclose()
+                        return wordless
+                    self._raise_for(attempt, outcome, planned)
                     return answer
                 harsher = planned
                 if following.rung is Rung.WITHOUT_MEDIA:
@@ -143,8 +147,14 @@ class Relay:
                         return answer
                 if following.goal_tokens is not None:
                     harsher = await self._harsher(journey, following.goal_tokens)
+                    self._judge.learn_from_recount(outcome.verdict, planned, harsher)
                     if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
+                        if not outcome.verdict.is_overflow:
+                            return answer
                         raise _overflow(self._refusal(harsher), outcome)
+                if outcome.verdict.is_suspect and following.rung is Rung.EMERGENCY:
+                    self._recorder.overflowed(decision, outcome.verdict)
+                    wordless = answer if outcome.status >= 400 and answer.is_whole else None
             except BaseException:
                 await answer.aclose()
                 raise
@@ -152,6 +162,15 @@ class Relay:
             attempt, planned, refusal = following, harsher, outcome.verdict
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
+
+    def _raise_for(self, attempt: Attempt, outcome: Outcome, planned: Planned) -> None:
+        """Say so where the last answer is one that a client can do nothing with. Raises ContextOverflow and
+        UpstreamEmpty."""
+        tokens, language = planned.plan.after.tokens, self._settings.language
+        if outcome.verdict.is_overflow and self._settings.overflow.retry:
+            raise _overflow(refused_twice(tokens, language), outcome)
+        if outcome.verdict.kind is Kind.EMPTY and attempt.rung is not Rung.FIRST:
+            raise UpstreamEmpty(empty_twice(tokens, language))
 
     def _next(self, ladder: Attempts, outcome: Outcome) -> Attempt | None:
         if not self._settings.overflow.retry:

@@ -87,6 +87,8 @@ class Limits:
     """Whether the proxy's own tool was refused; only learning says so."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
+    input_chars: int | None = None
+    """The characters of the prompt; only learning says so."""
 
 
 NOTHING: Final = Limits()

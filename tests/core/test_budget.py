@@ -125,3 +125,15 @@ def test_a_prompt_that_fills_its_room_and_its_lowered_reply_are_within_the_small
     budget = budget_for(ModelProfile("m", window), asked, exact=exact, rules=BudgetRules(), ratio=ratio)
     lowered = clamped_reply(budget, asked, budget.room_tokens)
     assert budget.room_tokens * ratio + (lowered or asked) <= window
+
+
+def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
+    upstreams = ModelProfile("m", input_chars=100_000)
+
+    def chars(profile: ModelProfile, limit: int | None) -> int | None:
+        return budget_for(profile, None, exact=True, rules=BudgetRules(max_request_chars=limit)).room_chars
+
+    assert chars(ModelProfile("m"), None) is None
+    assert chars(ModelProfile("m"), 90_000) == 90_000
+    assert chars(upstreams, None) == chars(upstreams, 200_000) == 98_000
+    assert chars(upstreams, 90_000) == 90_000

@@ -95,7 +95,9 @@ async def test_each_event_reaches_the_client_before_the_next_one_is_sent(tmp_pat
 
 
 EMPTY_STREAMS = pytest.mark.parametrize(
-    "nothing", [b"", b": nothing to say\n\n", b"data: [DONE]\n\n"], ids=["nothing", "a comment", "only its end"]
+    "nothing",
+    [b"", b": nothing to say\n\n", b"data: [DONE]\n\n", b'data: {"choices":[]}\n\ndata: [DONE]\n\n'],
+    ids=["nothing", "a comment", "only its end", "no choice"],
 )
 
 

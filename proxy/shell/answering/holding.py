@@ -1,6 +1,6 @@
 """Looks at the beginning of an answer before the client gets any of it, so that a refusal can still be cured unseen.
 
-Rule: no longer than it takes to see: the first event of a stream that means something, or the whole of a short body;
+Rule: no longer than it takes to see: the first event of a stream that holds something, or the whole of a short body;
 what was looked at is passed on with the rest, byte for byte.
 """
 
@@ -11,6 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from proxy.core.overflow import holds_nothing
 from proxy.shell.bodies import can_unpack
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
 from proxy.wire.sse import EventSplitter, data_of
@@ -40,6 +41,8 @@ class HeldAnswer:
         self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", can_unpack) else None
         self.evidence = b""
         """What was read, decompressed."""
+        self.is_whole = False
+        """Whether that was all of it: it can be passed on even when it is closed."""
 
     @property
     def is_stream(self) -> bool:
@@ -63,8 +66,9 @@ class HeldAnswer:
             seen += len(piece)
             if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
                 splitter, readable = EventSplitter(), self.evidence
-            if seen >= HELD_BYTES or (splitter is not None and any(map(data_of, splitter.feed(readable)))):
+            if seen >= HELD_BYTES or (splitter is not None and any(map(_tells, splitter.feed(readable)))):
                 return
+        self.is_whole = True
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, as UpstreamAnswer.chunks."""
@@ -101,3 +105,9 @@ class HeldAnswer:
             if found == name and wanted(value.strip().lower()):
                 return True
         return False
+
+
+def _tells(event: bytes) -> bool:
+    """Whether an event says what the answer is: a part of it, an error, or that there is no more to come."""
+    data = data_of(event)
+    return bool(data) and not holds_nothing(data)

@@ -28,6 +28,7 @@ MAX_PROFILES: Final = 1024
 _VALUES: Final = (
     "window_tokens",
     "input_tokens",
+    "input_chars",
     "output_tokens",
     "modalities",
     "refused",
@@ -101,6 +102,13 @@ class ModelResolver:
                     values[name], stated_by[name] = value, phrase
         stated_by.setdefault("window_tokens", "default")
         return ModelProfile(model=model, **values, sources=stated_by)
+
+
+def window_is_certain(profile: ModelProfile) -> bool:
+    """Whether somebody who must know states the window: the settings, the upstream, a refusal that printed it, one
+    entry of the catalogue. The default, the smallest of several entries and a conclusion are guesses."""
+    source = profile.sources.get("window_tokens", "default")
+    return source != "default" and not source.startswith("inferred") and not source.endswith(")")
 
 
 def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | None:

@@ -31,6 +31,7 @@ MAX_TOOLS: Final = 12
 _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
+    "input_chars": "input limit, characters",
     "output_tokens": "output limit",
     "modalities": "reads",
     "refused": "has refused",

@@ -142,7 +142,7 @@ def left(made, kinds):
             [*(user(f"Please 🙂 {n} " + "words " * 200) for n in range(12)), user("And now?")],
             Reason.DIGEST,
         ),
-        ([user("🙂 " * 16_000), {"role": "assistant", "content": "ok"}, user("On.")], Reason.LONG_OLD_TEXT),
+        ([user("🙂 " * 16_000), {"role": "assistant", "content": "ok"}, user("On.")], Reason.NEWEST_TEXT),
     ],
     ids=["the newest result", "the note quotes the user", "an old text"],
 )

@@ -81,6 +81,7 @@ def test_a_limit_of_the_input_bounds_the_input(tmp_path: Path) -> None:
         refusal(None),
         refusal(60_000, limit_exactness=Exactness.ABOUT),
         refusal(60_000, unit=Unit.CHARS),
+        refusal(60_000, unit=Unit.CHARS, limit_scope=Scope.UNKNOWN),
         refusal(60_000, limit_scope=Scope.UNKNOWN),
         refusal(511),
         refusal(2**31),
@@ -101,6 +102,82 @@ def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_path: Pa
     assert found.limits("m") is None, "two different ones are no confirmation"
     found.note_refusal("m", refusal(40_000), BELIEVED)
     assert window(found) == 40_000
+
+
+def test_a_window_that_is_a_guess_is_no_evidence_against_a_limit(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None)
+    assert window(found) == 4_096
+    found.note_refusal("m", refusal(128_000), None)
+    assert window(found) == 128_000
+
+
+def test_a_limit_that_the_client_may_have_written_needs_another_clients_refusal(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_refusal("m", refusal(60_000), None, by="one", is_echo=True)
+    assert found.limits("m") is None
+    learning(tmp_path).note_refusal("m", refusal(60_000), None, by="two", is_echo=True)
+    found.refresh()
+    assert window(found) == 60_000
+
+
+def test_a_limit_that_the_client_may_have_written_is_believed_once_a_request_without_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(60_000), None, by="one", is_echo=True)
+    found.note_refusal("m", refusal(60_000), BELIEVED, by="one")
+    assert window(found) == 60_000
+
+
+def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(tmp_path: Path) -> None:
+    found, changes = learning(tmp_path), []
+    found.on_change = lambda: changes.append(1)
+    with capture_logs() as log:
+        for _ in range(2):
+            found.note_refusal("m", refusal(900_000, unit=Unit.CHARS, limit_scope=Scope.INPUT), BELIEVED)
+    assert (
+        found.limits("m") == learning(tmp_path).limits("m") == (Limits(input_chars=900_000), "learned from a refusal")
+    )
+    assert [(line["event"], line["limit_chars"]) for line in log] == [("limit_learned", 900_000)]
+    assert len(changes) == 1
+
+
+def test_one_count_of_a_refusal_is_enough_for_a_ratio(tmp_path: Path) -> None:
+    found, changes = learning(tmp_path), []
+    found.on_change = lambda: changes.append(1)
+    found.note_count("m", "bytes", 30_000, 36_600)
+    assert found.ratio("m") == learning(tmp_path).ratio("m") == (1.25, True)
+    use(found, 1.22, 1.23, 1.24, 1.21)
+    assert (found.ratio("m"), len(changes)) == ((1.25, True), 1), "a little more moves nothing"
+
+
+def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_is_one_sample(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.0] * MIN_SAMPLES)
+    found.note_count("m", "bytes", 30_000, 39_000)
+    assert found.ratio("m") == (1.35, True)
+    found.note_count("m", "bytes", 30_000, 36_000)
+    assert found.ratio("m") == (1.35, True)
+
+
+@pytest.mark.parametrize(("estimate", "counted"), [(999, 1_200), (10_000, 35_000), (10_000, 4_000), (0, 5)])
+def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(estimate: int, counted: int, tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_count("m", "bytes", estimate, counted)
+    assert found.ratio("m") == (1.0, False)
+    off = learning(tmp_path / "off", enabled=False)
+    off.note_count("m", "bytes", 30_000, 36_000)
+    assert off.ratio("m") == (1.0, False)
+
+
+def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_unnamed_refusal("m", 30_000)
+        found.note_usage("m", "bytes", 31_000, 31_000, "req-1")
+    assert found.limits("m") is None
 
 
 def test_the_second_sighting_may_be_another_workers(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from waiting import until
 from proxy.core.profile import Modality, ModelProfile
 from proxy.settings import Settings
 from proxy.shell.models.catalogue import Catalogue
-from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver, Source
+from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver, Source, window_is_certain
 from proxy.wire.model_list import Limits
 
 BASE = "https://llm.example.org/v1"
@@ -210,3 +210,24 @@ def test_any_string_has_a_profile(name: str) -> None:
     profile = MADE.profile(name)
     assert profile.window_tokens >= 512
     assert profile.sources["window_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("source", "certain"),
+    [
+        ("config models[0]", True),
+        ("config defaults", True),
+        ("learned from a refusal", True),
+        ("upstream /v1/models", True),
+        ("catalogue openai/gpt-4o", True),
+        (
+            "catalogue cerebras/llama3.1-8b (the smallest of 2 providers; a server of your own may be set to less)",
+            False,
+        ),
+        ("inferred from refusals that name no limit", False),
+        ("default", False),
+    ],
+)
+def test_a_window_is_certain_when_somebody_states_it_who_must_know(source: str, certain: bool) -> None:
+    assert window_is_certain(ModelProfile("m", sources={"window_tokens": source})) is certain
+    assert not window_is_certain(ModelProfile("m"))
