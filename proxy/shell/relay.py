@@ -87,14 +87,14 @@ class Relay:
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
             return await self._send(target, sent, body, decision)
-        offered = planned.basis.tools is not None
-        read_on_the_way = offered or self._settings.overflow.keepalive_seconds
+        has_our_tool = planned.basis.tools is not None  # and may call it, even where this request withholds it
+        read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._kept(planned, owner.hex(), decision)
         journey = Journey(target, sent, body, planned, owner.hex())
         self._recorder.plan_made(decision)
         answer = await self._climb(journey, decision)
-        if not offered or decision.rung == Rung.ORIGINAL:
+        if not has_our_tool or decision.rung == Rung.ORIGINAL:
             return answer
         was_sent = decision.planned or planned
         return await watched(answer, Rounds(self._retrieval, self._send_round, journey, decision, was_sent))
@@ -134,7 +134,7 @@ class Relay:
                 if following is None:
                     self._judge.learn_what_was_refused(attempt, refusal, outcome, planned)
                     if outcome.verdict.is_overflow and self._settings.overflow.retry:
-                        raise _overflow(refused_twice(planned.plan.after.tokens, self._settings.language), outcome)
+                        raise _overflow(refused_twice(planned.tokens_after, self._settings.language), outcome)
                     return answer
                 harsher = planned
                 if following.rung is Rung.WITHOUT_MEDIA:

@@ -21,6 +21,8 @@ from proxy.shell.planning.planner import Planner
 LONG = long_text(5_000)
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+MANY = [{"type": "function", "function": {"name": f"fetch_{number}"}} for number in range(128)]
+"""As many tools as OpenAI takes."""
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -91,7 +93,12 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     ("tools", "more", "offered"),
     [
         ([FETCH], {}, True),
-        ([FETCH], {"tool_choice": {"type": "function", "function": {"name": "fetch"}}}, True),
+        ([FETCH], {"tool_choice": "auto"}, True),
+        ([FETCH], {"tool_choice": "none"}, True),
+        ([FETCH], {"tool_choice": "required"}, False),
+        ([FETCH], {"tool_choice": {"type": "function", "function": {"name": "fetch"}}}, False),
+        (MANY[:127], {}, True),
+        (MANY, {}, False),
         ([FETCH, BASH], {}, False),
         ([FETCH], {"n": 2}, False),
         ([FETCH, {"type": "function", "function": {"name": "read_artifact"}}], {}, False),
@@ -250,6 +257,42 @@ def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     restarted = build(answer=thinking(lambda _: Reply("Done.")))
     asked(restarted, answered(request(), told["message"], "one", "two"))
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
+
+
+FORCED = pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "fetch"}}], ids=["any tool", "one tool"]
+)
+
+
+@FORCED
+@STREAMED
+def test_a_turn_that_forces_a_call_withholds_the_tool_and_changes_no_message(
+    choice: Any, stream: bool, build: Any
+) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name), Reply("Done."))
+    turn = answered(request(), asked(world, request(), stream)["message"], "one", "two")
+    for members in ({}, {"tool_choice": choice}, {}):
+        asked(world, {**turn, **members}, stream)
+    before, forced, after = world.upstream.received[-3:]
+    assert (tools_in(before), tools_in(forced)) == (["fetch", "read_artifact"], ["fetch"])
+    assert before.body == after.body
+    assert json.dumps(before.messages) == json.dumps(forced.messages)
+    assert "read_artifact" in json.dumps(forced.messages)
+    assert [line.get("edits", {}).get("retrieval_tool") for line in world.logged("request_done", 5)[-3:]] == [
+        1,
+        None,
+        1,
+    ]
+
+
+@FORCED
+@STREAMED
+def test_a_call_of_the_withheld_tool_never_reaches_the_agent(choice: Any, stream: bool, build: Any) -> None:
+    world, name = learnt(build)  # its notices name the tool, which some models call all the same
+    teach(world, reads(name, lines="7-8"), Reply("", (Call("fetch", {"page": 1}),)))
+    told = asked(world, request(tool_choice=choice), stream)
+    assert [call["function"]["name"] for call in told["message"]["tool_calls"]] == ["fetch"]
 
 
 def test_nobody_else_finds_what_was_hidden(build: Any) -> None:

@@ -115,11 +115,11 @@ class Decision:
 
     @property
     def sent_tokens(self) -> int:
-        """Of the last send, as they were estimated; 0 when there was no plan."""
+        """Of the last send, as they were estimated, in the model's tokens; 0 when there was no plan."""
         if self.planned is None:
             return 0
         as_it_came = self.observed or self.rung == Rung.ORIGINAL
-        return self.planned.plan.before.tokens if as_it_came else self.planned.plan.after.tokens
+        return self.planned.tokens_before if as_it_came else self.planned.tokens_after
 
     @property
     def went_well(self) -> bool:
@@ -130,15 +130,15 @@ class Decision:
         """The response headers that tell a client what was done to its request."""
         if self.planned is None:
             return []
-        plan, as_it_came = self.planned.plan, self.rung == Rung.ORIGINAL
-        after = plan.before if as_it_came else plan.after
-        sizes = f"before={plan.before.tokens};after={after.tokens};room={plan.budget.room_tokens}"
+        planned, as_it_came = self.planned, self.rung == Rung.ORIGINAL
+        after = planned.tokens_before if as_it_came else planned.tokens_after
+        sizes = f"before={planned.tokens_before};after={after};room={planned.room_tokens}"
         found = [
             (b"x-context-proxy-tokens", sizes.encode()),
             (b"x-context-proxy-attempts", str(self.attempts).encode()),
         ]
-        if self.planned.changed and not as_it_came:
-            counts = ";".join(f"{reason}={count}" for reason, count in self.planned.reasons.items())
+        if planned.changed and not as_it_came:
+            counts = ";".join(f"{reason}={count}" for reason, count in planned.reasons.items())
             found.append((b"x-context-proxy-edits", counts.encode()))
         return found
 
@@ -169,14 +169,13 @@ class Decision:
 
 
 def _described_plan(planned: Planned) -> dict[str, Any]:
-    plan = planned.plan
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
         "stream": planned.request.stream,
         "messages": len(planned.request.conversation),
-        "tokens_before": plan.before.tokens,
-        "tokens_after": plan.after.tokens,
-        "room_tokens": plan.budget.room_tokens,
+        "tokens_before": planned.tokens_before,
+        "tokens_after": planned.tokens_after,
+        "room_tokens": planned.room_tokens,
         "window_tokens": planned.basis.profile.window_tokens,
         "counted_by": planned.basis.counted_by,
         "edits": planned.reasons,
