@@ -81,11 +81,11 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     assert page["tool_call_id"] == call["tool_calls"][0]["id"]
     assert is_ours(page["content"])
     assert page["content"].endswith("".join(LONG.splitlines(keepends=True)[2499:2502]))
-    assert told["usage"]["prompt_tokens"] == 2_000
     read = world.logged("artifact_read")[0]
     assert (read["artifact"], read["round"], read["bytes"]) == (name, 1, len(page["content"]))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
+    assert told["usage"]["prompt_tokens"] == 1_000 == done["usage"]["prompt_tokens"] / 2
     assert "line 2500" not in world.log_text
 
 
@@ -188,8 +188,26 @@ def test_after_eight_readings_the_model_is_told_and_then_stopped(spoken: bool, s
     assert (told["finish"], told["message"]["tool_calls"]) == ("stop", [])
     content = told["message"]["content"]
     assert content == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in content
-    assert told["usage"]["prompt_tokens"] == 9_000
-    assert world.logged("request_done", 2)[-1]["retrieval_rounds"] == 8
+    done = world.logged("request_done", 2)[-1]
+    assert (done["retrieval_rounds"], done["usage"]["prompt_tokens"]) == (8, 9_000)
+    usage = told["usage"]
+    assert usage["prompt_tokens"] == 1_000
+    assert usage["completion_tokens"] == done["usage"]["completion_tokens"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_what_all_rounds_took_stands_in_a_header_where_there_is_time_for_one(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, reads(name, lines="1-5"), Reply("Done."), Reply("Plain."))
+    answer = world.ask(request())
+    counted = dict(pair.split("=") for pair in answer.headers["x-context-proxy-usage"].split(";"))
+    usage = world.logged("request_done", 2)[-1]["usage"]
+    assert {member: int(tokens) for member, tokens in counted.items()} == usage
+    assert usage["prompt_tokens"] == 2_000
+    assert usage["total_tokens"] == 2_000 + usage["completion_tokens"]
+    plain = world.ask(request())  # one round, of which the client is told
+    assert "x-context-proxy-usage" not in plain.headers
+    assert "usage" not in world.logged("request_done", 3)[-1]
 
 
 @STREAMED

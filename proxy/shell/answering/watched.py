@@ -53,6 +53,7 @@ class WholeAnswer:
                 if rest is not None or current.status != 200:
                     return cls(current, pieces, counted, rest)
                 said = answer.read(b"".join(pieces))
+                rounds.decision.note_usage(answer.usage)
                 if said is None or said.is_mixed:
                     if said is not None:
                         await rounds.hide(said)
@@ -112,6 +113,7 @@ class StreamedAnswer:
                 if told := stream.feed(piece):
                     yield told
             said = stream.end()
+            self._rounds.decision.note_usage(stream.usage)
             if said is None or said.is_mixed:
                 if said is not None:
                     await self._rounds.hide(said)
