@@ -25,7 +25,7 @@ from proxy.shell.answering.retrieval import Retrieval, Rounds
 from proxy.shell.answering.watched import StreamedAnswer, WholeAnswer, watched
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.bodies import can_unpack, unpack
-from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, accepting
+from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
@@ -75,9 +75,16 @@ class Relay:
         self._log = logger()
 
     async def serve(
-        self, target: bytes, headers: Headers, body: bytes, decision: Decision, way: WayBack = NOWHERE
+        self,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        decision: Decision,
+        way: WayBack = NOWHERE,
+        early: PassEarly | None = None,
     ) -> Answer:
-        """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
+        """The upstream's answer, as much of it read as was needed to judge it; what says nothing goes to `early` while
+        it is. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
         planned = None if mode == "off" else await self._planned(owner, headers, body, decision, way)
@@ -91,7 +98,7 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._kept(planned, owner.hex(), decision)
-        journey = Journey(target, sent, body, planned, owner.hex())
+        journey = Journey(target, sent, body, planned, owner.hex(), early=early)
         self._recorder.plan_made(decision)
         answer = await self._climb(journey, decision)
         if not has_our_tool or decision.rung == Rung.ORIGINAL:
@@ -128,7 +135,8 @@ class Relay:
             headers, body = journey.rendered(planned, attempt)
             answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
             try:
-                await answer.look()
+                may_begin = answer.may_begin_early(as_stream=planned.request.stream)
+                await answer.look(journey.early if may_begin else None)
                 outcome = self._judge.outcome(answer, planned, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
@@ -149,6 +157,8 @@ class Relay:
                 await answer.aclose()
                 raise
             await answer.aclose()
+            if answer.has_begun:
+                journey = journey.uncompressed()
             attempt, planned, refusal = following, harsher, outcome.verdict
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
