@@ -86,10 +86,12 @@ class HeldAnswer:
             seen += len(piece)
             if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
                 splitter, readable = EventSplitter(), self.evidence
-            if seen >= HELD_BYTES or (splitter is not None and any(map(data_of, splitter.feed(readable)))):
+            if splitter is not None and any(map(data_of, splitter.feed(readable))):
                 return
             if early is not None:
                 seen -= await self._begin(early)
+            if seen >= HELD_BYTES:
+                return
 
     async def _begin(self, early: PassEarly) -> int:
         """Pass on what has come and says nothing, of an answer that is not compressed; how many bytes that was."""
