@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from overflow_stage import (
     COMPLETION,
+    EVENTS,
     JSON,
     STREAM,
     Scene,
@@ -186,6 +187,24 @@ async def test_what_was_not_asked_for_is_judged_before_a_byte_of_it_goes_out(
         stage.model.plays(refusal, saying(400, too_long(8_000, 9_500)))
         answer = await stage.ask(body)
         assert (answer.status, answer.attempts) == (400, "2")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(WHOLE, b"\n\n" + too_long(8_000, 9_500)), (STREAMED, WAITING + REFUSAL)],
+    ids=["whole", "stream"],
+)
+async def test_what_comes_together_is_judged_before_a_byte_of_it_goes_out(
+    body: bytes, said: bytes, tmp_path: Path
+) -> None:
+    async with staged(tmp_path, **SETTINGS) as stage:
+        kind = EVENTS if body is STREAMED else JSON
+        stage.model.plays(saying(200, said, kind), saying(200, said, kind))
+        answer = await stage.ask(body)
+        assert (answer.status, answer.attempts) == (400, "2")
+        stage.model.plays(saying(200, b"\n" + COMPLETION))
+        whole = await stage.ask(conversation(2_000))
+        assert (whole.body, whole.headers["content-length"]) == (b"\n" + COMPLETION, str(len(COMPLETION) + 1))
 
 
 async def test_an_error_status_with_blanks_keeps_its_status(tmp_path: Path) -> None:

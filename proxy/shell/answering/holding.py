@@ -94,14 +94,15 @@ class HeldAnswer:
                 return
 
     async def _begin(self, early: PassEarly) -> int:
-        """Pass on what has come and says nothing, of an answer that is not compressed; how many bytes that was."""
+        """Pass on what has come and says nothing, of an answer that is not compressed; how many bytes that was. Nothing
+        goes out once the answer itself has begun to come: it will be judged at once."""
         quiet = (_COMMENTS if self.is_stream else _BLANKS).match(self.evidence)
         count = quiet.end() if quiet is not None else 0
-        if count:
-            told, self.evidence = self.evidence[:count], self.evidence[count:]
-            self._held = [self.evidence] if self.evidence else []
-            self.has_begun = True
-            await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
+        told, rest = self.evidence[:count], self.evidence[count:]
+        if not told or not (rest in (b"", b"\r") or rest.startswith(b":")):
+            return 0
+        self.evidence, self._held, self.has_begun = rest, [rest] if rest else [], True
+        await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
         return count
 
     async def chunks(self) -> AsyncIterator[bytes]:
