@@ -155,12 +155,15 @@ class Lingering:
             self.served.append(id(connection))
             await connection.send(CHUNKED + b"".join(map(chunk, self._told)))
             ends = [asyncio.create_task(self.finish.wait()), asyncio.create_task(connection.reader.read(1))]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if ends[1].done():
-                self.closed.set()
-                return
-            ends[1].cancel()
-            await asyncio.gather(ends[1], return_exceptions=True)
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if ends[1].done():
+                    self.closed.set()
+                    return
+            finally:
+                for task in ends:
+                    task.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)
             await connection.send(LAST_CHUNK)
 
 
