@@ -85,12 +85,12 @@ async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: 
 
 async def test_openai_python_raises_what_cannot_be_cured_after_a_wait(start: Any) -> None:
     proxy, waiting = start(), Waiting(refusals=2)
-    waiting.go_on.set()
     async with (
         ScriptedUpstream(waiting, proxy.upstream_port),
         openai.AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
         stream = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        waiting.go_on.set()
         with pytest.raises(openai.APIError, match=r"too long|maximum context") as caught:
             assert [event async for event in stream] == []
     assert (caught.value.code, len(waiting.bodies)) == ("context_length_exceeded", 2)
