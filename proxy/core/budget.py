@@ -113,6 +113,16 @@ class Budget:
         """Whether a request of this size may be sent."""
         return self._mark(1.0).excess(size) is None
 
+    def model_tokens(self, tokens: int) -> int:
+        """Tokens by our estimate, in the model's own: as people are told sizes and room. What fits stays within what is
+        told of the room.
+
+        >>> budget = Budget(room_tokens=18_350, ratio=0.85)
+        >>> budget.model_tokens(18_350), budget.model_tokens(10_000)
+        (15597, 8500)
+        """
+        return int(tokens * self.ratio)
+
     def _mark(self, share: float) -> Mark:
         return Mark(
             int(self.room_tokens * share),

@@ -58,14 +58,16 @@ def empty_twice(tokens: int, language: Language) -> str:
 
 
 def refused_twice(tokens: int, language: Language) -> str:
-    """The message for a client whose request was refused once more after a harsher cut."""
+    """The message for a client whose request was refused once more after a harsher cut. `tokens`: the model's."""
     return _REFUSED_TWICE[language].format(tokens=tokens)
 
 
 def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language) -> str:
-    """The message of a `context_length_exceeded` error of the proxy's own."""
+    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
-    text = words["size"].format(after=size.tokens, model=model, room=budget.room_tokens, window=window_tokens)
+    told = budget.model_tokens
+    after, room = told(size.tokens), told(budget.room_tokens)
+    text = words["size"].format(after=after, model=model, room=room, window=window_tokens)
     if budget.room_chars is not None and size.chars > budget.room_chars:
         text += words["chars"].format(chars=size.chars, limit=budget.room_chars)
     if budget.room_bytes is not None and size.bytes > budget.room_bytes:
@@ -75,7 +77,7 @@ def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language)
             index=entry.index,
             role=entry.message.role or "?",
             tool=f" {entry.tool}" if entry.tool else "",
-            tokens=entry.size.tokens,
+            tokens=told(entry.size.tokens),
         )
         for entry in plan.largest
     ]

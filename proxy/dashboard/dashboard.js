@@ -289,7 +289,7 @@ function factsOf(decision) {
   if (isPlanned(decision)) {
     fact("Came", `${whole.format(decision.tokens_before)} tokens`);
     fact(isObserved(decision) ? "Would be sent" : "After the plan", `${whole.format(decision.tokens_after)} tokens`);
-    fact("Room, so counted", `${whole.format(decision.room_tokens)} tokens`);
+    fact("Room for the prompt", `${whole.format(decision.room_tokens)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));

@@ -26,7 +26,7 @@ from proxy.shell.answering.retrieval import Retrieval, Rounds
 from proxy.shell.answering.watched import StreamedAnswer, WholeAnswer, watched
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.bodies import can_unpack, unpack
-from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, accepting
+from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
@@ -76,9 +76,16 @@ class Relay:
         self._log = logger()
 
     async def serve(
-        self, target: bytes, headers: Headers, body: bytes, decision: Decision, way: WayBack = NOWHERE
+        self,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        decision: Decision,
+        way: WayBack = NOWHERE,
+        early: PassEarly | None = None,
     ) -> Answer:
-        """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
+        """The upstream's answer, as much of it read as was needed to judge it; what says nothing goes to `early` while
+        it is. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
         planned = None if mode == "off" else await self._planned(owner, headers, body, decision, way)
@@ -88,14 +95,14 @@ class Relay:
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
             return await self._send(target, sent, body, decision)
-        offered = planned.basis.tools is not None
-        read_on_the_way = offered or self._settings.overflow.keepalive_seconds
+        has_our_tool = planned.basis.tools is not None  # and may call it, even where this request withholds it
+        read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._kept(planned, owner.hex(), decision)
-        journey = Journey(target, sent, body, planned, owner.hex())
+        journey = Journey(target, sent, body, planned, owner.hex(), early=early)
         self._recorder.plan_made(decision)
         answer = await self._climb(journey, decision)
-        if not offered or decision.rung == Rung.ORIGINAL:
+        if not has_our_tool or decision.rung == Rung.ORIGINAL:
             return answer
         was_sent = decision.planned or planned
         return await watched(answer, Rounds(self._retrieval, self._send_round, journey, decision, was_sent))
@@ -130,7 +137,8 @@ class Relay:
             headers, body = journey.rendered(planned, attempt)
             answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
             try:
-                await answer.look()
+                may_begin = answer.may_begin_early(as_stream=planned.request.stream)
+                await answer.look(journey.early if may_begin else None)
                 outcome = self._judge.outcome(answer, planned, journey.owner, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
@@ -159,6 +167,8 @@ class Relay:
                 await answer.aclose()
                 raise
             await answer.aclose()
+            if answer.has_begun:
+                journey = journey.uncompressed()
             attempt, planned, refusal = following, harsher, outcome.verdict
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
@@ -166,7 +176,7 @@ class Relay:
     def _raise_for(self, attempt: Attempt, outcome: Outcome, planned: Planned) -> None:
         """Say so where the last answer is one that a client can do nothing with. Raises ContextOverflow and
         UpstreamEmpty."""
-        tokens, language = planned.plan.after.tokens, self._settings.language
+        tokens, language = planned.tokens_after, self._settings.language
         if outcome.verdict.is_overflow and self._settings.overflow.retry:
             raise _overflow(refused_twice(tokens, language), outcome)
         if outcome.verdict.kind is Kind.EMPTY and attempt.rung is not Rung.FIRST:

@@ -35,6 +35,15 @@ def test_a_limit_in_another_unit_is_told_in_that_unit(budget, words):
     assert f"{made.after.chars if budget.room_chars else made.after.bytes:,}" in told
 
 
+@pytest.mark.parametrize("ratio", [0.85, 1.4])
+def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
+    made = planned(HISTORY, pipeline(Budget(int(3_750 / ratio), ratio=ratio)))
+    told = does_not_fit(made, "m", 4_000, "en")
+    room = int(int(3_750 / ratio) * ratio)
+    for tokens in (int(made.after.tokens * ratio), room, int(made.largest[0].size.tokens * ratio)):
+        assert f"{tokens:,}" in told
+
+
 def test_where_tools_alone_are_too_much_no_message_is_blamed():
     told = does_not_fit(planned([], pipeline(Budget(-1))), "m", 10, "en")
     assert "messages[" not in told

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.core import jsontext
-from proxy.core.blocks import Block
+from proxy.core.blocks import Block, in_model_tokens
 from proxy.core.edits import Artifact
 from proxy.core.profile import ModelProfile
 from proxy.core.refusal import does_not_fit
@@ -48,8 +48,13 @@ class Explanation:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """A block for each message."""
-        return self.planned.plan.blocks
+        """A block for each message; all sizes are in the model's tokens."""
+        return in_model_tokens(self.planned.plan.blocks, self.planned.plan.budget)
+
+    @property
+    def beside_tokens(self) -> int:
+        """Of what is no message: tools, mostly."""
+        return self.planned.plan.budget.model_tokens(self.planned.basis.base.tokens)
 
     def described(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -63,12 +68,13 @@ class Explanation:
             "changed": planned.changed,
             "edits": dict(planned.reasons),
             "size": {
-                unit: {"before": getattr(plan.before, unit), "after": getattr(plan.after, unit)}
-                for unit in ("tokens", "chars", "bytes")
+                "tokens": {"before": planned.tokens_before, "after": planned.tokens_after},
+                "chars": {"before": plan.before.chars, "after": plan.after.chars},
+                "bytes": {"before": plan.before.bytes, "after": plan.after.bytes},
             },
-            "besides_messages_tokens": planned.basis.base.tokens,
+            "besides_messages_tokens": self.beside_tokens,
             "room": {
-                "tokens": plan.budget.room_tokens,
+                "tokens": planned.room_tokens,
                 "chars": plan.budget.room_chars,
                 "bytes": plan.budget.room_bytes,
             },

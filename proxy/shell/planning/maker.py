@@ -20,6 +20,7 @@ from proxy.core.plain_plan import plain_plan
 from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.references import Resolved
+from proxy.core.retrieval import forces_a_call
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.tools import Reach, offers_subagent, reach_of
 from proxy.shell.models.tokenizer import counter_for
@@ -95,9 +96,10 @@ class PlanMaker:
             basis, pipeline = self._ground(request, terms, rough=False)
             made, progress = plan(request.conversation, basis.base, resolving(pipeline, resolved))
         lowered = _lowered(request, basis.budget, made)
-        reasons = _reasons(made, lowered is not None, basis.tools is not None)
+        offered = basis.tools is not None and not forces_a_call(request.members)
+        reasons = _reasons(made, lowered is not None, offered)
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
-        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
+        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered)
 
     def _ground(self, request: ChatRequest, terms: Terms, *, rough: bool) -> Ground:
         """What a request is planned on; `rough`: whether a rough count will do where it surely fits."""

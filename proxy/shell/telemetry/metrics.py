@@ -161,7 +161,7 @@ class Metrics:
             return
         self._first.inc()
         if decision.planned is not None:
-            self.received_tokens.inc(decision.planned.plan.before.tokens)
+            self.received_tokens.inc(decision.planned.tokens_before)
             self.sent_tokens.inc(decision.sent_tokens)
         if (own_seconds := decision.own_seconds) is not None:
             self.own_seconds.observe(own_seconds)

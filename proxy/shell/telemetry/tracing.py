@@ -101,15 +101,15 @@ def _described(decision: Decision) -> Mapping[str, Any]:
 def _described_plan(decision: Decision) -> Mapping[str, Any]:
     planned = decision.planned
     assert planned is not None
-    plan, request = planned.plan, planned.request
+    request = planned.request
     found: dict[str, Any] = {
         # Half a surrogate pair, which JSON can carry, has no UTF-8.
         "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
         "gen_ai.request.stream": request.stream,
         "context_proxy.messages": len(request.conversation),
-        "context_proxy.tokens.before": plan.before.tokens,
+        "context_proxy.tokens.before": planned.tokens_before,
         "context_proxy.tokens.after": decision.sent_tokens,
-        "context_proxy.tokens.room": plan.budget.room_tokens,
+        "context_proxy.tokens.room": planned.room_tokens,
         "context_proxy.observed": decision.observed,
     }
     if request.reply_limit is not None:

@@ -148,28 +148,28 @@ def test_one_count_of_a_refusal_is_enough_for_a_ratio(tmp_path: Path) -> None:
     found, changes = learning(tmp_path), []
     found.on_change = lambda: changes.append(1)
     found.note_count("m", "bytes", 30_000, 36_600)
-    assert found.ratio("m") == learning(tmp_path).ratio("m") == (1.25, True)
+    assert found.ratio("m", "bytes") == learning(tmp_path).ratio("m", "bytes") == (1.25, True)
     use(found, 1.22, 1.23, 1.24, 1.21)
-    assert (found.ratio("m"), len(changes)) == ((1.25, True), 1), "a little more moves nothing"
+    assert (found.ratio("m", "bytes"), len(changes)) == ((1.25, True), 1), "a little more moves nothing"
 
 
 def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_is_one_sample(tmp_path: Path) -> None:
     found = learning(tmp_path)
     use(found, *[1.0] * MIN_SAMPLES)
     found.note_count("m", "bytes", 30_000, 39_000)
-    assert found.ratio("m") == (1.35, True)
+    assert found.ratio("m", "bytes") == (1.35, True)
     found.note_count("m", "bytes", 30_000, 36_000)
-    assert found.ratio("m") == (1.35, True)
+    assert found.ratio("m", "bytes") == (1.35, True)
 
 
 @pytest.mark.parametrize(("estimate", "counted"), [(999, 1_200), (10_000, 35_000), (10_000, 4_000), (0, 5)])
 def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(estimate: int, counted: int, tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_count("m", "bytes", estimate, counted)
-    assert found.ratio("m") == (1.0, False)
+    assert found.ratio("m", "bytes") == (1.0, False)
     off = learning(tmp_path / "off", enabled=False)
     off.note_count("m", "bytes", 30_000, 36_000)
-    assert off.ratio("m") == (1.0, False)
+    assert off.ratio("m", "bytes") == (1.0, False)
 
 
 def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(tmp_path: Path) -> None:
