@@ -6,6 +6,7 @@ same between two cuts, and everything in it is bounded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from proxy.core import jsontext
 from proxy.core.conversation import TOOL_ROLES, Message
-from proxy.core.edits import Artifact, Edit, Path, Reason, spliced
+from proxy.core.edits import ARTIFACT_NAME, Artifact, Edit, Path, Reason, spliced
 from proxy.core.entry import Entry, content_texts
 from proxy.core.estimate import Counter
 from proxy.core.names import most_telling, names_in
@@ -29,6 +30,8 @@ _MAX_POOL: Final = 4_000
 """Names that are remembered of what is left out: many times what a note has room for."""
 _MAX_ASKED: Final = 8
 _ASKED_CHARACTERS: Final = 200
+_ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
+"""Whole, or cut off at the end of a quotation."""
 _BYTES_PER_TOKEN: Final = 2.5
 """Of lists of names, at the least: they are denser than prose."""
 
@@ -72,7 +75,7 @@ class Digest:
             messages=self.messages + len(gone),
             chars=self.chars + sum(entry.whole_size.chars for entry in gone),
             pool={name: pool[name] for name in ranked},
-            asked=(*self.asked, *(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked))[-_MAX_ASKED:],
+            asked=(*self.asked, *map(_quoted, asked))[-_MAX_ASKED:],
         )
 
     def placed(
@@ -150,6 +153,12 @@ class Digest:
 def names_used(entries: Iterable[Entry]) -> set[str]:
     """The names in the assistant's own words and calls: what it has needed once it tends to need again."""
     return {name for entry in entries if entry.original.role == "assistant" for name in _names_of(entry.whole)}
+
+
+def _quoted(text: str) -> str:
+    """How a text began, in one line. It names no artifact: one that only a message names that is left out is kept with
+    that message."""
+    return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS])
 
 
 def _carrier(kept: Sequence[Entry | None]) -> Entry | None:

@@ -41,6 +41,7 @@ from proxy.core.media_routes import Routes
 from proxy.core.notices import Notices
 from proxy.core.plan import ImageLimit
 from proxy.core.profile import Modality, ToolImages
+from proxy.core.reliefs import last_resorts, reliefs
 from proxy.core.sizes import Size, size_of
 from proxy.core.steps.route_media import RouteMedia
 from proxy.core.tools import Reach
@@ -238,11 +239,10 @@ def test_what_is_taken_out_is_kept(history, reads, target):
             assert edit.artifact.content in kept
 
 
-class QuietAboutWhatIsLeftOut(Notices):
-    """What the note about left-out messages quotes is its own affair."""
-
-    def digest(self, *_args, **_named):
-        return "[left out]\n"
+def worded(every, words):
+    """The same steps with other notices."""
+    resorts = last_resorts(words, every.budget, every.local, every.counter)
+    return replace(every, notices=words, reliefs=reliefs(words, every.budget), last_resorts=resorts)
 
 
 @given(
@@ -253,7 +253,7 @@ def test_every_artifact_that_a_description_names_is_kept_before_the_request_is_s
     history, reads, target, room, max_images, kept
 ):
     every = made_with(reads, target, Budget(room))
-    every = replace(every, notices=QuietAboutWhatIsLeftOut("en", WAY, Reach.SHELL, kept))
+    every = worded(every, Notices("en", WAY, Reach.SHELL, kept))
     if max_images >= 0:
         blind = RouteMedia(Routes(reads, max_images=0), target)
         every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
@@ -270,7 +270,6 @@ def test_a_message_whose_description_is_excerpted_or_left_out_or_done_again_name
         every = made_with(frozenset({Modality.TEXT, Modality.VISION}), ToolImages.USER_AFTER_BATCH, Budget(room))
         blind = RouteMedia(Routes(frozenset({Modality.TEXT}), max_images=0))
         every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
-        every = replace(every, notices=QuietAboutWhatIsLeftOut("en", WAY, Reach.SHELL))
         made = planned(history, every)
         names = set(ARTIFACT.findall(" ".join(text for message in sent(made) for text in model_texts(message))))
         assert names
