@@ -18,13 +18,13 @@ MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered under this where the window has room for it: an answer that breaks off at once is worse
 than an error. In a small window it is lowered to what is kept free for a reply there."""
-LOW_MARK: Final = 0.7
-"""Share of the room that stays after a cut; measured, see docs/decisions/0003-what-to-give-up.md."""
+LOW_MARK: Final = 0.6
+"""Share of what may be used up beside what cannot be given up, that stays after a cut; measured, see docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.02
 """For the frames of messages and tools, which every server builds a little differently."""
 ESTIMATE_MARGIN: Final = 0.04
 """For an estimate that nothing has been held against yet."""
-ARRIVAL_SHARE: Final = 0.31
+ARRIVAL_SHARE: Final = 0.24
 """Of the window, for one tool result at the most: a larger one is cut once, when it arrives, and not again and again
 by the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
 
@@ -36,7 +36,7 @@ class BudgetRules:
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
-    """Share of what may be used up that stays when something is given up."""
+    """Share of what may be used up beside what cannot be given up, that stays when something is given up."""
     margin_tokens: int | None = None
     """Fixed, in place of a share of the window."""
     clamp_reply: bool = True
@@ -88,7 +88,7 @@ class Budget:
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
-    """Share of what may be used up that stays when something is given up."""
+    """Share of what may be used up beside what cannot be given up, that stays when something is given up."""
     ratio: float = 1.0
     """The upstream's tokens for one of ours."""
     max_reply_tokens: int | None = None

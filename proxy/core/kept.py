@@ -211,9 +211,10 @@ class Kept:
         return [entry for unit in units for entry in self.in_unit(unit)]
 
     def fixed(self, task_tokens: int) -> Size:
-        """Of what cannot be given up now. `task_tokens`: what the first user message may take of it, unless it is the
-        last one as well."""
-        found = self._fixed + sum((entry.sent_size for entry in self.staying()), Size())
+        """Of what cannot be given up, however the conversation goes on: system texts, tools, and what was asked first
+        and last. `task_tokens`: what the first user message may take of it, unless it is the last one as well."""
+        asked = {entry.index: entry for entry in (*self.first_request(), *self.last_request())}
+        found = self._fixed + sum((entry.sent_size for entry in asked.values()), Size())
         task = self.first_request()
         if not task or task == self.last_request() or task[0].size.tokens <= task_tokens:
             return found

@@ -29,4 +29,4 @@ def plain_plan(conversation: Conversation, base: Size, pipeline: Pipeline) -> Pl
     if pipeline.budget.high_mark.excess(size) is not None:
         return None
     sent = tuple([message.raw for message in conversation.messages])
-    return Plan((), sent, size, size, pipeline.budget, artifacts=(), blocks=tuple(blocks))
+    return Plan((), sent, size, size, pipeline.budget, artifacts=(), base=base, blocks=tuple(blocks))

@@ -19,14 +19,14 @@ from proxy.core.entry import Entry, LocalStep, prepared
 from proxy.core.estimate import Counter
 from proxy.core.kept import Kept
 from proxy.core.notices import Notices
-from proxy.core.sizes import Size
+from proxy.core.sizes import NOTHING, Size
 from proxy.core.units import Change
 
 Relief: TypeAlias = Callable[[Kept, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change and stops asking when it is
 enough."""
 
-NOTE_SHARE: Final = 0.2
+NOTE_SHARE: Final = 0.1
 """Of the room beside what cannot be given up, at the most, for the note about what is left out; measured,
 docs/decisions/0003-what-to-give-up.md."""
 TASK_SHARE: Final = 0.1
@@ -93,6 +93,8 @@ class Plan:
     """To be kept before anything is sent."""
     largest: tuple[Entry, ...] = ()
     """Of what is sent, when it does not fit."""
+    base: Size = NOTHING
+    """Of what is no message: the tool list, mostly."""
     blocks: tuple[Block, ...] = field(default=(), repr=False)
     """What became of each message of the request."""
 
@@ -131,7 +133,7 @@ def plan(
     largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
     artifacts = _artifacts(kept, edits)
     sent = tuple(kept.rendered())
-    made = Plan(edits, sent, last.before, kept.total, pipeline.budget, artifacts, largest, kept.blocks())
+    made = Plan(edits, sent, last.before, kept.total, pipeline.budget, artifacts, largest, base, kept.blocks())
     return made, progress
 
 

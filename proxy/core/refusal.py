@@ -10,27 +10,33 @@ from typing import Final
 from proxy.core.notices import Language
 from proxy.core.plan import Plan
 
+_OPENAI_TOKENS: Final = (
+    "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
+    "({prompt} in the messages, {reserved} in the completion)."
+)
+"""As OpenAI refuses, whatever the language of the rest: litellm, DSPy, opencode, LangChain and CrewAI tell an overflow
+by this text. https://community.openai.com/t/error-this-models-maximum-context-length-is-x-tokens/105071"""
+_OPENAI_OTHER: Final = (
+    "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
+)
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
-        "size": "This request needs about {after:,} tokens even with everything left out that may be left out; the "
-        "room for a prompt to {model} is {room:,} of its {window:,} tokens.",
-        "chars": " It has {chars:,} characters; at most {limit:,} are allowed.",
-        "bytes": " It has {bytes:,} bytes; at most {limit:,} are allowed.",
-        "largest": " The largest messages that have to stay: {largest}.",
+        "size": " That is what {model} would be sent with everything left out that may be left out; the room for a "
+        "prompt is {room:,} tokens.",
+        "largest": " The largest of what has to stay: {largest}.",
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
-        "advice": " Shorten the system text, the last user message or the tool list, or take a model with a larger "
-        "window.",
+        "tools": "the tool list ({tokens:,} tokens)",
+        "advice": " Shorten the system text or the tool list, or take a model with a larger window.",
     },
     "zh": {
-        "size": "在省略所有可省略的内容之后，此请求仍约需 {after:,} 个 token；"
-        "模型 {model} 的窗口为 {window:,} 个 token，其中可用于提示的有 {room:,} 个。",
-        "chars": "共 {chars:,} 个字符，上限为 {limit:,} 个。",
-        "bytes": "共 {bytes:,} 字节，上限为 {limit:,} 字节。",
-        "largest": "必须保留的最大消息：{largest}。",
+        "size": " 这是在省略所有可省略的内容之后发给 {model} 的大小；其中可用于提示的有 {room:,} 个 token。",
+        "largest": "必须保留的最大部分：{largest}。",
         "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
-        "advice": "请缩短系统提示、最后一条用户消息或工具列表，或改用窗口更大的模型。",
+        "tools": "工具列表（{tokens:,} 个 token）",
+        "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
     },
 }
+_MAX_TOLD: Final = 5
 
 
 _REFUSED_TWICE: Final[dict[Language, str]] = {
@@ -67,20 +73,34 @@ def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language)
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.room_tokens)
-    text = words["size"].format(after=after, model=model, room=room, window=window_tokens)
-    if budget.room_chars is not None and size.chars > budget.room_chars:
-        text += words["chars"].format(chars=size.chars, limit=budget.room_chars)
-    if budget.room_bytes is not None and size.bytes > budget.room_bytes:
-        text += words["bytes"].format(bytes=size.bytes, limit=budget.room_bytes)
+    text = []
+    if size.tokens > budget.room_tokens:
+        after, reserved = max(after, room + 1), window_tokens - room
+        text.append(
+            _OPENAI_TOKENS.format(window=window_tokens, requested=after + reserved, prompt=after, reserved=reserved)
+        )
+    for limit, found, unit in (
+        (budget.room_chars, size.chars, "characters"),
+        (budget.room_bytes, size.bytes, "bytes"),
+    ):
+        if limit is not None and found > limit:
+            text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
     largest = [
-        words["message"].format(
-            index=entry.index,
-            role=entry.message.role or "?",
-            tool=f" {entry.tool}" if entry.tool else "",
-            tokens=told(entry.size.tokens),
+        (
+            entry.size.tokens,
+            words["message"].format(
+                index=entry.index,
+                role=entry.message.role or "?",
+                tool=f" {entry.tool}" if entry.tool else "",
+                tokens=told(entry.size.tokens),
+            ),
         )
         for entry in plan.largest
     ]
+    if plan.base.bytes:
+        largest.append((plan.base.tokens, words["tools"].format(tokens=told(plan.base.tokens))))
+    largest.sort(key=lambda found: found[0], reverse=True)
+    said = " ".join(text) + words["size"].format(model=model, room=room)
     if largest:
-        text += words["largest"].format(largest=", ".join(largest))
-    return text + words["advice"]
+        said += words["largest"].format(largest=", ".join(words for _, words in largest[:_MAX_TOLD]))
+    return said + words["advice"]

@@ -112,7 +112,7 @@ def test_notices_in_chinese(build: Any, loaded: Load) -> None:
 def test_a_refusal_in_chinese(build: Any, loaded: Load) -> None:
     world = build(**loaded("{language: zh, defaults: {context_window: 4000}}"))
     request = one_call("short")
-    request["messages"][1]["content"] = LONG
+    request["messages"][0]["content"] = LONG
     answer = world.ask(request)
     assert (answer.status_code, world.upstream.received) == (400, [])
     assert "请缩短系统提示" in answer.json()["error"]["message"]
