@@ -19,7 +19,8 @@ MIN_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered under this where the window has room for it: an answer that breaks off at once is worse
 than an error. In a small window it is lowered to what is kept free for a reply there."""
 LOW_MARK: Final = 0.6
-"""Share of what may be used up beside what cannot be given up, that stays after a cut; measured, see docs/decisions/0003-what-to-give-up.md."""
+"""Share of what may be used up beside what cannot be given up, that stays after a cut; measured, see
+docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.02
 """For the frames of messages and tools, which every server builds a little differently."""
 ESTIMATE_MARGIN: Final = 0.04
