@@ -53,13 +53,14 @@ def _models(options: argparse.Namespace) -> int:
     # rich is of no use to a server, and the server's modules of none to the demo
     from proxy.shell.models.learning import Learning  # noqa: PLC0415 - for this command alone
     from proxy.shell.models.table import print_models  # noqa: PLC0415 - for this command alone
+    from proxy.shell.planning.pipelines import Pipelines  # noqa: PLC0415 - for this command alone
     from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
     if options.forget:
         Learning(settings.data_dir, settings.upstream.base_url).erase()
-    print_models(settings, options.name, as_json=options.json)
+    print_models(settings, Pipelines(settings).result_limits, options.name, as_json=options.json)
     return 0
 
 

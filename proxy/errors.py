@@ -5,7 +5,7 @@
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
     │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404
-    ├── UpstreamError  UpstreamUnreachable 502 · UpstreamTimeout 504
+    ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 
 Raised by meaning; turned into a response in one place, `shell/routes.py`. A message says what was measured and what is
@@ -142,6 +142,13 @@ class UpstreamUnreachable(UpstreamError):
 
     status = 502
     code = "upstream_unreachable"
+
+
+class UpstreamEmpty(UpstreamError):
+    """Answers that hold nothing, to the request and to a shorter one."""
+
+    status = 502
+    code = "upstream_empty"
 
 
 class UpstreamTimeout(UpstreamError):

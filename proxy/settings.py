@@ -39,6 +39,7 @@ from proxy.setting_types import (
     StoreUrl,
 )
 from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
+from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
 
 ENV_PREFIX: Final = "CONTEXT_PROXY_"
 
@@ -100,7 +101,7 @@ class ServerSettings(_Section):
 class DefaultSettings(_Section):
     """What holds for a model of which nothing better is known."""
 
-    context_window: int | None = Field(default=None, ge=512)
+    context_window: int | None = Field(default=None, ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)
     """Tokens of context of every model that `models` does not name. Empty: ask the upstream, then the catalogue."""
     max_request_chars: int | None = Field(default=None, ge=1000)
     """Most characters of text in a request, for upstreams that count them: 900000 for a limit of a million."""
@@ -115,7 +116,7 @@ class ModelSettings(_Section):
 
     match: str = Field(min_length=1)
     """Glob over the model's name, upper and lower case alike: `qwen-vl*`."""
-    context_window: int | None = Field(default=None, ge=512)
+    context_window: int | None = Field(default=None, ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)
     """Tokens of context, prompt and reply together."""
     max_output_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of one reply."""

@@ -136,6 +136,8 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel]) -> str:
     if "too_short" in mistake["type"]:
         least = mistake["ctx"]["min_length"]
         allowed = "must not be empty" if least == 1 else f"must have at least {least} characters"
+    if mistake["type"].startswith(("greater_than", "less_than")) and _may_be_left_out(mistake["loc"], settings):
+        allowed += ", or left out"
     found = mistake["input"]
     secret = "key" in where or (isinstance(found, str) and re.search("[@?#]", found))
     shown = isinstance(found, str | int | float) and not secret
@@ -165,6 +167,11 @@ def _key(steps: list[str], settings: type[BaseModel]) -> tuple[list[str], bool, 
         else:
             return path, False, f"known here are {', '.join(sorted(section.model_fields)).upper()}"
     return path, any(kind in (Mapping, tuple, frozenset) or _is_section(kind) for kind in _kinds(annotation)), ""
+
+
+def _may_be_left_out(path: tuple[int | str, ...], settings: type[BaseModel]) -> bool:
+    field = _section_at(path[:-1], settings).model_fields.get(str(path[-1]))
+    return field is not None and not field.is_required() and field.default is None
 
 
 def _section_at(path: tuple[int | str, ...], settings: type[BaseModel]) -> type[BaseModel]:

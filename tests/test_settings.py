@@ -178,6 +178,23 @@ def test_a_base_url_without_a_path_gets_v1(given, used):
         ("server: {port: 80.5}", "server.port: must be a whole number, found 80.5"),
         ("server: {host: 127}", "server.host: must be a text, found 127"),
         ("server: {workers: 0}", "server.workers: must be greater than or equal to 1, found 0"),
+        (
+            "defaults: {context_window: 0}",
+            "defaults.context_window: must be greater than or equal to 512, or left out, found 0",
+        ),
+        (
+            "models: [{match: m, context_window: 10000000000}]",
+            "models[0].context_window: must be less than or equal to 100000000, or left out, found 10000000000",
+        ),
+        (
+            "models: [{match: m, max_images: 0}]",
+            "models[0].max_images: must be greater than or equal to 1, or left out, found 0",
+        ),
+        (
+            "tool_output: {tools: {Read: {max_bytes: 0}}}",
+            "tool_output.tools.Read.max_bytes: must be greater than or equal to 256, or left out, found 0",
+        ),
+        ("defaults: {context_window: 128k}", "defaults.context_window: must be a whole number, found '128k'"),
         ("server: {shutdown_grace_seconds: .inf}", "server.shutdown_grace_seconds: must be a finite number, found inf"),
         ("upstream: {idle_timeout_seconds: .nan}", "upstream.idle_timeout_seconds: must be a finite number, found nan"),
         ("upstream: {idle_timeout_seconds: soon}", "upstream.idle_timeout_seconds: must be a number, found 'soon'"),

@@ -88,8 +88,8 @@ def attempts(situation: Situation) -> Attempts:
     """The sends for one request."""
     outcome = yield Attempt(Rung.FIRST)
     verdict = outcome.verdict
-    if verdict.is_overflow:
-        reply = _fitting_reply(verdict)
+    if verdict.is_overflow or verdict.is_over_rate:
+        reply = _fitting_reply(verdict, situation)
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
             yield Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
         else:
@@ -106,6 +106,8 @@ def attempts(situation: Situation) -> Attempts:
         and situation.original_could_fit
     ):
         yield Attempt(Rung.ORIGINAL)
+    elif verdict.is_suspect:
+        yield Attempt(Rung.EMERGENCY, goal_tokens=emergency_goal(verdict, situation))
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
@@ -157,14 +159,28 @@ def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
         return verdict.prompt
     if verdict.kind is Kind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
+    if verdict.kind is Kind.RATE:
+        return _counted_by_rate(verdict, situation)
     return limit
 
 
-def _fitting_reply(verdict: Verdict) -> int | None:
+def _counted_by_rate(verdict: Verdict, situation: Situation) -> int:
+    """The prompt's share of what a rate was asked for: the reply limit counts like tokens that were used, where it can
+    be in that sum (github.com/zeeyado/koassistant.koplugin/issues/106)."""
+    requested, reply = verdict.requested or 0, situation.reply_tokens or 0
+    prompt = requested - reply
+    return prompt if prompt >= situation.estimate_tokens * BLIND_SHARE else requested
+
+
+def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
     """The reply limit with which the prompt as it was would be taken, when the upstream's own numbers prove one."""
-    if verdict.kind is not Kind.PROMPT_PLUS_REPLY or verdict.limit is None or verdict.prompt is None:
+    if verdict.limit is None or verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
         return None
-    if verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
+    if verdict.kind is Kind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
+        prompt = verdict.prompt
+    elif verdict.kind is Kind.RATE and situation.reply_tokens is not None:
+        prompt = _counted_by_rate(verdict, situation)
+    else:
         return None
-    reply = verdict.limit - verdict.prompt - _REPLY_SLACK_TOKENS
+    reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS
     return reply if reply >= MIN_USEFUL_REPLY_TOKENS else None

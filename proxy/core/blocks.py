@@ -6,8 +6,10 @@ of a long conversation costs the next request nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from proxy.core.budget import Budget
 from proxy.core.edits import Artifact, Reason
 from proxy.core.entry import Entry
 
@@ -54,3 +56,12 @@ class Block(NamedTuple):
         noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
         reasons = (*self.reasons, Reason.DIGEST.value)
         return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)
+
+
+def in_model_tokens(blocks: Iterable[Block], budget: Budget) -> tuple[Block, ...]:
+    """Blocks whose sizes are in the model's tokens: as people are told them."""
+    told = budget.model_tokens
+    return tuple(
+        block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))
+        for block in blocks
+    )

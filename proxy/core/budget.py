@@ -17,14 +17,16 @@ REPLY_SHARE: Final = 16
 """A sixteenth of the window is kept for a reply of which the request says nothing."""
 MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
-"""A reply limit is never lowered under this: an answer that breaks off at once is worse than an error."""
-LOW_MARK: Final = 0.7
-"""Share of the room that stays after a cut; measured, see docs/decisions/0003-what-to-give-up.md."""
+"""A reply limit is not lowered under this where the window has room for it: an answer that breaks off at once is worse
+than an error. In a small window it is lowered to what is kept free for a reply there."""
+LOW_MARK: Final = 0.6
+"""Share of what may be used up beside what cannot be given up, that stays after a cut; measured, see
+docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.02
 """For the frames of messages and tools, which every server builds a little differently."""
 ESTIMATE_MARGIN: Final = 0.04
 """For an estimate that nothing has been held against yet."""
-ARRIVAL_SHARE: Final = 0.31
+ARRIVAL_SHARE: Final = 0.24
 """Of the window, for one tool result at the most: a larger one is cut once, when it arrives, and not again and again
 by the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
 
@@ -36,13 +38,48 @@ class BudgetRules:
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
-    """Share of what may be used up that stays when something is given up."""
+    """Share of what may be used up beside what cannot be given up, that stays when something is given up."""
     margin_tokens: int | None = None
     """Fixed, in place of a share of the window."""
     clamp_reply: bool = True
     """Whether a request's reply limit may be lowered."""
     max_request_chars: int | None = None
     max_request_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a request may take up, in each unit that is limited."""
+
+    tokens: int | None
+    """None when the window is a guess."""
+    chars: int | None = None
+    bytes: int | None = None
+
+    def excess(self, size: Size) -> Size | None:
+        """By how much a size is over, in each unit; None when it is not over in any."""
+        tokens = size.tokens - self.tokens if self.tokens is not None else 0
+        chars = size.chars - self.chars if self.chars is not None else 0
+        in_bytes = size.bytes - self.bytes if self.bytes is not None else 0
+        if tokens <= 0 and chars <= 0 and in_bytes <= 0:
+            return None
+        return Size(max(0, tokens), max(0, chars), max(0, in_bytes))
+
+    def share_beside(self, fixed: Size, share: float) -> Mark:
+        """The mark at `fixed` and a share of what is left beside it: what cannot be given up leaves that much less to
+        share, and must not be paid for by the rest."""
+        return Mark(
+            _share_beside(self.tokens, fixed.tokens, share),
+            _share_beside(self.chars, fixed.chars, share),
+            _share_beside(self.bytes, fixed.bytes, share),
+        )
+
+
+def _share_beside(whole: int | None, fixed: int, share: float) -> int | None:
+    if whole is None:
+        return None
+    fixed = min(whole, fixed)
+    return fixed + int((whole - fixed) * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +98,7 @@ class Budget:
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
-    """Share of what may be used up that stays when something is given up."""
+    """Share of what may be used up beside what cannot be given up, that stays when something is given up."""
     ratio: float = 1.0
     """The upstream's tokens for one of ours."""
     max_reply_tokens: int | None = None
@@ -69,35 +106,55 @@ class Budget:
     result_tokens: int | None = None
     """For one tool result when it arrives. Of the window and not of the room: the reply that a request asks for must
     not move the cuts of earlier results."""
+    reserved_reply_tokens: int = 0
+    """Kept free for the reply."""
 
     def lowered_to(self, room_tokens: int) -> Budget:
-        """The budget of a second send: a smaller room, all of which is used; a refusal makes it certain."""
-        result_tokens = min(int(room_tokens * ARRIVAL_SHARE), self.result_tokens or room_tokens)
+        """The budget of a second send: a smaller room, all of which is used; a refusal makes it certain. Results keep
+        the limits at which they arrived: what was sent of them first is cut further only where that is needed."""
         room = room_tokens if self.room_is_guessed else min(self.room_tokens, room_tokens)
-        return replace(self, room_tokens=room, room_is_guessed=False, fill=1.0, result_tokens=result_tokens)
+        return replace(self, room_tokens=room, room_is_guessed=False, fill=1.0, low_mark=1.0)
 
     @property
     def certain_room_tokens(self) -> int | None:
         """The room; None when it is only guessed."""
         return None if self.room_is_guessed else self.room_tokens
 
+    @property
+    def usable_tokens(self) -> int:
+        """What may be used up of the room: for shares, which are taken of a guess, too."""
+        return int(self.room_tokens * self.fill)
+
+    @property
+    def high_mark(self) -> Mark:
+        """What may be used up before something is given up."""
+        return self._mark(self.fill)
+
     def admits(self, size: Size) -> bool:
         """Whether a request of this size fits."""
-        return self.excess(size, 1.0) is None
+        return self._mark(1.0).excess(size) is None
 
     def refuses(self, size: Size) -> bool:
         """Whether a request that cannot be made smaller than this is not sent."""
-        over = self.excess(size, 1.0)
+        over = self._mark(1.0).excess(size)
         return over is not None and not (self.cuts_silently and not over.chars and not over.bytes)
 
-    def excess(self, size: Size, share: float) -> Size | None:
-        """By how much a size is over a share of the room, in each unit; None when it is not over in any."""
-        tokens = size.tokens - int(self.room_tokens * share) if not self.room_is_guessed else 0
-        chars = size.chars - int(self.room_chars * share) if self.room_chars is not None else 0
-        in_bytes = size.bytes - int(self.room_bytes * share) if self.room_bytes is not None else 0
-        if tokens <= 0 and chars <= 0 and in_bytes <= 0:
-            return None
-        return Size(max(0, tokens), max(0, chars), max(0, in_bytes))
+    def model_tokens(self, tokens: int) -> int:
+        """Tokens by our estimate, in the model's own: as people are told sizes and room. What fits stays within what is
+        told of the room.
+
+        >>> budget = Budget(room_tokens=18_350, ratio=0.85)
+        >>> budget.model_tokens(18_350), budget.model_tokens(10_000)
+        (15597, 8500)
+        """
+        return int(tokens * self.ratio)
+
+    def _mark(self, share: float) -> Mark:
+        return Mark(
+            None if self.room_is_guessed else int(self.room_tokens * share),
+            None if self.room_chars is None else int(self.room_chars * share),
+            None if self.room_bytes is None else int(self.room_bytes * share),
+        )
 
 
 def budget_for(
@@ -123,7 +180,7 @@ def budget_for(
     is_guessed = profile.window_is_guessed and not profile.cuts_silently
     return Budget(
         max(0, int(room / ratio)),
-        rules.max_request_chars,
+        _room_chars(profile, rules),
         rules.max_request_bytes,
         rules.fill,
         rules.low_mark,
@@ -132,12 +189,22 @@ def budget_for(
         max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed else None,
         ratio=ratio,
         result_tokens=int(widest * ARRIVAL_SHARE / ratio),
+        reserved_reply_tokens=reserve,
     )
+
+
+def _room_chars(profile: ModelProfile, rules: BudgetRules) -> int | None:
+    """Of the operator's limit and the upstream's, less what may be between its frames and ours, the smaller one."""
+    limits = [rules.max_request_chars] if rules.max_request_chars is not None else []
+    if profile.input_chars is not None:
+        limits.append(int(profile.input_chars * (1 - EXACT_MARGIN)))
+    return min(limits, default=None)
 
 
 def clamped_reply(budget: Budget, asked_reply_tokens: int | None, prompt_tokens: int) -> int | None:
     """The reply limit that fits beside a prompt of this size; None when the asked one does, or may not be lowered."""
     if asked_reply_tokens is None or budget.max_reply_tokens is None:
         return None
-    fitting = max(MIN_REPLY_TOKENS, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
+    least = min(MIN_REPLY_TOKENS, budget.reserved_reply_tokens)
+    fitting = max(least, budget.max_reply_tokens - math.ceil(prompt_tokens * budget.ratio))
     return fitting if fitting < asked_reply_tokens else None

@@ -6,6 +6,7 @@ same between two cuts, and everything in it is bounded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from proxy.core import jsontext
 from proxy.core.conversation import TOOL_ROLES, Message
-from proxy.core.edits import Artifact, Edit, Reason, spliced
+from proxy.core.edits import ARTIFACT_NAME, Artifact, Edit, Path, Reason, spliced
 from proxy.core.entry import Entry, content_texts
 from proxy.core.estimate import Counter
 from proxy.core.names import most_telling, names_in
@@ -29,6 +30,8 @@ _MAX_POOL: Final = 4_000
 """Names that are remembered of what is left out: many times what a note has room for."""
 _MAX_ASKED: Final = 8
 _ASKED_CHARACTERS: Final = 200
+_ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
+"""Whole, or cut off at the end of a quotation."""
 _BYTES_PER_TOKEN: Final = 2.5
 """Of lists of names, at the least: they are denser than prose."""
 
@@ -53,8 +56,9 @@ class Digest:
     size: Size = NOTHING
     """What the note adds to that message."""
 
-    def extended(self, gone: Sequence[Entry], used: Collection[str]) -> Digest:
-        """The digest after one more cut. `used` are the names that the assistant has used itself."""
+    def extended(self, gone: Sequence[Entry], asked: Sequence[str], used: Collection[str]) -> Digest:
+        """The digest after one more cut. `asked` is what people said in what is gone, `used` are the names that the
+        assistant has used itself."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message a line: what searches a file by lines finds a message, and not all of them.
         messages = b"[\n" + b",\n".join(entry.original.raw for entry in gone) + b"\n]"
@@ -66,18 +70,12 @@ class Digest:
         # Sorting is stable, so this is by use and then by spread; sorting by pairs takes five times as long.
         spread_first = sorted(pool, key=pool.__getitem__, reverse=True)
         ranked = sorted(spread_first, key=lambda name: name not in used)[:_MAX_POOL]
-        asked = [
-            " ".join(text.split())[:_ASKED_CHARACTERS]
-            for entry in gone
-            if entry.original.role == "user"
-            for _, text in content_texts(entry.whole)
-        ]
         return Digest(
             artifacts=(*self.artifacts, Artifact(content, suffix="json")),
             messages=self.messages + len(gone),
             chars=self.chars + sum(entry.whole_size.chars for entry in gone),
             pool={name: pool[name] for name in ranked},
-            asked=(*self.asked, *asked)[-_MAX_ASKED:],
+            asked=(*self.asked, *map(_quoted, asked))[-_MAX_ASKED:],
         )
 
     def placed(
@@ -88,8 +86,11 @@ class Digest:
         counter: Counter,
         room_tokens: int,
         newest_index: int,
+        *,
+        brief: bool = False,
     ) -> Digest:
-        """The digest with its note on the message that carries it, using about `room_tokens` for names.
+        """The digest with its note on the message that carries it, using about `room_tokens` for names. `brief`: with
+        neither names nor quotations.
 
         It stands before the text of that message; behind it in the newest exchange (from `newest_index` on), where the
         model looks for the answer to its call first.
@@ -97,34 +98,50 @@ class Digest:
         carrier = _carrier(kept)
         if carrier is None or not self.artifacts:
             return self.untold()
-        known = {name for entry in kept if entry is not None for name in _names_of(entry.message)}
-        names = most_telling(self.pool, known, used, int(room_tokens * _BYTES_PER_TOKEN))
-        note = notices.digest(self.artifacts[-1], self.messages, self.chars, names, self.asked)
+        names: Sequence[str] = ()
+        if room_tokens and not brief:
+            known = {name for entry in kept if entry is not None for name in _names_of(entry.message)}
+            names = most_telling(self.pool, known, used, int(room_tokens * _BYTES_PER_TOKEN))
+        asked = () if brief else self.asked
+        note = notices.digest(self.artifacts[-1], self.messages, self.chars, names, asked)
         return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
     def carried_by(self, carrier: Entry, counter: Counter) -> Digest:
         """The digest with its note on a message, as that would be sent now."""
-        path, text = next(content_texts(carrier.message))
-        response = tool_response(text)
-        if response is not None:
-            noted_text = with_note(response, self.note)
-        else:
-            noted_text = f"{text}\n{self.note}" if self.behind else self.note + text
+        path, before, after = self._onto_content(carrier.message)
+        replacement = jsontext.dump(after) if isinstance(after, str) else after
+        after_chars = len(after) if isinstance(after, str) else len(self.note)
         edit = Edit(
             carrier.index,
             path,
-            jsontext.dump(noted_text),
+            replacement,
             Reason.DIGEST,
             self.artifacts[-1],
             carrier.tool,
-            len(text),
-            len(noted_text),
+            len(before),
+            after_chars,
         )
         noted = replace(self, edit=edit)
         return replace(noted, size=size_of(Message.read(noted.onto(carrier.message)), counter) - carrier.size)
 
+    def _onto_content(self, message: Message) -> tuple[Path, str, str | bytes]:
+        """Where in a message the note goes, the text that stands there, and that text with the note; or the JSON of the
+        whole content, where no text is and the note has a part of its own."""
+        path, text = next(content_texts(message), (None, ""))
+        if path is None:
+            content = message.content()
+            if not isinstance(content, list):
+                return ("content",), "", self.note
+            parts = list(jsontext.items(message.members()["content"]))
+            part = jsontext.dump({"type": "text", "text": self.note})
+            return ("content",), "", jsontext.join_array([*parts, part] if self.behind else [part, *parts])
+        response = tool_response(text)
+        if response is not None:
+            return path, text, with_note(response, self.note)
+        return path, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
+
     def untold(self) -> Digest:
-        """The digest without its note: nobody can carry it, or it is what does not fit any more."""
+        """The digest without its note."""
         return replace(self, note="", edit=None, size=NOTHING)
 
     def onto(self, message: Message) -> bytes:
@@ -138,16 +155,32 @@ def names_used(entries: Iterable[Entry]) -> set[str]:
     return {name for entry in entries if entry.original.role == "assistant" for name in _names_of(entry.whole)}
 
 
+def _quoted(text: str) -> str:
+    """How a text began, in one line. It names no artifact: one that only a message names that is left out is kept with
+    that message."""
+    return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS])
+
+
 def _carrier(kept: Sequence[Entry | None]) -> Entry | None:
-    """The first message behind what is left out that can carry a note."""
+    """The first message after what is left out that can carry a note: best one that has a text."""
     first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
-    behind = [entry for entry in kept[first_gap:] if entry is not None]
+    after = [entry for entry in kept[first_gap:] if entry is not None]
     before = [entry for entry in reversed(kept[:first_gap]) if entry is not None]
-    for roles in _CARRIERS:
-        for entry in (*behind, *before):
-            if entry.message.role in roles and next(content_texts(entry.message), None) is not None:
-                return entry
+    for can_carry in (_has_text, _has_content):
+        for roles in _CARRIERS:
+            for entry in (*after, *before):
+                if entry.message.role in roles and can_carry(entry.message):
+                    return entry
     return None
+
+
+def _has_text(message: Message) -> bool:
+    return any(text for _, text in content_texts(message))
+
+
+def _has_content(message: Message) -> bool:
+    content = message.content()
+    return content is None or isinstance(content, str | list)
 
 
 def _names_of(message: Message) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ other: each is of the message as the ones before it left it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +15,11 @@ from msgspec.structs import replace
 from proxy.core.conversation import Message
 from proxy.core.edits import Edit, Moved, Path, Reason, spliced
 from proxy.core.estimate import Counter
+from proxy.core.notices import Notices
 from proxy.core.sizes import NOTHING, Size, size_of
 
+LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
+"""(index, message, name of the tool that it answers for, notices) → edits of that message."""
 _IMAGE: Final = b'"image_url"'
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits for the sake of what a model can read, not for the saving."""
@@ -96,3 +99,15 @@ def content_texts(message: Message) -> Iterator[tuple[Path, str]]:
         for position, part in enumerate(content):
             if isinstance(part, dict) and isinstance(text := part.get("text"), str):
                 yield ("content", position, "text"), text
+
+
+def prepared(
+    index: int, message: Message, tool: str, steps: Sequence[LocalStep], notices: Notices, counter: Counter
+) -> Entry:
+    """A message after the local steps."""
+    entry = Entry.of(index, message, tool, counter)
+    for step in steps:
+        edits = tuple(step(index, entry.message, tool, notices))
+        if edits:
+            entry = entry.edited(edits, counter)
+    return entry

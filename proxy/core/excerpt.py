@@ -18,16 +18,19 @@ from proxy.core.measures import count_lines, first_bytes, last_bytes, utf8_lengt
 MAX_RESCUED_LINES: Final = 40
 """Error-like lines that are saved from the gap: enough for a stack of failures, too few to fill the excerpt."""
 _RESCUED_SHARE: Final = 0.2
-"""Of the room, for such lines."""
+"""Of the room at the most, for such lines; what they do not need goes to beginning and end."""
 _RESCUED_LINE_CHARACTERS: Final = 300
 _BEFORE_HIT_CHARACTERS: Final = 100
 """Shown of a longer line in front of what tells of the failure."""
 _MAX_HITS: Final = 2_000
 """Looked at: where every line tells of a failure, the first ones tell enough."""
-MAX_LINE_CHARACTERS: Final = 2_000
-"""Longer lines are cut in their middle: minified code, JSON in one line."""
 HEAD_SHARE: Final = 0.4
 """Of what `both` keeps; the end gets more, as programs say last what went wrong."""
+_SPARED_FOR_A_LINE_END: Final = 1 / 24
+"""Of the part that is cut: a cut stands at a line end when that leaves out no more, else inside the line."""
+_BASE64_CHARACTERS: Final = 256
+"""A run of at least so many characters is data. Shorter ones may be a path or a long identifier."""
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=_-]")
 _TELLS_OF_FAILURE: Final = re.compile(
     r"\b(?:error|errors|fatal|failed|failure|exception|traceback|panic|critical|segmentation fault|segfault|denied)\b"
     r"|\bnpm err!|(?-i:[a-z](?:Error|Exception)\b)(?!\()|错误|失败|异常|致命",
@@ -86,14 +89,12 @@ class Excerpt:
     tail: str
     gap: str
     """What is left out between head and tail, the rescued lines included."""
-    missing_from: int
-    """The byte from which on the last line of the head, or else the gap, is not shown."""
     total_lines: int
     total_bytes: int
     kept_lines: int
     """Lines of which at least a part is shown."""
     kept_bytes: int
-    """Bytes of UTF-8 of the text that are shown; the mark in the middle of a long line is not of it."""
+    """Bytes of UTF-8 of the text that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,37 +114,51 @@ class _Room:
 
 def excerpt(text: str, limits: Limits) -> Excerpt:
     """The part of `text` that fits the limits."""
-    max_chars = limits.max_bytes if limits.max_chars is None else limits.max_chars
-    room = _Room(max(0, limits.max_bytes), max(0, max_chars), max(0, limits.max_lines))
-    for_rescued = room.share(_RESCUED_SHARE if limits.direction is Direction.BOTH else 0.0)
-    for_rescued = replace(for_rescued, lines=min(MAX_RESCUED_LINES, for_rescued.lines))
-    for_ends = room - for_rescued
-    shares = {Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: limits.head_share}
-    for_head = for_ends.share(shares[limits.direction])
-    head = _taken(text, for_head)
     if limits.admit(text):
-        head = "" if limits.direction is Direction.TAIL else text
-    rest = text[len(head) :]
-    tail = rest if limits.admit(text) else _taken_from_end(rest, for_ends - for_head)
-    gap = rest[: len(rest) - len(tail)]
-    rescued = _rescued(gap, for_rescued)
-    shown_head, head_bytes = _shortened_lines(head)
-    shown_tail, tail_bytes = _shortened_lines(tail)
+        head, gap, tail = ("", "", text) if limits.direction is Direction.TAIL else (text, "", "")
+        rescued: dict[int, str] = {}
+    else:
+        head, gap, tail, rescued = _cut(text, limits)
     return Excerpt(
-        head=shown_head,
+        head=head,
         rescued=tuple(rescued.values()),
-        tail=shown_tail,
+        tail=tail,
         gap=gap,
-        missing_from=_missing_from(head),
         total_lines=count_lines(text),
         total_bytes=utf8_length(text),
         kept_lines=_lines_shown(head, gap, tail, rescued),
-        kept_bytes=head_bytes + sum(map(utf8_length, rescued.values())) + tail_bytes,
+        kept_bytes=sum(map(utf8_length, (head, *rescued.values(), tail))),
     )
 
 
+def _cut(text: str, limits: Limits) -> tuple[str, str, str, dict[int, str]]:
+    """Beginning, gap and end of a text that is over its limits, and the lines rescued from the gap."""
+    max_chars = limits.max_bytes if limits.max_chars is None else limits.max_chars
+    room = _Room(max(0, limits.max_bytes), max(0, max_chars), max(0, limits.max_lines))
+    head, gap, tail = _ends(text, room, limits)
+    if limits.direction is not Direction.BOTH:
+        return head, gap, tail, {}
+    allowed = room.share(_RESCUED_SHARE)
+    rescued = _rescued(gap, replace(allowed, lines=min(MAX_RESCUED_LINES, allowed.lines)))
+    if not rescued:
+        return head, gap, tail, rescued
+    # Beginning and end make room, and what they give up may tell of failures, too: those are looked for once more.
+    taken = _room_of(rescued.values())
+    head, gap, tail = _ends(text, room - taken, limits)
+    return head, gap, tail, _rescued(gap, taken)
+
+
+def _ends(text: str, room: _Room, limits: Limits) -> tuple[str, str, str]:
+    """Beginning, gap and end; the end has what the beginning leaves."""
+    shares = {Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: limits.head_share}
+    head = _taken(text, room.share(shares[limits.direction]))
+    rest = text[len(head) :]
+    tail = "" if limits.direction is Direction.HEAD else _taken_from_end(rest, room - _room_of_text(head))
+    return head, rest[: len(rest) - len(tail)], tail
+
+
 def _taken(text: str, room: _Room) -> str:
-    """The beginning of a text in whole lines; in half lines where whole ones would waste half of the room."""
+    """The beginning of a text: whole lines, or a part of the last line where leaving it out would waste the room."""
     kept = first_bytes(text[: room.chars], room.bytes)
     position = 0
     for _ in range(room.lines):
@@ -152,8 +167,12 @@ def _taken(text: str, room: _Room) -> str:
             break
     else:
         return kept[:position]
+    if len(kept) == len(text):
+        return kept
     last_line_start = kept.rfind("\n") + 1
-    return kept if len(kept) == len(text) or last_line_start <= len(kept) // 2 else kept[:last_line_start]
+    if len(kept) - last_line_start <= len(kept) * _SPARED_FOR_A_LINE_END:
+        return kept[:last_line_start]
+    return kept[: len(kept) - _base64_before(kept, text[len(kept) : len(kept) + _BASE64_CHARACTERS])]
 
 
 def _taken_from_end(text: str, room: _Room) -> str:
@@ -166,39 +185,38 @@ def _taken_from_end(text: str, room: _Room) -> str:
             break
     else:
         return kept[position + 1 :] if room.lines else ""
-    first_line_end = kept.find("\n") + 1
-    return kept if len(kept) == len(text) or first_line_end > len(kept) // 2 else kept[first_line_end:]
+    if len(kept) == len(text):
+        return kept
+    start = len(text) - len(kept)
+    first_line_end = 0 if text[start - 1] == "\n" else kept.find("\n") + 1 or len(kept)
+    if first_line_end <= len(kept) * _SPARED_FOR_A_LINE_END:
+        return kept[first_line_end:]
+    before = text[max(0, start - _BASE64_CHARACTERS) : start]
+    return kept[_base64_before(kept[::-1], before[::-1]) :]
 
 
-def _shortened_lines(text: str) -> tuple[str, int]:
-    """The text with its long lines cut in their middle, and the bytes of it that are left."""
-    if len(text) <= MAX_LINE_CHARACTERS:
-        return text, utf8_length(text)
-    lines = text.split("\n")
-    middles = [_middle(line) for line in lines]
-    shown = (
-        f"{line[: middle.start]} […{middle.stop - middle.start:,} characters…] {line[middle.stop :]}"
-        if middle
-        else line
-        for line, middle in zip(lines, middles, strict=True)
-    )
-    cut_bytes = sum(utf8_length(line[m.start : m.stop]) for line, m in zip(lines, middles, strict=True))
-    return "\n".join(shown), utf8_length(text) - cut_bytes
+def _base64_before(kept: str, following: str) -> int:
+    """How many characters at the end of `kept` begin a run of base64 that goes on in `following`: half of an encoded
+    file is worth less than none."""
+    border = _NOT_BASE64.search(kept[::-1])
+    inside = len(kept) if border is None else border.start()
+    border = _NOT_BASE64.search(following)
+    beyond = len(following) if border is None else border.start()
+    if inside == 0 or beyond == 0 or inside + beyond < _BASE64_CHARACTERS:
+        return 0
+    run = kept[len(kept) - inside :][-_BASE64_CHARACTERS:] + following[:beyond]
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return inside if all(any(map(is_kind, run)) for is_kind in kinds) else 0
 
 
-def _middle(line: str) -> range:
-    """What is left out of a line; nothing of one that is not too long."""
-    if len(line) <= MAX_LINE_CHARACTERS:
-        return range(0)
-    half = MAX_LINE_CHARACTERS // 2 - 30  # the mark in the middle has less than 60 characters
-    return range(half, len(line) - half)
+def _room_of_text(text: str) -> _Room:
+    return _Room(utf8_length(text), len(text), count_lines(text))
 
 
-def _missing_from(head: str) -> int:
-    """Bytes of a head that are shown without a break at its end."""
-    last_line_start = head.rfind("\n") + 1
-    middle = _middle(head[last_line_start:])
-    return utf8_length(head[: last_line_start + middle.start] if middle else head)
+def _room_of(lines: Iterable[str]) -> _Room:
+    """What lines take up, each with its line feed."""
+    found = list(lines)
+    return _Room(sum(map(utf8_length, found)) + len(found), sum(map(len, found)) + len(found), len(found))
 
 
 def _rescued(gap: str, room: _Room) -> dict[int, str]:
@@ -216,9 +234,12 @@ def _rescued(gap: str, room: _Room) -> dict[int, str]:
         line = gap[start : min(end, start + _RESCUED_LINE_CHARACTERS)].strip()
         if line in seen:
             continue
-        left_bytes, left_chars = left_bytes - utf8_length(line) - 1, left_chars - len(line) - 1
-        if left_bytes < 0 or left_chars < 0 or len(kept) >= room.lines:
+        if len(kept) >= room.lines:
             break
+        line_bytes, line_chars = utf8_length(line) + 1, len(line) + 1
+        if line_bytes > left_bytes or line_chars > left_chars:
+            continue
+        left_bytes, left_chars = left_bytes - line_bytes, left_chars - line_chars
         kept[start] = line
         seen.add(line)
     return kept

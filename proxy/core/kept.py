@@ -1,8 +1,8 @@
 """What is kept of a conversation at one point of it: the working view of the budget steps.
 
 Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
-system text, the last user message and the newest exchange are always kept; every size is measured on what would be
-sent.
+system text, the first and the last user message and the newest exchange are always kept; every size is measured on what
+would be sent.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from msgspec.structs import replace
 
 from proxy.core.batch_media import before_a_user, done_again, with_media
 from proxy.core.blocks import Block
-from proxy.core.budget import Budget
+from proxy.core.budget import Budget, Mark
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES
 from proxy.core.digest import Digest, names_used
 from proxy.core.edits import Edit, Moved, Reason
-from proxy.core.entry import Entry
+from proxy.core.entry import Entry, content_texts
 from proxy.core.estimate import Counter
 from proxy.core.notices import Notices
 from proxy.core.pages import is_page
 from proxy.core.sizes import Size
-from proxy.core.units import Change, Unit, removable
+from proxy.core.text_protocol import is_quotable, opening, opens_as_output
+from proxy.core.units import Change, Unit, first_request, removable, separator
 
 
 class Kept:
@@ -46,8 +47,14 @@ class Kept:
         self._left_out: list[Edit] = []
         self._gone: list[Entry] = []
         """Left out since the note was written."""
+        self._gone_units: list[tuple[int, int]] = []
+        """The units of these: where each began and stopped."""
         self._used: frozenset[str] = frozenset()
         """Names that the assistant used in what is left out."""
+        self._has_calls = False
+        """Whether anything was called or answered a call: then tools do not answer in user messages."""
+        self._openings: frozenset[str] = frozenset()
+        """How user messages began so far, while nothing was called."""
         self._edited = False
         """Whether any message that was kept has been edited."""
         self._raws: list[bytes] = []
@@ -64,6 +71,7 @@ class Kept:
         twin.digest = self.digest
         twin._open_calls, twin._used, twin._moved = self._open_calls, self._used, self._moved
         twin._edited, twin._raws = self._edited, list(self._raws)
+        twin._has_calls, twin._openings = self._has_calls, self._openings
         return twin
 
     @property
@@ -100,11 +108,23 @@ class Kept:
             self._open_calls = frozenset([call.id for call in entry.message.calls])
         if self._moved and not self._open_calls:
             self.end_batch()
-        joins = is_result and self.units and self.units[-1].role not in SYSTEM_ROLES
-        if joins and self.units[-1].stop == entry.index:
-            self.units[-1] = replace(self.units[-1], stop=entry.index + 1)
+        self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
+        joins = is_result or (role == "user" and not self._has_calls and self._is_output(entry))
+        before = self.units[-1] if self.units else None
+        if joins and before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index:
+            self.units[-1] = replace(before, stop=entry.index + 1)
         else:
             self.units.append(Unit(entry.index, entry.index + 1, role))
+
+    def _is_output(self, entry: Entry) -> bool:
+        """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words
+        of the assistant before it."""
+        text = next((text for _, text in content_texts(entry.original)), "")
+        seen, begun = self._openings, opening(text)
+        self._openings = seen | {begun} if begun else seen
+        if not self.units or self.units[-1].role != "assistant":
+            return False
+        return opens_as_output(text) or begun in seen
 
     @property
     def batch_is_open(self) -> bool:
@@ -154,18 +174,63 @@ class Kept:
         return removable(self.units)
 
     def results(self, unit: Unit) -> list[Entry]:
-        """The tool results of a unit that may be cut: pages of the proxy's own tool stay whole, or go whole."""
-        found = (entry for entry in self.in_unit(unit) if entry.message.role in TOOL_ROLES)
+        """What tools printed in a unit and may be cut: pages of the proxy's own tool stay whole, or go whole."""
+        roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
+        found = (entry for entry in self.in_unit(unit) if entry.message.role in roles)
         return [entry for entry in found if not is_page(entry.message, entry.tool)]
+
+    def newest_results(self) -> list[Entry]:
+        """The results of the newest unit that may be cut."""
+        return self.results(self.units[-1]) if self.units else []
+
+    def newest_words(self) -> list[Entry]:
+        """What the assistant said in the newest unit, and in the one that keeps the first user message apart."""
+        units = {unit.start: unit for unit in (separator(self.units), *self.units[-1:]) if unit is not None}
+        said = (entry for unit in units.values() for entry in self.in_unit(unit))
+        return [entry for entry in said if entry.message.role == "assistant"]
+
+    def separating_results(self) -> list[Entry]:
+        """The results in the unit that keeps the first user message apart from the next one."""
+        unit = separator(self.units)
+        return self.results(unit) if unit is not None else []
+
+    def first_request(self) -> list[Entry]:
+        """The first user message, which holds the task."""
+        unit = first_request(self.units)
+        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+
+    def last_request(self) -> list[Entry]:
+        """The last user message."""
+        unit = next((unit for unit in reversed(self.units) if unit.role == "user"), None)
+        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+
+    def staying(self) -> list[Entry]:
+        """All that may neither go nor is a system text."""
+        going = {unit.start for units in self.removable() for unit in units}
+        units = (unit for unit in self.units if unit.start not in going and unit.role not in SYSTEM_ROLES)
+        return [entry for unit in units for entry in self.in_unit(unit)]
+
+    def fixed(self, task_tokens: int) -> Size:
+        """Of what cannot be given up, however the conversation goes on: system texts, tools, and what was asked first
+        and last. `task_tokens`: what the first user message may take of it, unless it is the last one as well."""
+        asked = {entry.index: entry for entry in (*self.first_request(), *self.last_request())}
+        found = self._fixed + sum((entry.sent_size for entry in asked.values()), Size())
+        task = self.first_request()
+        if not task or task == self.last_request() or task[0].size.tokens <= task_tokens:
+            return found
+        size, share = task[0].size, task_tokens / task[0].size.tokens
+        return found - size + Size(task_tokens, int(size.chars * share), int(size.bytes * share))
 
     def apply(self, change: Change) -> None:
         """Make a change; edits that would not make their message smaller are not made."""
+        if change.redone is not None:
+            self.redo(change.redone)
         if change.edits:
             index = change.edits[0].message
             entry = self.entries[index] if index is not None else None
             assert entry is not None, "only what is kept is edited"
             edited = entry.edited(change.edits, self._counter)
-            if edited.size.tokens > entry.size.tokens:
+            if edited.size.tokens > entry.size.tokens and change.edits[0].reason is not Reason.SANITISE:
                 return  # names are denser than the blanks or lines of dashes that they would stand for
             self._total += edited.size - entry.size
             self.entries[entry.index] = edited
@@ -181,6 +246,7 @@ class Kept:
                 self.entries[entry.index] = None
                 self._blocks[entry.index] = self._blocks[entry.index].left_out()
             self.units.remove(unit)
+            self._gone_units.append((unit.start, unit.stop))
 
     def redo(self, entry: Entry) -> None:
         """Put another preparation of a message in its place; what follows its batch is made anew."""
@@ -196,33 +262,44 @@ class Kept:
         self._edited = True
         self._total += self.size_of(unit) - before
 
-    def note_what_is_gone(self, notices: Notices, room_tokens: int) -> None:
-        """Bring the note about what is left out up to date, at the end of a cut."""
+    def note_what_is_gone(self, notices: Notices, room_tokens: int, *, brief: bool = False) -> None:
+        """Bring the note about what is left out up to date, at the end of a cut. `brief`: without quotations, too."""
         if not self._gone and not self.digest.messages:
             return
         used = self._used | names_used(self._gone)
         used |= names_used(entry for entry in self.entries if entry is not None)
         if self._gone:
-            self.digest = self.digest.extended(self._gone, used)
+            self.digest = self.digest.extended(self._gone, self._asked(), used)
             for gone in self._gone:
                 self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.digest.artifacts[-1])
             self._used, self._gone = frozenset(names_used(self._gone)) | self._used, []
+            self._gone_units = []
         if self.digest.messages:
             self.digest = self.digest.placed(
-                self.entries, used, notices, self._counter, room_tokens, self.units[-1].start
+                self.entries, used, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
             )
 
-    def drop_note(self) -> None:
-        """Send nothing about what is left out; it is kept all the same."""
+    def _asked(self) -> list[str]:
+        """What people said in what is gone: user messages that no assistant's unit took for output."""
+        joined = {index for start, stop in self._gone_units for index in range(start + 1, stop)}
+        texts = [
+            next((text for _, text in content_texts(entry.whole)), "")
+            for entry in self._gone
+            if entry.original.role == "user" and entry.index not in joined
+        ]
+        return [text for text in texts if is_quotable(text)]
+
+    def take_note_off(self) -> None:
+        """Take the note off its message while a cut is made: what it takes up has a room of its own."""
         self.digest = self.digest.untold()
 
     def is_hopeless(self, budget: Budget) -> bool:
         """Whether what can never be given up is too much by itself, so that nothing is sent."""
         return budget.refuses(self._fixed)
 
-    def over(self, budget: Budget, share: float) -> Size | None:
-        """By how much all of it is over a share of the room."""
-        return budget.excess(self.total, share)
+    def over(self, mark: Mark) -> Size | None:
+        """By how much all of it is over a mark."""
+        return mark.excess(self.total)
 
     def edits(self) -> Iterator[Edit]:
         """All edits: what is left out, then those of kept messages in order, the note last on its message."""

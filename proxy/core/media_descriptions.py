@@ -68,6 +68,8 @@ _REASONS: Final[Mapping[Why, tuple[str, str]]] = {
     Why.ENCODING: ("It is text in an encoding other than Unicode.", "它是文本，但不是 Unicode 编码。"),
     Why.LONG_TEXT: ("It is text, too long to be shown here.", "它是文本，过长而未在此显示。"),
 }
+_CAPABILITY: Final = frozenset({Why.MODEL, Why.IN_TEXT, Why.UNSTATED})
+"""What another model might read: the content is whole, and it is this model, or its upstream, that does not take it."""
 _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "title": ("[cannot read] {name}", "[无法读取] {name}"),
     "type": ("Type: {kind}{facts}", "类型：{kind}{facts}"),
@@ -75,6 +77,10 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "pixels": ("{width} x {height} pixels", "{width} x {height} 像素"),
     "address": ("Address: {address}", "地址：{address}"),
     "unkept": (" It could not be kept.", " 它未能保存。"),
+    "subagent": (
+        " Consider handing it to a sub-agent that can read such files.",
+        " 建议创建具备相应能力的智能体协助处理。",
+    ),
     "shown_here": (
         "[{kind} {number} of this message is shown behind this text]",
         "[本消息的第 {number} 个附件（{kind}）显示在此文本之后]",
@@ -136,6 +142,10 @@ def description(described: Described, artifact: Artifact | None, notices: Notice
     reason = _REASONS[described.why][0 if language == "en" else 1].format(limit=limit)
     if artifact is not None:
         reason += notices.whole(artifact) if notices.kept else _phrase(language, "unkept")
+    # A sub-agent may open the original by its name or address, also where the folder of artifacts is out of sight.
+    can_be_handed_over = (artifact is not None and notices.kept) or described.address.startswith("http")
+    if notices.subagent and can_be_handed_over and described.why in _CAPABILITY:
+        reason += _phrase(language, "subagent")
     return "\n".join([*lines, reason])
 
 

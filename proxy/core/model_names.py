@@ -37,7 +37,7 @@ _FINE_TUNED: Final = re.compile(r"^ft:([^:]+):.*$")
 
 _BEDROCK_VENDOR: Final = re.compile(
     r"^(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
-    r"(?:anthropic|amazon|meta|mistral|deepseek|openai|qwen|cohere|ai21|google|nvidia|moonshotai?|minimax|zai)\.(?=[a-z])"
+    r"(?:anthropic|amazon|meta|mistral|deepseek|openai|qwen|cohere|ai21|google|nvidia|moonshot(?:ai)?|minimax|zai)\.(?=[a-z])"
 )
 
 _DEPLOYMENT: Final = (

@@ -1,4 +1,4 @@
-"""The names that a text holds: paths, symbols, numbers. What an agent needs to find its way back to a text.
+"""The names that a text holds: paths, symbols, addresses. What an agent needs to find its way back to a text.
 
 Rule: the order is a function of the texts alone; no set is walked, as its order differs from process to process.
 """
@@ -11,9 +11,11 @@ from typing import Final
 
 from proxy.core.measures import utf8_length
 
-_NAME: Final = re.compile(r"[A-Za-z_][\w\u00c0-\u024f./:-]{5,}|\d{4,}", re.ASCII)
-"""Words of six characters and more, with what paths, URLs and qualified names are made of, and long numbers. Of letters
-beyond ASCII only Latin ones: in Chinese a name stands between others without a blank."""
+_NAME: Final = re.compile(r"(?<![\w\u00c0-\u024f])[A-Za-z_][\w\u00c0-\u024f./:-]{5,}", re.ASCII)
+"""Words of six characters and more, with what paths, URLs and qualified names are made of. Of letters beyond ASCII only
+Latin ones: in Chinese a name stands between others without a blank."""
+_DIGEST: Final = re.compile(r"(?<![0-9A-Za-z])(?=[0-9a-f]*[0-9])[0-9a-f]{7,}(?![0-9A-Za-z])", re.IGNORECASE)
+"""A hash, or the part of one: of a commit, a UUID, an artifact of ours. It tells nobody what a text is about."""
 _MAX_NAME_CHARACTERS: Final = 80
 """Longer ones are data, such as base64 and hashes joined by slashes."""
 _TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")
@@ -23,10 +25,11 @@ _TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")
 def names_in(text: str) -> tuple[str, ...]:
     """The different names of a text, in the order of their first appearance.
 
-    >>> names_in("open src/main.py at line 1234, then src/main.py")
-    ('src/main.py', '1234')
+    >>> names_in("open src/main.py at line 1234 of 3f2a91bc, then src/main.py")
+    ('src/main.py',)
     """
-    return tuple(name for name in dict.fromkeys(_NAME.findall(text)) if len(name) <= _MAX_NAME_CHARACTERS)
+    found = dict.fromkeys(_NAME.findall(text))
+    return tuple([name for name in found if len(name) <= _MAX_NAME_CHARACTERS and _DIGEST.search(name) is None])
 
 
 def most_telling(spread: Mapping[str, int], known: Collection[str], used: Collection[str], max_bytes: int) -> list[str]:

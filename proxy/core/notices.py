@@ -8,12 +8,12 @@ holds no time and nothing random: the same content gives the same words in every
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from proxy.core.edits import ARTIFACT_NAME, Artifact
-from proxy.core.excerpt import Excerpt
+from proxy.core.excerpt import MAX_RESCUED_LINES, Excerpt
 from proxy.core.lines import PAGE_BYTES
 from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notice_words import WORDS
@@ -24,6 +24,8 @@ Language: TypeAlias = Literal["en", "zh"]
 
 MARK: Final = "[context-proxy: "
 """How every notice begins; with the artifact's name it is how our own are told from others'."""
+NAMES_WORDS_BYTES: Final = 32
+"""What a list of names costs besides the names, at the most."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
 
 _PAGE_LINES: Final = 80
@@ -45,27 +47,35 @@ class Notices:
     """What the tools of the request can do with it."""
     kept: bool = True
     """Whether artifacts can be kept at all now."""
+    subagent: bool = False
+    """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
+    clean: Callable[[str], str] | None = None
+    """What is done to words that quote a message, for an upstream that does not take every character."""
 
-    def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str]) -> str:
-        """An excerpt with its notice in the gap."""
-        first_missing = count_lines(shown.head) + (1 if shown.head.endswith("\n") or not shown.head else 0)
-        notice = self._say(
-            "shown",
-            kept_lines=shown.kept_lines,
-            lines=shown.total_lines,
-            kept_bytes=shown.kept_bytes,
-            bytes=shown.total_bytes,
-            parts=self._parts(shown),
-        )
-        notice += self.way_back(artifact, max(1, first_missing), shown.missing_from if _is_over_a_page(shown) else None)
-        return "".join(
-            [
-                _closed(shown.head),
-                self._framed(notice + self._names(names)),
-                "".join(f"{line}\n" for line in shown.rescued),
-                shown.tail,
-            ]
-        )
+    def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
+        """An excerpt with its notice in the gap. `brief`: in as few words as say the same, for small excerpts."""
+        notice = self._shown(shown, artifact, Resume.after(shown), brief=brief) + self._names(names)
+        rescued = "".join(f"{line}\n" for line in shown.rescued)
+        return "".join([_closed(shown.head), self._framed(notice), rescued, shown.tail])
+
+    def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
+        """A notice without names that no excerpt of this text is going to exceed, so that room can be set aside for it
+        before the excerpt is made."""
+        lines, size = count_lines(text), utf8_length(text)
+        all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
+        resumes = (Resume(lines, size, size, is_over_a_page) for is_over_a_page in (False, True))
+        return max((self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes), key=len)
+
+    def _shown(self, shown: Excerpt, artifact: Artifact, resume: Resume, *, brief: bool) -> str:
+        counts = {
+            "kept_lines": shown.kept_lines,
+            "lines": shown.total_lines,
+            "kept_bytes": shown.kept_bytes,
+            "bytes": shown.total_bytes,
+        }
+        if brief:
+            return self._say("shown_brief", **counts) + self._way_back_brief(artifact, resume)
+        return self._say("shown", parts=self._parts(shown), **counts) + self.way_back(artifact, resume)
 
     def digest(self, artifact: Artifact, messages: int, chars: int, names: Sequence[str], asked: Sequence[str]) -> str:
         """What stands in the place of messages that are left out."""
@@ -78,26 +88,45 @@ class Notices:
             notice += self._say("asked", asked=heads)
         return self._framed(notice + self._names(names))
 
+    def reasoning(self, artifact: Artifact, chars: int) -> str:
+        """What stands in the place of reasoning that is left out."""
+        return MARK + self._say("reasoning", chars=chars) + self._kept_at(artifact, "whole", "call_whole") + "]"
+
     def response_text(self, artifact: Artifact) -> str:
         """The `text` of a tool response whose data was cut."""
         # In one line, mostly; all of it would be cut again, and at the same place.
         by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
         return MARK + self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}") + "]"
 
+    def replaced(self, count: int) -> str:
+        """How many characters of a text were replaced, as the model's upstream does not take them."""
+        return self._framed(self._say("replaced", count=count))
+
     def whole(self, artifact: Artifact) -> str:
         """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
         return self._kept_at(artifact, "whole", "call_whole")
 
-    def way_back(self, artifact: Artifact, line: int, skipped_bytes: int | None = None) -> str:
-        """Where the whole of something is, and how to go on reading from a line on; behind so many bytes where lines
-        are so long that a page of them would be cut in turn, and at the same place."""
-        place, until = self.way.path_of(artifact), line + _PAGE_LINES
+    def way_back(self, artifact: Artifact, resume: Resume) -> str:
+        """Where the whole is, and how to go on reading."""
+        place = self.way.path_of(artifact)
         if not self.kept or place is None or self.reach is Reach.NOTHING:
-            return self._kept_at(artifact, "whole", "call", lines=f"{line}-{until}")
+            return self._kept_at(artifact, "whole", "call", lines=resume.lines)
         whole = self._say("whole", place=place)
-        if self.reach is Reach.SHELL and skipped_bytes is not None:
-            return whole + self._say("shell_bytes", place=place, first=skipped_bytes + 1, count=_PAGE_BYTES)
-        return whole + self._say(self.reach.value, place=place, line=line, until=until)
+        if self.reach is Reach.SHELL:
+            return whole + self._say("shell", command=resume.command(place))
+        return whole + self._say(self.reach.value, place=place, line=resume.line)
+
+    def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
+        if not self.kept:
+            return self._say("unkept")
+        place = self.way.path_of(artifact)
+        if self.reach is Reach.SHELL and place is not None:
+            return self._say("more", place=resume.command(place))
+        call = self._call(artifact, {"lines": resume.lines})
+        if call is not None:
+            return self._say("more", place=call)
+        place = self.place_of(artifact)
+        return self._say("more" if self.reach is Reach.NOTHING else "more_from", place=place, line=resume.line)
 
     def place_of(self, artifact: Artifact) -> str:
         """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
@@ -138,7 +167,7 @@ class Notices:
         return WORDS[self.language][key].format(**values)
 
     def _framed(self, notice: str) -> str:
-        return f"{MARK}{notice}]\n"
+        return f"{MARK}{self.clean(notice) if self.clean is not None else notice}]\n"
 
 
 def is_ours(text: str) -> bool:
@@ -156,6 +185,40 @@ def is_ours(text: str) -> bool:
             return True
         start = text.find(MARK, end)
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where reading goes on after the first part that an excerpt shows."""
+
+    line: int
+    """From 1 on."""
+    line_bytes: int
+    """Of that line, that are shown."""
+    total_bytes: int
+    """Of the text, that are shown before that place."""
+    is_over_a_page: bool
+    """Whether the lines to be read next are longer than one result may show: a page of them would be cut at the same
+    place."""
+
+    @classmethod
+    def after(cls, shown: Excerpt) -> Resume:
+        """Behind the head."""
+        line_start = shown.head.rfind("\n") + 1
+        line_bytes = utf8_length(shown.head[line_start:])
+        return cls(shown.head.count("\n") + 1, line_bytes, utf8_length(shown.head), _is_over_a_page(shown))
+
+    @property
+    def lines(self) -> str:
+        """A page, as a query of an artifact asks for it."""
+        begin = f"{self.line}:{self.line_bytes}" if self.line_bytes else f"{self.line}"
+        return f"{begin}-{self.line + _PAGE_LINES}"
+
+    def command(self, place: str) -> str:
+        """What a shell reads it with."""
+        if self.is_over_a_page:
+            return f"tail -c +{self.total_bytes + 1} '{place}' | head -c {_PAGE_BYTES}"
+        return f"sed -n '{self.line},{self.line + _PAGE_LINES}p' '{place}'"
 
 
 def _is_over_a_page(shown: Excerpt) -> bool:

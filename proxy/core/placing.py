@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proxy.core.attachments import Attachment, Shape
+from proxy.core.attachments import Attachment, Shape, decoded
 from proxy.core.edits import Artifact
 from proxy.core.fetch_notices import not_fetched
 from proxy.core.imagesize import image_size
 from proxy.core.media import Kind, MediaType, media_type, modality_of, plain_mime, text_of
-from proxy.core.media.table import known
-from proxy.core.media_descriptions import Described, Why, description, named
+from proxy.core.media.table import is_binary, known
+from proxy.core.media_descriptions import Described, Why, default_name, description, named
 from proxy.core.media_parts import part_of, without_addresses
 from proxy.core.media_routes import CLAIMED_KINDS, SHAPES, Placed, Route, Routes, modality_claimed
 from proxy.core.notices import Notices
@@ -100,6 +100,8 @@ class _Placing:
     can_hold: bool
     is_too_many: bool
     content: bytes = b""
+    is_encoded: bool = False
+    """Whether that is the base64 as it came."""
     found: MediaType = field(default=MediaType("", Kind.OTHER, ""))
     pixels: tuple[int, int] | None = None
 
@@ -162,9 +164,17 @@ class _Placing:
             return self._described(routes.why_not(claimed, can_hold=self.can_hold))
         if not self.can_hold:
             return self._described(Why.PLACE)
+        if self._is_no_whole_image:
+            return self._described(Why.BROKEN)
         if self.found.mime in _NOT_SHOWN or (route is Route.IMAGE and not self._may_be_shown):
             return self._described(Why.FORMAT)
         return self._shown(route)
+
+    @property
+    def _is_no_whole_image(self) -> bool:
+        """Whether a text holds what begins as an image and ends before its size: an upstream would refuse it."""
+        is_head = not self.attachment.is_part and len(self.content) < _HEAD_BYTES
+        return is_head and self.pixels is None and self.found.mime in _WIDELY_READ
 
     @property
     def _why_not_out_of_a_text(self) -> Why:
@@ -190,7 +200,9 @@ class _Placing:
     def _text(self, claimed: Modality) -> Placed:
         """A text that came as a file is text, unless the model reads files."""
         attachment = self.attachment
-        if not attachment.is_part and attachment.is_data_url:
+        if attachment.is_data_url and not (
+            attachment.is_part or attachment.is_asked_for or is_binary(attachment.declared)
+        ):
             return Placed(Route.UNKNOWN, self.found)
         reads = self.routes.reads(claimed) if attachment.is_part else False
         if len(self.content) <= self.routes.max_bytes:
@@ -203,7 +215,10 @@ class _Placing:
         text = text_of(self.content)
         if text is None:
             return self._described(Why.ENCODING)
-        words = named(self.attachment.name, text)
+        name = attachment.name
+        if not (name or attachment.is_part) and decoded(text) is not None:
+            name = default_name(self.found)  # or it would be taken for base64 itself
+        words = named(name, text)
         return Placed(Route.TEXT, self.found, words=words, byte_count=len(self.content))
 
     def _unless_unknown(self, claimed: Modality, why: Why) -> Placed:
@@ -212,6 +227,7 @@ class _Placing:
             return Placed(Route.UNKNOWN, self.found)
         if why is Why.BROKEN:
             self.content = self.attachment.payload.encode("utf-8", "surrogatepass")
+            self.is_encoded = True
             self.found = known(plain_mime(self.attachment.declared)) or MediaType("", CLAIMED_KINDS[claimed], "")
         return self._described(why)
 
@@ -222,7 +238,7 @@ class _Placing:
         return self._shown(self._candidates(claimed)[0][1]) if self.can_hold else self._described(Why.PLACE)
 
     def _described(self, why: Why, limit: int = 0) -> Placed:
-        suffix = "txt" if why is Why.BROKEN else self.found.suffix
+        suffix = "txt" if self.is_encoded else self.found.suffix
         artifact = Artifact(self.content, self.tool, suffix) if self.content else None
         described = Described(self.found, why, self.attachment.name, len(self.content), self.pixels, limit=limit)
         words = description(described, artifact, self.notices)

@@ -26,7 +26,7 @@ def plain_plan(conversation: Conversation, base: Size, pipeline: Pipeline) -> Pl
         own = size_of(message, pipeline.counter)
         size += own
         blocks.append(Block(message.role[:MAX_ROLE_CHARACTERS], "", own.tokens, own.tokens))
-    if pipeline.budget.excess(size, pipeline.budget.fill) is not None:
+    if pipeline.budget.high_mark.excess(size) is not None:
         return None
     sent = tuple([message.raw for message in conversation.messages])
-    return Plan((), sent, size, size, pipeline.budget, artifacts=(), blocks=tuple(blocks))
+    return Plan((), sent, size, size, pipeline.budget, artifacts=(), base=base, blocks=tuple(blocks))

@@ -12,23 +12,26 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from proxy.core.blocks import Block
-from proxy.core.budget import Budget
+from proxy.core.budget import Budget, Mark
 from proxy.core.conversation import Conversation, Message
 from proxy.core.edits import Artifact, Edit, Reason
-from proxy.core.entry import Entry
+from proxy.core.entry import Entry, LocalStep, prepared
 from proxy.core.estimate import Counter
 from proxy.core.kept import Kept
 from proxy.core.notices import Notices
-from proxy.core.sizes import Size
+from proxy.core.sizes import NOTHING, Size
 from proxy.core.units import Change
 
-LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
-"""(index, message, name of the tool that it answers for, notices) → edits of that message."""
-Relief: TypeAlias = Callable[[Kept], Iterator[Change]]
-"""Yields what it would give up next; the runner makes each change and stops asking when it is enough."""
+Relief: TypeAlias = Callable[[Kept, Mark], Iterator[Change]]
+"""Yields what it would give up next to come down to a mark; the runner makes each change and stops asking when it is
+enough."""
 
-DIGEST_SHARE: Final = 0.2
-"""Of the room at the most, for the note about what is left out; measured, docs/decisions/0003-what-to-give-up.md."""
+NOTE_SHARE: Final = 0.1
+"""Of the room beside what cannot be given up, at the most, for the note about what is left out; measured,
+docs/decisions/0003-what-to-give-up.md."""
+TASK_SHARE: Final = 0.1
+"""Of the room, that the first user message keeps when more of it has to go: it holds the task, and what the task is
+about may be a document of any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,11 @@ class Pipeline:
     counter: Counter
     budget: Budget
     images: ImageLimit | None = None
+    is_replayed: bool = True
+    """Whether cuts are made wherever the conversation passed its room as it grew, so that its next turns begin alike;
+    else one is made at its end, which keeps as much as there is room for."""
+    always: LocalStep | None = None
+    """Done again to what a relief puts in, which is made of a message as it came."""
 
 
 @dataclass(slots=True)
@@ -85,6 +93,8 @@ class Plan:
     """To be kept before anything is sent."""
     largest: tuple[Entry, ...] = ()
     """Of what is sent, when it does not fit."""
+    base: Size = NOTHING
+    """Of what is no message: the tool list, mostly."""
     blocks: tuple[Block, ...] = field(default=(), repr=False)
     """What became of each message of the request."""
 
@@ -117,7 +127,8 @@ def plan(
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
     kept = last.kept
-    if kept.batch_is_open or (not kept.complete and kept.over(pipeline.budget, pipeline.budget.fill)):
+    is_settled = kept.complete and pipeline.is_replayed
+    if kept.batch_is_open or (not is_settled and kept.over(pipeline.budget.high_mark)):
         kept = kept.copy()
         kept.end_batch()
         _limit_images(kept, pipeline)
@@ -127,7 +138,7 @@ def plan(
     largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
     artifacts = _artifacts(kept, edits)
     sent = tuple(kept.rendered())
-    made = Plan(edits, sent, last.before, kept.total, pipeline.budget, artifacts, largest, kept.blocks())
+    made = Plan(edits, sent, last.before, kept.total, pipeline.budget, artifacts, largest, base, kept.blocks())
     return made, progress
 
 
@@ -148,27 +159,13 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         for call in message.calls:
             tools[call.id] = call.name
         tool = message.name or tools.get(message.tool_call_id, "")
-        entry = _prepared(index, message, tool, pipeline, pipeline.local)
+        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
         before += entry.original_size
         kept.add(entry)
-        if kept.complete:
+        if kept.complete and pipeline.is_replayed:
             _limit_images(kept, pipeline)
             _settle(kept, pipeline)
     return Progress(kept, len(messages), tools, before)
-
-
-def cut_goal(budget: Budget) -> float:
-    """The share of the room that a cut goes down to, before the note about it: always under what may be used up."""
-    return (budget.low_mark - DIGEST_SHARE) * budget.fill
-
-
-def _prepared(index: int, message: Message, tool: str, pipeline: Pipeline, steps: Sequence[LocalStep]) -> Entry:
-    entry = Entry.of(index, message, tool, pipeline.counter)
-    for step in steps:
-        edits = tuple(step(index, entry.message, tool, pipeline.notices))
-        if edits:
-            entry = entry.edited(edits, pipeline.counter)
-    return entry
 
 
 def _limit_images(kept: Kept, pipeline: Pipeline) -> None:
@@ -185,30 +182,46 @@ def _limit_images(kept: Kept, pipeline: Pipeline) -> None:
     for entry, count in counts:
         if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
             return
-        kept.redo(_prepared(entry.index, entry.original, entry.tool, pipeline, limit.local))
+        kept.redo(prepared(entry.index, entry.original, entry.tool, limit.local, pipeline.notices, pipeline.counter))
         total -= count
 
 
 def _settle(kept: Kept, pipeline: Pipeline) -> None:
     """One point of the replay: give something up if the high mark is passed."""
-    budget = pipeline.budget
-    if kept.over(budget, budget.fill) is None or kept.is_hopeless(budget):
+    budget, high = pipeline.budget, pipeline.budget.high_mark
+    if kept.over(high) is None or kept.is_hopeless(budget):
         return
-    _relieve(kept, pipeline.reliefs, budget, cut_goal(budget))
-    kept.note_what_is_gone(pipeline.notices, int(budget.room_tokens * budget.fill * DIGEST_SHARE))
-    if kept.over(budget, budget.fill) is not None:
-        kept.note_what_is_gone(pipeline.notices, 0)
-        _relieve(kept, pipeline.last_resorts, budget, budget.fill)
-    if not budget.admits(kept.total):
-        kept.drop_note()
+    kept.take_note_off()
+    fixed = kept.fixed(task_tokens(budget))
+    _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark - NOTE_SHARE))
+    kept.note_what_is_gone(pipeline.notices, int(max(0, budget.usable_tokens - fixed.tokens) * NOTE_SHARE))
+    if kept.over(high) is not None:
+        kept.note_what_is_gone(pipeline.notices, 0, brief=True)
+        _relieve(kept, pipeline, pipeline.last_resorts, high)
 
 
-def _relieve(kept: Kept, reliefs: Sequence[Relief], budget: Budget, goal_share: float) -> None:
+def task_tokens(budget: Budget) -> int:
+    """What the first user message keeps at the most once something of it has to go."""
+    return int(budget.usable_tokens * TASK_SHARE)
+
+
+def _relieve(kept: Kept, pipeline: Pipeline, reliefs: Sequence[Relief], goal: Mark) -> None:
     for relief in reliefs:
-        for change in relief(kept):
+        if kept.over(goal) is None:
+            return
+        for change in relief(kept, goal):
             kept.apply(change)
-            if kept.over(budget, goal_share) is None:
+            if pipeline.always is not None:
+                kept.apply(Change(_done_again(kept, change, pipeline.always, pipeline.notices)))
+            if kept.over(goal) is None:
                 return
+
+
+def _done_again(kept: Kept, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
+    """The edits of a local step to a message that was just changed."""
+    index = change.edits[0].message if change.edits else None
+    entry = kept.entries[index] if index is not None else None
+    return () if entry is None else tuple(step(entry.index, entry.message, entry.tool, notices))
 
 
 def _artifacts(kept: Kept, edits: Sequence[Edit]) -> tuple[Artifact, ...]:

@@ -65,13 +65,18 @@ class ModelProfile:
     window_is_guessed: bool = False
     """Whether the window is the default's or another provider's: good enough for shares and hints, but nothing is
     refused or left out because of it."""
+    window_is_inferred: bool = False
+    """Whether the window was concluded from refusals that name none: requests are fitted to it, but it is no evidence
+    against another refusal."""
+    input_chars: int | None = None
+    """Of the prompt alone, where an upstream bounds it so."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: by field name, a phrase such as `config models[0]` or `default`."""
 
     @property
     def certain_window_tokens(self) -> int | None:
-        """The window; None when it is only guessed."""
-        return None if self.window_is_guessed else self.window_tokens
+        """The window, when somebody states it who must know; None when it is guessed or inferred."""
+        return None if self.window_is_guessed or self.window_is_inferred else self.window_tokens
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model takes this kind of input; None when nobody states it."""

@@ -10,27 +10,36 @@ from typing import Final
 from proxy.core.notices import Language
 from proxy.core.plan import Plan
 
+_OPENAI_TOKENS: Final = (
+    "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
+    "({prompt} in the messages, {reserved} in the completion)."
+)
+"""As OpenAI refuses, whatever the language of the rest: litellm, DSPy, opencode, LangChain and CrewAI tell an overflow
+by this text. https://community.openai.com/t/error-this-models-maximum-context-length-is-x-tokens/105071"""
+_OPENAI_OTHER: Final = (
+    "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
+)
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
-        "size": "This request needs about {after:,} tokens even with everything left out that may be left out; the "
-        "room for a prompt to {model} is {room:,} of its {window:,} tokens.",
-        "chars": " It has {chars:,} characters; at most {limit:,} are allowed.",
-        "bytes": " It has {bytes:,} bytes; at most {limit:,} are allowed.",
-        "largest": " The largest messages that have to stay: {largest}.",
+        "size": " That is what {model} would be sent with everything left out that may be left out",
+        "room": "; the room for a prompt is {room:,} tokens",
+        "stop": ".",
+        "largest": " The largest of what has to stay: {largest}.",
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
-        "advice": " Shorten the system text, the last user message or the tool list, or take a model with a larger "
-        "window.",
+        "tools": "the tool list ({tokens:,} tokens)",
+        "advice": " Shorten the system text or the tool list, or take a model with a larger window.",
     },
     "zh": {
-        "size": "在省略所有可省略的内容之后，此请求仍约需 {after:,} 个 token；"
-        "模型 {model} 的窗口为 {window:,} 个 token，其中可用于提示的有 {room:,} 个。",
-        "chars": "共 {chars:,} 个字符，上限为 {limit:,} 个。",
-        "bytes": "共 {bytes:,} 字节，上限为 {limit:,} 字节。",
-        "largest": "必须保留的最大消息：{largest}。",
+        "size": " 这是在省略所有可省略的内容之后发给 {model} 的大小",
+        "room": "；其中可用于提示的有 {room:,} 个 token",
+        "stop": "。",
+        "largest": "必须保留的最大部分：{largest}。",
         "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
-        "advice": "请缩短系统提示、最后一条用户消息或工具列表，或改用窗口更大的模型。",
+        "tools": "工具列表（{tokens:,} 个 token）",
+        "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
     },
 }
+_MAX_TOLD: Final = 5
 
 
 _REFUSED_TWICE: Final[dict[Language, str]] = {
@@ -43,28 +52,61 @@ _REFUSED_TWICE: Final[dict[Language, str]] = {
 }
 
 
+_EMPTY_TWICE: Final[dict[Language, str]] = {
+    "en": "The upstream answered this request with a success that holds nothing, and so it did once more after the "
+    "prompt had been shortened to about {tokens:,} tokens. Some servers refuse like this what is longer than their "
+    "context window: look into the server's own log, and at the window that it was started with.",
+    "zh": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
+    "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
+}
+
+
+def empty_twice(tokens: int, language: Language) -> str:
+    """The message for a client whose request got an empty answer once more after a harsher cut."""
+    return _EMPTY_TWICE[language].format(tokens=tokens)
+
+
 def refused_twice(tokens: int, language: Language) -> str:
-    """The message for a client whose request was refused once more after a harsher cut."""
+    """The message for a client whose request was refused once more after a harsher cut. `tokens`: the model's."""
     return _REFUSED_TWICE[language].format(tokens=tokens)
 
 
 def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language) -> str:
-    """The message of a `context_length_exceeded` error of the proxy's own."""
+    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
-    text = words["size"].format(after=size.tokens, model=model, room=budget.room_tokens, window=window_tokens)
-    if budget.room_chars is not None and size.chars > budget.room_chars:
-        text += words["chars"].format(chars=size.chars, limit=budget.room_chars)
-    if budget.room_bytes is not None and size.bytes > budget.room_bytes:
-        text += words["bytes"].format(bytes=size.bytes, limit=budget.room_bytes)
+    told = budget.model_tokens
+    after, room = told(size.tokens), told(budget.room_tokens)
+    is_bound = not budget.room_is_guessed
+    text = []
+    if is_bound and size.tokens > budget.room_tokens:
+        window_tokens = max(window_tokens, room)  # after a refusal that proved a guess too small
+        after, reserved = max(after, room + 1), window_tokens - room
+        text.append(
+            _OPENAI_TOKENS.format(window=window_tokens, requested=after + reserved, prompt=after, reserved=reserved)
+        )
+    for limit, found, unit in (
+        (budget.room_chars, size.chars, "characters"),
+        (budget.room_bytes, size.bytes, "bytes"),
+    ):
+        if limit is not None and found > limit:
+            text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
     largest = [
-        words["message"].format(
-            index=entry.index,
-            role=entry.message.role or "?",
-            tool=f" {entry.tool}" if entry.tool else "",
-            tokens=entry.size.tokens,
+        (
+            entry.size.tokens,
+            words["message"].format(
+                index=entry.index,
+                role=entry.message.role or "?",
+                tool=f" {entry.tool}" if entry.tool else "",
+                tokens=told(entry.size.tokens),
+            ),
         )
         for entry in plan.largest
     ]
+    if plan.base.bytes:
+        largest.append((plan.base.tokens, words["tools"].format(tokens=told(plan.base.tokens))))
+    largest.sort(key=lambda found: found[0], reverse=True)
+    said = " ".join(text) + words["size"].format(model=model)
+    said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
     if largest:
-        text += words["largest"].format(largest=", ".join(largest))
-    return text + words["advice"]
+        said += words["largest"].format(largest=", ".join(words for _, words in largest[:_MAX_TOLD]))
+    return said + words["advice"]

@@ -1,7 +1,9 @@
 """The proxy's own tool, `read_artifact`: when a request is offered it, and what a call of it asks for.
 
-Rule: whether it is offered depends on the tool list and on settings alone, so it is the same in every turn and prompt
-caches stay warm; what the client wrote of its list keeps its bytes.
+Rule: whether an agent has it depends on the tool list and on settings alone, so notices, hidden calls and cuts, and
+with them the bytes of every message, are the same in all turns. Only a turn whose `tool_choice` forces a call goes up
+without it: that call has to be the client's. Such a turn misses the prompt cache, as its tool list is another one; the
+turns around it do not. What the client wrote of its list keeps its bytes.
 """
 
 from __future__ import annotations
@@ -42,6 +44,12 @@ DEFINITION: Final = jsontext.dump(
 )
 """About 130 tokens; English whatever the language of the notices, as the names in it are."""
 
+MAX_TOOLS: Final = 128
+"""In one list, ours among them: "A max of 128 functions are supported."
+https://platform.openai.com/docs/api-reference/chat/create"""
+_LEAVES_THE_CHOICE: Final = (None, "auto", "none")
+"""Values of `tool_choice` that force nothing. With `none` the tool stays in the list: nobody calls it, and the prompt's
+head is the same."""
 _ID: Final = re.compile(ARTIFACT_NAME)
 _NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
@@ -52,10 +60,10 @@ _BETWEEN: Final = re.compile(r"(?<=\d)\s*(?:-|,|–|\.\.+|to)\s*(?=\d)")
 
 
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at their end; None when it is not offered.
+    """The `tools` of a request with ours at their end; None when its agent does not have it.
 
-    Never beside a tool of the same name, nor where several answers are asked for: in one of them nobody could answer a
-    call.
+    Never beside a tool of the same name or as one too many, nor where several answers are asked for: in one of them
+    nobody could answer a call.
     """
     if policy == "never" or "functions" in members or ("n" in members and _answers_asked_for(members) > 1):
         return None
@@ -68,7 +76,9 @@ def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | No
 @functools.lru_cache(64)
 def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
     names = tool_names(tools)
-    if RETRIEVAL_TOOL in names or (policy == "auto" and (not names or reach_with(names) is not Reach.NOTHING)):
+    if RETRIEVAL_TOOL in names or len(names) >= MAX_TOOLS:
+        return None
+    if policy == "auto" and (not names or reach_with(names) is not Reach.NOTHING):
         return None
     if tools == b"null":
         return jsontext.join_array([DEFINITION])
@@ -76,6 +86,18 @@ def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
         return None
     inside = tools[1:-1].strip()
     return b"[" + inside + b"," * bool(inside) + DEFINITION + b"]"
+
+
+def forces_a_call(members: Mapping[str, Raw]) -> bool:
+    """Whether a request's `tool_choice` demands a call or names the tools that may be called.
+
+    A model that must call something would call ours, round after round, and the client would wait for a call of its own
+    in vain. What is not known is taken for a demand: `required`, `any` (Mistral), a named function, `allowed_tools`.
+
+    >>> forces_a_call({"tool_choice": b'"auto"'}), forces_a_call({"tool_choice": b'"required"'}), forces_a_call({})
+    (False, True, False)
+    """
+    return "tool_choice" in members and jsontext.opened(members["tool_choice"]) not in _LEAVES_THE_CHOICE
 
 
 @dataclass(frozen=True, slots=True)

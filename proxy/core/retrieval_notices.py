@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.core.notices import MARK, Language
+from proxy.core.search import MAX_CONTEXT, MAX_PATTERN_CHARACTERS
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery, ProxyError, RangeOutside
 
 _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
     "en": {
@@ -30,6 +32,18 @@ _WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
         "withheld": "（回答到此为止：模型要求读取被截去内容中的一页，但无法提供。）",
     },
 }
+_QUERIES: Final[Mapping[str, str]] = {
+    "lines": '`lines` 应写作 "400-480"、"400-" 或 "-80"，从 1 起计，末行不得在首行之前',
+    "grep": f"`grep` 须为 1 至 {MAX_PATTERN_CHARACTERS} 个字符的 RE2 正则表达式，不得含环视或反向引用",
+    "context": f"`context` 须为 0 至 {MAX_CONTEXT} 的整数，且只能与 `grep` 同用",
+}
+_PROBLEMS: Final[Mapping[type[ProxyError], str]] = {
+    ArtifactNotFound: "没有此工件，或它属于另一个密钥，或已过保存期",
+    ArtifactStoreUnavailable: "工件存储暂时不可用，请稍后再试，或根据已有内容继续",
+    RangeOutside: '工件中没有所要的行或字节；不带 lines 可从头读取，lines="-80" 可读取末尾',
+    BadArtifactQuery: "`lines` 和 `grep` 只能读取文本，此工件不是文本",
+}
+"""In Chinese, what the messages of these errors say in English."""
 
 
 def unnamed(language: Language) -> str:
@@ -37,8 +51,13 @@ def unnamed(language: Language) -> str:
     return _framed(_WORDS[language]["unnamed"].format())
 
 
-def failed(name: str, problem: str, language: Language) -> str:
+def failed(name: str, error: ProxyError, language: Language) -> str:
     """The result of a call whose artifact cannot be read, or not so."""
+    problem = error.message
+    if language == "zh":
+        kinds = (said for kind, said in _PROBLEMS.items() if isinstance(error, kind))
+        in_chinese = _QUERIES.get(error.param or "") if isinstance(error, BadArtifactQuery) else None
+        problem = in_chinese or next(kinds, error.code or "")
     return _framed(_WORDS[language]["failed"].format(name=name, problem=problem))
 
 

@@ -19,8 +19,9 @@ _SHELL: Final = re.compile(
 _READER: Final = re.compile(
     r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.*edit|grep|search_?files?", re.IGNORECASE
 )
-_SUBAGENT: Final = re.compile(r"^task$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
-"""Names as they stand in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands."""
+_SUBAGENT: Final = re.compile(r"^(?:task|agent)$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
+"""Names as they stand in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code
+has called it Agent since 2.1.63, and Task before: https://code.claude.com/docs/en/sub-agents"""
 _MAX_TOOLS: Final = 1_000
 
 
@@ -49,6 +50,15 @@ def reach_with(names: Sequence[str], *, sees_files: bool = True) -> Reach:
         if (sees_files or reach is Reach.SHELL) and any(pattern.search(name) for name in names):
             return reach
     return Reach.NOTHING
+
+
+def offers_subagent(tools: Raw | None) -> bool:
+    """Whether work can be handed to a sub-agent, which may run on another model, whatever files the proxy shares.
+
+    >>> offers_subagent(b'[{"type":"function","function":{"name":"Task"}}]'), offers_subagent(None)
+    (True, False)
+    """
+    return reach_of(tools) is Reach.SUBAGENT
 
 
 def tool_names(tools: Raw | None) -> list[str]:

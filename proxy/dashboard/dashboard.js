@@ -292,7 +292,7 @@ function factsOf(decision) {
     fact("Came", `${whole.format(decision.tokens_before)} tokens`);
     fact(isObserved(decision) ? "Would be sent" : "After the plan", `${whole.format(decision.tokens_after)} tokens`);
     const room = decision.room_tokens;
-    fact("Room, so counted", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
+    fact("Room for the prompt", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));

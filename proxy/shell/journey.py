@@ -5,8 +5,9 @@ Rule: what no plan and no attempt changes goes up as the very bytes that came.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeAlias
 
 from proxy.core.attempts import Attempt, Rung, Situation
 from proxy.shell.planning.planned import Planned
@@ -15,6 +16,9 @@ from proxy.shell.upstream.client import Headers
 UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
 """Compressions of answers that the proxy can look into; a refusal in another one would pass unseen."""
+
+PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
+"""Takes what an upstream sends before it says anything, with the headers of its answer."""
 
 
 class PlanFor(Protocol):
@@ -37,6 +41,12 @@ class Journey:
     plan_for: PlanFor | None = field(default=None, repr=False)
     """Plans a harsher second send, where that may change more than what the request holds: a page that was read for the
     model can be a smaller one."""
+    early: PassEarly | None = field(default=None, repr=False)
+    """Takes what an answer begins with before it says anything; None: that waits for the rest."""
+
+    def uncompressed(self) -> Journey:
+        """The same, for a client that has the beginning of an answer in plain bytes."""
+        return replace(self, headers=accepting(self.headers, UNCOMPRESSED))
 
     @property
     def situation(self) -> Situation:

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
+from proxy.core.overflow import Kind
 from proxy.core.profile import Modality
-from proxy.core.refusal import does_not_fit, refused_twice
+from proxy.core.refusal import does_not_fit, empty_twice, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
-from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamError
+from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
 from proxy.setting_types import Mode
 from proxy.settings import Settings
 from proxy.shell.answering.holding import HeldAnswer
@@ -25,7 +26,7 @@ from proxy.shell.answering.retrieval import Retrieval, Rounds
 from proxy.shell.answering.watched import StreamedAnswer, WholeAnswer, watched
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.bodies import can_unpack, unpack
-from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, accepting
+from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.owners import KEY_HEADERS, Owners
@@ -75,9 +76,16 @@ class Relay:
         self._log = logger()
 
     async def serve(
-        self, target: bytes, headers: Headers, body: bytes, decision: Decision, way: WayBack = NOWHERE
+        self,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        decision: Decision,
+        way: WayBack = NOWHERE,
+        early: PassEarly | None = None,
     ) -> Answer:
-        """The upstream's answer, as much of it read as was needed to judge it. Raises ProxyError."""
+        """The upstream's answer, as much of it read as was needed to judge it; what says nothing goes to `early` while
+        it is. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
         self._models.offer_key(header(headers, b"authorization"))
@@ -87,14 +95,14 @@ class Relay:
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
             return await self._send(target, sent, body, decision)
-        offered = planned.basis.tools is not None
-        read_on_the_way = offered or self._settings.overflow.keepalive_seconds
+        has_our_tool = planned.basis.tools is not None  # and may call it, even where this request withholds it
+        read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._kept(planned, owner.hex(), decision)
-        journey = Journey(target, sent, body, planned, owner.hex())
+        journey = Journey(target, sent, body, planned, owner.hex(), early=early)
         self._recorder.plan_made(decision)
         answer = await self._climb(journey, decision)
-        if not offered or decision.rung == Rung.ORIGINAL:
+        if not has_our_tool or decision.rung == Rung.ORIGINAL:
             return answer
         was_sent = decision.planned or planned
         return await watched(answer, Rounds(self._retrieval, self._send_round, journey, decision, was_sent))
@@ -124,17 +132,21 @@ class Relay:
             raise ContextOverflow(self._refusal(planned), param="messages")
         ladder = attempts(journey.situation)
         attempt, refusal = next(ladder), ACCEPTED
+        wordless: HeldAnswer | None = None  # what the client gets when a shorter request is not taken either
         while True:
             headers, body = journey.rendered(planned, attempt)
             answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
             try:
-                await answer.look()
-                outcome = self._judge.outcome(answer, planned, decision)
+                may_begin = answer.may_begin_early(as_stream=planned.request.stream)
+                await answer.look(journey.early if may_begin else None)
+                outcome = self._judge.outcome(answer, planned, journey.owner, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(attempt, refusal, outcome, planned)
-                    if outcome.verdict.is_overflow and self._settings.overflow.retry:
-                        raise _overflow(refused_twice(planned.plan.after.tokens, self._settings.language), outcome)
+                    self._judge.learn_what_was_refused(attempt, refusal, outcome, journey.planned)
+                    if wordless is not None and outcome.verdict.kind is not Kind.ACCEPTED:
+                        await answer.aclose()
+                        return wordless
+                    self._raise_for(attempt, outcome, planned)
                     return answer
                 harsher = planned
                 if following.rung is Rung.WITHOUT_MEDIA:
@@ -145,12 +157,19 @@ class Relay:
                     return await self._fitted(journey, following, answer, decision)
                 if following.goal_tokens is not None:
                     harsher = await self._harsher(journey, following.goal_tokens)
+                    self._judge.learn_from_recount(outcome.verdict, planned, harsher)
                     if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
+                        if not outcome.verdict.is_overflow:
+                            return answer
                         raise _overflow(self._refusal(harsher), outcome)
+                if outcome.verdict.is_suspect and following.rung is Rung.EMERGENCY:
+                    self._recorder.overflowed(decision, outcome.verdict)
+                    wordless = answer if outcome.status >= 400 and answer.is_whole else None
             except BaseException:
                 await answer.aclose()
                 raise
             await answer.aclose()
+            journey = journey.uncompressed() if answer.has_begun else journey
             attempt, planned, refusal = following, harsher, outcome.verdict
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
@@ -167,6 +186,7 @@ class Relay:
         if planned.plan.after.bytes >= journey.planned.plan.after.bytes or not planned.plan.may_be_sent:
             return cut
         await cut.aclose()  # it is whole
+        journey = journey.uncompressed() if cut.has_begun else journey
         decision.note_attempt(attempt, planned)
         self._recorder.retried(decision, attempt)
         headers, body = journey.rendered(planned, attempt)
@@ -185,6 +205,15 @@ class Relay:
             raise
         await answer.aclose()
         return cut
+
+    def _raise_for(self, attempt: Attempt, outcome: Outcome, planned: Planned) -> None:
+        """Say so where the last answer is one that a client can do nothing with. Raises ContextOverflow and
+        UpstreamEmpty."""
+        tokens, language = planned.tokens_after, self._settings.language
+        if outcome.verdict.is_overflow and self._settings.overflow.retry:
+            raise _overflow(refused_twice(tokens, language), outcome)
+        if outcome.verdict.kind is Kind.EMPTY and attempt.rung is not Rung.FIRST:
+            raise UpstreamEmpty(empty_twice(tokens, language))
 
     def _next(self, ladder: Attempts, outcome: Outcome) -> Attempt | None:
         if not self._settings.overflow.retry:

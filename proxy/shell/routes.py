@@ -9,27 +9,31 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.errors import ClientLeft, ProxyError, ServerStopping, UnknownPath
+from proxy.errors import ClientLeft, ProxyError, ServerStopping, UnknownPath, UpstreamError
 from proxy.shell.answering.keepalive import KeepAlive
 from proxy.shell.artifacts.whereabouts import WaysBack
 from proxy.shell.bodies import BodyStream, read_body
 from proxy.shell.disconnect import UntilClientLeaves
-from proxy.shell.relay import Relay, header
+from proxy.shell.relay import Answer, Relay, header
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
+from proxy.wire.answer_end import is_whole
 from proxy.wire.openai_chat import error_body
 
 API_PREFIX: Final = b"/v1"
 CHAT_PATH: Final = "/v1/chat/completions"
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
+_PIECES_OF_THE_END: Final = 32
+"""That are looked at when an answer breaks off: `[DONE]` may come in several."""
 
 
 class Passable(Protocol):
@@ -57,17 +61,42 @@ class AnswerSender:
         self.status = 0
         """Of the response; 0 as long as it has not begun."""
         self.sent_bytes = 0
+        self._last: deque[bytes] = deque(maxlen=_PIECES_OF_THE_END)
+        self._is_read = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the client has the whole of a streamed answer, however its connection or the upstream's ends."""
+        return is_whole(b"".join(self._last))
+
+    def head(self, headers: Headers, own: Headers | None) -> Headers:
+        """The headers of an answer, with the proxy's `own`; None: untouched."""
+        return headers if own is None else [*self._with_request_id(headers), *own]
 
     async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers | None) -> None:
         """The upstream's answer, each piece when it arrives, with the proxy's `own` headers; None: untouched."""
-        headers = answer.headers if own is None else [*self._with_request_id(answer.headers), *own]
+        headers = self.head(answer.headers, own)
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        async for piece in answer.chunks():
-            self.sent_bytes += len(piece)
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        try:
+            async for piece in answer.chunks():
+                self.sent_bytes += len(piece)
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                self._last.append(piece)
+        except UpstreamError:
+            if not self.is_whole:
+                raise
+        self._is_read = True
         client.release()
         await self._send({"type": "http.response.body", "body": b""})
+
+    async def let_go(self, answer: Answer) -> None:
+        """Close an answer; one that its client left with the whole of it, once its body is over."""
+        try:
+            if not self._is_read and self.is_whole:
+                await answer.drain()
+        finally:
+            await answer.aclose()
 
     async def refuse(self, error: ProxyError, own: Headers | None = None) -> None:
         """An error in OpenAI's shape; nothing when the response has begun, so that the server breaks it off."""
@@ -100,26 +129,22 @@ class ChatCompletions:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
-        alive = self._keepalive(headers, send, request_id, decision)
-        sender = AnswerSender(alive.send if alive else send, request_id)
+        alive = KeepAlive(send)
+        sender = AnswerSender(alive.send, request_id)
+        answer: Answer | None = None
         try:
             body = await read_body(receive, _announced_bytes(headers), self._max_body_bytes)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
-                serving = self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope))
-                if alive is None:
-                    answer = await serving
-                else:
-                    async with alive:
-                        answer = await serving
-                try:
-                    await sender.pass_on(answer, client, decision.headers())
-                    self._relay.learn_from(answer, decision)
-                finally:
-                    await answer.aclose()
+                answer = await self._served(scope, body, decision, alive, sender)
+                await sender.pass_on(answer, client, decision.headers())
+                self._relay.learn_from(answer, decision)
         except ProxyError as error:
-            decision.note_error(error)
-            await sender.refuse(error, decision.headers())
+            if answer is not None and sender.is_whole:  # the client left with all that it wanted
+                self._relay.learn_from(answer, decision)
+            else:
+                decision.note_error(error)
+                await sender.refuse(error, decision.headers())
         except Exception:
             self._log.exception("request_failed", request_id=decision.request_id)
             failure = ProxyError(f"the proxy failed; its log says why under request id {decision.request_id}")
@@ -131,12 +156,24 @@ class ChatCompletions:
         finally:
             decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)
+            if answer is not None:
+                await sender.let_go(answer)
 
-    def _keepalive(self, headers: Headers, send: Send, request_id: bytes, decision: Decision) -> KeepAlive | None:
+    async def _served(
+        self, scope: Scope, body: bytes, decision: Decision, alive: KeepAlive, sender: AnswerSender
+    ) -> Answer:
+        """The answer once it stands; what comes before that goes to the client at once. Raises ProxyError."""
+
+        async def early(headers: Headers, piece: bytes) -> None:
+            await alive.pass_on(sender.head(headers, decision.headers()), piece)
+
+        headers: Headers = scope["headers"]
+        serving = self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope), early)
         seconds = self._relay.keepalive_seconds(headers)
         if seconds is None:
-            return None
-        return KeepAlive(send, seconds, lambda: _wants_stream(decision), [(b"x-request-id", request_id)])
+            return await serving
+        async with alive.comments(seconds, lambda: _wants_stream(decision), sender.head([], [])):
+            return await serving
 
 
 class PassThrough:
@@ -158,8 +195,10 @@ class PassThrough:
                 try:
                     await sender.pass_on(answer, client, None)
                 finally:
-                    await answer.aclose()
+                    await sender.let_go(answer)
         except ProxyError as error:
+            if sender.is_whole:
+                return  # the client left with all that it wanted
             self._log.warning(
                 "passthrough_failed",
                 request_id=request_id.decode(),

@@ -14,7 +14,7 @@ from proxy.core.edits import Path, spliced
 from proxy.core.jsontext import Raw
 from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said
 from proxy.wire.answer_stream import BETWEEN_TEXTS, BROKEN_OFF
-from proxy.wire.usage import added
+from proxy.wire.usage import AnswerUsage
 
 _MESSAGE: Final[Path] = ("choices", 0, "message")
 _FINISH: Final[Path] = ("choices", 0, "finish_reason")
@@ -28,8 +28,7 @@ class AnswerBody:
         """That are over."""
         self._texts: dict[str, list[str]] = {}
         """What the model said in the rounds that are over, by the member that holds it."""
-        self._usage: Mapping[str, Any] = {}
-        """Of the rounds that are over."""
+        self._usage = AnswerUsage()
         self._body = b""
         self._answer: Mapping[str, Any] = {}
         self._said: Said | None = None
@@ -59,12 +58,18 @@ class AnswerBody:
             changes[(*_MESSAGE, "content")] = jsontext.dump(sentence)
         return spliced(self._body, changes)
 
+    @property
+    def usage(self) -> dict[str, int]:
+        """What was counted for all rounds so far, as OpenAI names it; empty when this one is the first and none of its
+        calls is ours."""
+        return self._usage.totals(_usage_of(self._answer))
+
     def next_round(self) -> None:
         """The next answer is that of another round."""
         self._rounds += 1
         for name in TEXT_MEMBERS:
             self._texts[name] = self._all_texts(name)
-        self._usage = added(self._usage, _usage_of(self._answer))
+        self._usage.add(_usage_of(self._answer))
 
     def _changes(self) -> dict[Path, bytes | None]:
         changes: dict[Path, bytes | None] = {}
@@ -76,7 +81,7 @@ class AnswerBody:
                 if self._texts[name]:
                     changes[(*_MESSAGE, name)] = jsontext.dump(BETWEEN_TEXTS.join(self._all_texts(name)))
             if usage := _usage_of(self._answer):
-                changes[("usage",)] = jsontext.dump(added(self._usage, usage))
+                changes[("usage",)] = jsontext.dump(self._usage.told(usage))
         return changes
 
     def _all_texts(self, name: str) -> list[str]:

@@ -14,7 +14,7 @@ from proxy.core.edits import Path, spliced
 from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said, called
 from proxy.wire.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
 from proxy.wire.sse import EventSplitter, data_of
-from proxy.wire.usage import added
+from proxy.wire.usage import AnswerUsage
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one round's events, from which its message is put together: 128 000 tokens, one an event, take about as much. What
@@ -39,8 +39,7 @@ class AnswerStream:
         """That are over."""
         self._first: Mapping[str, Any] = {}
         """The chunk that began the answer."""
-        self._usage: Mapping[str, Any] = {}
-        """Of the rounds that are over."""
+        self._usage = AnswerUsage()
         self._spoken: set[str] = set()
         """The members that held text in the rounds that are over."""
         self._begin()
@@ -92,12 +91,18 @@ class AnswerStream:
             changes[_DELTA] = jsontext.dump({"content": sentence})
         return b"".join(_rewritten(event, changes) if _finishes(event) else event for event in self._held)
 
+    @property
+    def usage(self) -> dict[str, int]:
+        """What was counted for all rounds so far, as OpenAI names it; empty when this one is the first and none of its
+        calls is ours."""
+        return self._usage.totals(self._round_usage)
+
     def next_round(self) -> None:
         """The pieces that follow are those of another round."""
         if not self._rounds:
             self._first = next(self._chunks(), {})
         self._rounds += 1
-        self._usage = added(self._usage, self._round_usage)
+        self._usage.add(self._round_usage)
         self._spoken |= {name for name, text in self._said.texts.items() if text} if self._said else set()
         self._begin()
 
@@ -133,7 +138,7 @@ class AnswerStream:
         if isinstance(usage := chunk.get("usage"), dict):
             self._round_usage = usage
             if self._rounds:
-                changes[("usage",)] = jsontext.dump(added(self._usage, usage))
+                changes[("usage",)] = jsontext.dump(self._usage.told(usage))
         if self._rounds and "choices" in chunk:
             changes |= self._continuing(chunk, delta)
         if not changes:

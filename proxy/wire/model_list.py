@@ -89,10 +89,14 @@ class Limits:
     """tiktoken encoding; so far only the configuration names one."""
     window_is_guessed: bool = False
     """Whether the window is the same model's at another provider; only the catalogue says so."""
+    window_is_inferred: bool = False
+    """Whether the window was concluded from refusals that name none; only learning says so."""
     taken_tokens: int | None = None
     """The largest prompt that was taken while the window was a guess; only learning says so."""
     cuts_silently: bool | None = None
     """Whether the server cuts a longer prompt without a word; told of some own servers, or learned from usage."""
+    input_chars: int | None = None
+    """The characters of the prompt; only learning says so."""
 
 
 NOTHING: Final = Limits()

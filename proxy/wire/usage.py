@@ -1,16 +1,53 @@
-"""What an upstream counted, over several rounds of one answer.
+"""What an upstream counted, over several rounds of one answer: for the client, and for who pays.
 
-Rule: numbers are added, whatever they are called; anything else is as the last round said.
+Rule: the client is told of a prompt that it has, as agents decide by it when to compact: what counts the prompt is as
+the first round said, whose prompt was the client's. What the model wrote is added up, and so is what it cost. The
+sum of all rounds is for the record.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+_OF_THE_PROMPT: Final = re.compile(r"(?:prompt|input|cached?)_\w*tokens(?:_details)?")
+"""`prompt_tokens` and `prompt_tokens_details` of OpenAI, `prompt_cache_hit_tokens` of DeepSeek, `cached_tokens` of
+Kimi, `cache_read_input_tokens` of Anthropic behind LiteLLM.
+https://api-docs.deepseek.com/api/create-chat-completion"""
+_TOTALS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
+
+
+class AnswerUsage:
+    """The usage of one answer, round by round."""
+
+    def __init__(self) -> None:
+        self._first: Mapping[str, Any] = {}
+        self._whole: Mapping[str, Any] = {}
+        """Of the rounds that are over."""
+
+    def add(self, usage: Mapping[str, Any]) -> None:
+        """A round is over; what it said last of its usage, nothing when it did not say."""
+        self._first = self._first or usage
+        self._whole = added(self._whole, usage)
+
+    def told(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The usage of a later round as the client gets it."""
+        first, whole = self._first or usage, added(self._whole, usage)
+        told = {**whole, **{name: found for name, found in first.items() if _OF_THE_PROMPT.fullmatch(name)}}
+        counted: list[Any] = [found for name in _TOTALS if _is_number(found := told.get(name))]
+        if len(counted) == len(_TOTALS):
+            told["total_tokens"] = counted[0] + counted[1]
+        return told
+
+    def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
+        """Tokens of all rounds together, with this one; empty when nobody counted."""
+        whole = added(self._whole, usage)
+        return {name: found for name in _TOTALS if isinstance(found := whole.get(name), int) and _is_number(found)}
 
 
 def added(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
-    """The usage of two rounds together.
+    """The usage of two rounds together: numbers are added, anything else is as the last one said.
 
     >>> added({"total_tokens": 3, "details": {"cached": 1}}, {"total_tokens": 4, "details": {"cached": 2}, "x": None})
     {'total_tokens': 7, 'details': {'cached': 3}, 'x': None}

@@ -14,12 +14,9 @@ from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.notices import Language, Notices
-from proxy.core.plan import Pipeline, Plan, Progress, cut_goal, plan
+from proxy.core.plan import Pipeline, Plan, Progress, plan
+from proxy.core.reliefs import last_resorts, reliefs
 from proxy.core.sizes import Size
-from proxy.core.steps.drop_old_reasoning import DropOldReasoning
-from proxy.core.steps.excerpt_results import ExcerptNewestResults
-from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
-from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.core.tools import Reach
 from proxy.core.way_back import WayBack
@@ -200,14 +197,11 @@ def pipeline(
 ) -> Pipeline:
     """The steps as the shell puts them together."""
     words = notices(language, kept=kept)
+    local = (TruncateToolOutput(limits or Limits(400, 8_000)),) if kept else ()
     return Pipeline(
-        local=(TruncateToolOutput(limits or Limits(400, 8_000)),) if kept else (),
-        reliefs=(
-            DropOldReasoning(),
-            ShortenOldTexts(words),
-            LeaveOutExchanges(words, budget, cut_goal(budget)),
-        ),
-        last_resorts=(ExcerptNewestResults(words, budget),),
+        local=local,
+        reliefs=reliefs(words, budget),
+        last_resorts=last_resorts(words, budget, local, counter or ByteClassCounter()),
         notices=words,
         counter=counter or ByteClassCounter(),
         budget=budget,

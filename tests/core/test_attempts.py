@@ -29,6 +29,7 @@ ANY_VERDICTS = st.builds(
     reply=MAYBE,
     unit=st.none() | st.sampled_from(Unit),
     exactness=st.sampled_from(Exactness),
+    is_suspect=st.booleans(),
 )
 EXACT_VERDICTS = st.builds(
     Verdict,
@@ -78,11 +79,11 @@ def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation,
         return
     match attempt.rung:
         case Rung.EMERGENCY:
-            assert verdict.is_overflow
+            assert verdict.is_overflow or verdict.is_over_rate or verdict.is_suspect
             assert 0 <= attempt.goal_tokens <= 0.9 * situation.estimate_tokens
             assert attempt.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
         case Rung.SHORTER_REPLY:
-            assert verdict.is_overflow
+            assert verdict.is_overflow or verdict.is_over_rate
             assert attempt.goal_tokens is None
             assert attempt.reply_tokens >= MIN_USEFUL_REPLY_TOKENS
             assert situation.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
@@ -135,6 +136,44 @@ def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
 def test_where_the_numbers_do_not_prove_it_the_prompt_is_cut(numbers):
     attempt = second(SENT, 400, Verdict(Kind.PROMPT_PLUS_REPLY, **numbers))
     assert attempt.rung is Rung.EMERGENCY
+
+
+def over_rate(limit: int, requested: int) -> Verdict:
+    return Verdict(Kind.RATE, limit=limit, requested=requested, unit=Unit.TOKENS)
+
+
+def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
+    attempt = second(SENT, 413, over_rate(6_000, 14_000))
+    assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600)
+    beside_no_reply = Situation(10_000, 40_000, None, edited=False, original_could_fit=True)
+    assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
+
+
+def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
+    """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
+    word = Situation(900, 3_600, 32_000, edited=False, original_could_fit=True)
+    assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
+    uncounted = Situation(7_000, 28_000, 4_000, edited=False, original_could_fit=True)
+    assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
+    situation = Situation(10_000, 40_000, None, edited=edited, original_could_fit=True)
+    assert second(situation, 429, over_rate(6_000, 6_000)) is None
+    assert second(situation, 429, Verdict(Kind.RATE, limit=6_000)) is None
+
+
+def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
+    empty, wordless = Verdict(Kind.EMPTY, is_suspect=True), Verdict(Kind.UNKNOWN, is_suspect=True)
+    unedited = Situation(10_000, 40_000, 4_000, edited=False, original_could_fit=True)
+    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000)
+    assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
+    assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
+    cut = Situation(10_000, 40_000, 4_000, edited=True, original_could_fit=False)
+    assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
+    assert second(unedited, 200, Verdict(Kind.EMPTY)) is None
+    assert second(unedited, 400, Verdict(Kind.UNKNOWN)) is None
 
 
 def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.budget import ARRIVAL_SHARE, MIN_REPLY_TOKENS, Budget, BudgetRules, budget_for, clamped_reply
+from proxy.core.budget import ARRIVAL_SHARE, MIN_REPLY_TOKENS, Budget, BudgetRules, Mark, budget_for, clamped_reply
 from proxy.core.profile import ModelProfile
 from proxy.core.sizes import Size
 
@@ -39,12 +39,6 @@ def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile
     assert limits[0] == limits[1] <= profile.window_tokens * ARRIVAL_SHARE
 
 
-@given(st.integers(0, 10**6), st.integers(0, 10**6), st.none() | st.integers(0, 10**6))
-def test_a_second_send_has_shorter_results_the_smaller_its_room_is(room, goal, result):
-    lowered = Budget(room, result_tokens=result).lowered_to(goal)
-    assert lowered.result_tokens <= min(goal * ARRIVAL_SHARE, result or goal)
-
-
 @given(PROFILES, st.none() | st.integers(1, 10**6), COUNTS)
 def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, tokens):
     rules = BudgetRules(max_request_chars=9)
@@ -52,13 +46,16 @@ def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, toke
     guessed = budget_for(replace(profile, window_is_guessed=True), asked, exact=True, rules=rules)
     assert guessed.admits(Size(tokens))
     assert not guessed.admits(Size(tokens, 10))
+    assert guessed.high_mark == Mark(None, 9)
+    assert guessed.high_mark.share_beside(Size(tokens, 1), 0.5) == Mark(None, 5)
     assert (guessed.room_tokens, guessed.result_tokens) == (certain.room_tokens, certain.result_tokens)
+    assert guessed.usable_tokens == certain.high_mark.tokens
     assert (guessed.certain_room_tokens, certain.certain_room_tokens) == (None, certain.room_tokens)
     assert clamped_reply(guessed, 10**9, tokens) is None
 
 
 def test_a_refusal_makes_a_guessed_room_certain_however_large_it_is():
-    assert Budget(100, room_is_guessed=True).lowered_to(500) == Budget(500, result_tokens=155)
+    assert Budget(100, room_is_guessed=True).lowered_to(500) == Budget(500, low_mark=1.0)
     assert Budget(100).lowered_to(500).room_tokens == 100
 
 
@@ -101,7 +98,7 @@ def test_all_limits_hold_at_once(room, room_chars, room_bytes, tokens, chars, si
         tokens <= room and (room_chars is None or chars <= room_chars) and (room_bytes is None or size <= room_bytes)
     )
     assert budget.admits(Size(tokens, chars, size)) == within
-    excess = budget.excess(Size(tokens, chars, size), 1.0)
+    excess = budget.high_mark.excess(Size(tokens, chars, size))
     assert (excess is None) == within
     if excess is not None:
         assert budget.admits(Size(tokens, chars, size) - excess)
@@ -109,19 +106,25 @@ def test_all_limits_hold_at_once(room, room_chars, room_bytes, tokens, chars, si
 
 
 def test_a_share_of_the_room_is_a_share_of_each_limit():
-    assert Budget(100, 200, 300).excess(Size(60, 90, 200), 0.5) == Size(10, 0, 50)
+    assert Budget(100, 200, 300, fill=0.5).high_mark.excess(Size(60, 90, 200)) == Size(10, 0, 50)
+
+
+def test_a_share_beside_what_is_fixed_is_a_share_of_what_is_left():
+    mark = Mark(100, 200, None).share_beside(Size(60, 40, 7), 0.5)
+    assert mark == Mark(80, 120, None)
+    assert Mark(100).share_beside(Size(150), 0.5) == Mark(100)
 
 
 @given(COUNTS, COUNTS)
 def test_a_second_send_has_never_more_room(room, goal):
     budget = Budget(room, 5, 6, fill=0.5).lowered_to(goal)
     assert budget.room_tokens == min(room, goal)
-    assert (budget.fill, budget.room_chars, budget.room_bytes) == (1.0, 5, 6)
+    assert (budget.fill, budget.low_mark, budget.room_chars, budget.room_bytes) == (1.0, 1.0, 5, 6)
 
 
 @given(st.none() | st.integers(1, 300_000), st.none() | st.integers(0, 200_000), COUNTS, RATIOS)
 def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floor(asked, together, prompt, ratio):
-    budget = Budget(1, max_reply_tokens=together, ratio=ratio)
+    budget = Budget(1, max_reply_tokens=together, ratio=ratio, reserved_reply_tokens=4_096)
     lowered = clamped_reply(budget, asked, prompt)
     if asked is None or together is None:
         assert lowered is None
@@ -134,4 +137,24 @@ def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floo
 
 @pytest.mark.parametrize(("prompt", "lowered"), [(1_000, None), (2_000, 8_000), (9_900, 256)])
 def test_prompt_and_reply_share_the_window(prompt, lowered):
-    assert clamped_reply(Budget(1, max_reply_tokens=10_000), 9_000, prompt) == lowered
+    budget = Budget(1, max_reply_tokens=10_000, reserved_reply_tokens=600)
+    assert clamped_reply(budget, 9_000, prompt) == lowered
+
+
+@given(st.integers(512, 40_000), st.integers(1, 50_000), st.booleans(), RATIOS)
+def test_a_prompt_that_fills_its_room_and_its_lowered_reply_are_within_the_smallest_window(window, asked, exact, ratio):
+    budget = budget_for(ModelProfile("m", window), asked, exact=exact, rules=BudgetRules(), ratio=ratio)
+    lowered = clamped_reply(budget, asked, budget.room_tokens)
+    assert budget.room_tokens * ratio + (lowered or asked) <= window
+
+
+def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
+    upstreams = ModelProfile("m", input_chars=100_000)
+
+    def chars(profile: ModelProfile, limit: int | None) -> int | None:
+        return budget_for(profile, None, exact=True, rules=BudgetRules(max_request_chars=limit)).room_chars
+
+    assert chars(ModelProfile("m"), None) is None
+    assert chars(ModelProfile("m"), 90_000) == 90_000
+    assert chars(upstreams, None) == chars(upstreams, 200_000) == 98_000
+    assert chars(upstreams, 90_000) == 90_000

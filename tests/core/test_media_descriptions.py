@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from core.strategies import notices
 
@@ -21,6 +23,26 @@ def test_every_reason_is_told_in_both_languages(language, why):
     assert ARTIFACT.id in reason
     assert "{" not in text
     assert ("。" in reason) == (language == "zh")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("why", list(Why))
+def test_a_sub_agent_is_advised_where_one_is_offered_and_might_read_it(language, why):
+    advice = "handing it to a sub-agent" if language == "en" else "建议创建具备相应能力的智能体协助处理"
+    offered = replace(notices(language), subagent=True)
+    told = description(Described(PNG, why), ARTIFACT, offered)
+    assert (advice in told) == (why in (Why.MODEL, Why.IN_TEXT, Why.UNSTATED))
+    assert advice not in description(Described(PNG, why), ARTIFACT, notices(language))
+    assert advice not in description(Described(PNG, why), ARTIFACT, replace(offered, kept=False)), (
+        "nothing to hand over"
+    )
+    assert advice not in description(Described(PNG, why), None, offered)
+
+
+def test_what_stands_on_the_web_can_be_handed_to_a_sub_agent():
+    offered = replace(notices(), subagent=True)
+    assert "sub-agent" in description(Described(PNG, Why.MODEL, address="https://x.org/a.png"), None, offered)
+    assert "sub-agent" not in description(Described(PNG, Why.MODEL, address="file-1"), None, offered)
 
 
 def test_the_limit_that_was_passed_is_told_in_its_unit():

@@ -11,6 +11,8 @@ from proxy.core.media import Kind, MediaType
 from proxy.core.media.table import known
 from proxy.core.media_notices import friendly_size, friendly_type
 
+OOXML = "application/vnd.openxmlformats-officedocument."
+
 
 @pytest.mark.parametrize(
     ("mime", "en", "zh"),
@@ -18,6 +20,16 @@ from proxy.core.media_notices import friendly_size, friendly_type
         ("application/pdf", "PDF document", "PDF 文档"),
         ("image/png", "PNG image", "PNG 图片"),
         ("audio/mpeg", "MP3 audio", "MP3 音频"),
+        ("image/jpeg", "JPEG image", "JPEG 图片"),
+        ("audio/wav", "WAV audio", "WAV 音频"),
+        ("video/mp4", "MP4 video", "MP4 视频"),
+        ("text/csv", "CSV table", "CSV 表格"),
+        ("application/msword", "Word document (97-2003)", "Word 文档（97-2003）"),
+        ("application/vnd.ms-excel", "Excel spreadsheet (97-2003)", "Excel 表格（97-2003）"),
+        ("application/vnd.ms-powerpoint", "PowerPoint presentation (97-2003)", "PowerPoint 演示（97-2003）"),
+        (f"{OOXML}wordprocessingml.document", "Word document", "Word 文档"),
+        (f"{OOXML}spreadsheetml.sheet", "Excel spreadsheet", "Excel 表格"),
+        (f"{OOXML}presentationml.presentation", "PowerPoint presentation", "PowerPoint 演示"),
         ("application/zip", "ZIP archive", "ZIP 压缩包"),
         ("application/octet-stream", "binary file", "二进制文件"),
     ],

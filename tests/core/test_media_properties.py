@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from dataclasses import replace
 
 from core.media_samples import (
@@ -26,19 +28,25 @@ from core.media_samples import (
     resource_block,
     routing_result,
 )
-from core.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
+from core.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.budget import Budget
 from proxy.core.conversation import Message, texts_of
+from proxy.core.edits import ARTIFACT_NAME
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.media import Kind, media_type
 from proxy.core.media_routes import Routes
+from proxy.core.notices import Notices
+from proxy.core.plan import ImageLimit
 from proxy.core.profile import Modality, ToolImages
+from proxy.core.reliefs import last_resorts, reliefs
 from proxy.core.sizes import Size, size_of
 from proxy.core.steps.route_media import RouteMedia
+from proxy.core.tools import Reach
 
+ARTIFACT = re.compile(ARTIFACT_NAME)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 FILES = [PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, png(40, 30), PDF * 20]
 CONTENTS = st.one_of(
@@ -229,6 +237,43 @@ def test_what_is_taken_out_is_kept(history, reads, target):
         if described and edit.media.byte_count:
             assert edit.artifact is not None
             assert edit.artifact.content in kept
+
+
+def worded(every, words):
+    """The same steps with other notices."""
+    resorts = last_resorts(words, every.budget, every.local, every.counter)
+    return replace(every, notices=words, reliefs=reliefs(words, every.budget), last_resorts=resorts)
+
+
+@given(
+    histories(), MODELS, TARGETS, st.sampled_from([60, 400, 1_500, 4_000, 1_000_000]), st.integers(-1, 4), st.booleans()
+)
+@thorough
+def test_every_artifact_that_a_description_names_is_kept_before_the_request_is_sent(
+    history, reads, target, room, max_images, kept
+):
+    every = made_with(reads, target, Budget(room))
+    every = worded(every, Notices("en", WAY, Reach.SHELL, kept))
+    if max_images >= 0:
+        blind = RouteMedia(Routes(reads, max_images=0), target)
+        every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
+    made = planned(history, every)
+    names = {name for message in sent(made) for text in model_texts(message) for name in ARTIFACT.findall(text)}
+    assert names <= {artifact.id for artifact in made.artifacts}
+    assert kept or not names
+
+
+def test_a_message_whose_description_is_excerpted_or_left_out_or_done_again_names_only_what_is_kept():
+    shot = [part("words " * 3_000), *(image_part(png(3, n)) for n in range(2, 8))]
+    history = [{"role": "user", "content": shot}, *exchange([shot, shot]), *exchange([shot], first_call=7)]
+    for room, max_images in itertools.product((700, 2_000, 6_000, 60_000), (0, 3, 50)):
+        every = made_with(frozenset({Modality.TEXT, Modality.VISION}), ToolImages.USER_AFTER_BATCH, Budget(room))
+        blind = RouteMedia(Routes(frozenset({Modality.TEXT}), max_images=0))
+        every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
+        made = planned(history, every)
+        names = set(ARTIFACT.findall(" ".join(text for message in sent(made) for text in model_texts(message))))
+        assert names
+        assert names <= {artifact.id for artifact in made.artifacts}
 
 
 def test_the_samples_are_what_they_seem():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from core.strategies import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +14,28 @@ from proxy.core.names import most_telling, names_in
 def test_names_are_told_once_and_stand_in_the_text(text):
     found = names_in(text)
     assert len(set(found)) == len(found)
-    assert all(name in text and 4 <= len(name) <= 80 for name in found)
+    assert all(name in text and 6 <= len(name) <= 80 for name in found)
 
 
-def test_paths_symbols_urls_and_long_numbers_are_names_and_short_words_are_not():
+def test_paths_symbols_and_urls_are_names_and_short_words_and_numbers_are_not():
     text = "see a/b/c.py:12 and parseLine or x12 at 4711, 12, https://host/x?y"
-    assert names_in(text) == ("a/b/c.py:12", "parseLine", "4711", "https://host/x")
+    assert names_in(text) == ("a/b/c.py:12", "parseLine", "https://host/x")
+
+
+@pytest.mark.parametrize(
+    "digest",
+    [
+        "3f2a91bc", "9df0d68a1b2c3d4e5f60718293a4b5c6d7e8f901", "b0a1c2d3-e4f5-4a6b-8c7d-9e0f1a2b3c4d",
+        "tool_bash_0123456789abcdef.txt", "commit/ab12cd34ef", "sha256:0A1B2C3D4E5F",
+    ],
+)  # fmt: skip
+def test_what_holds_a_digest_is_no_name_nor_is_a_part_of_it(digest):
+    assert names_in(f"at {digest} stands parse_args") == ("stands", "parse_args")
+
+
+@pytest.mark.parametrize("word", ["decade", "facades", "acceded", "file_2024", "Version2", "utf8_length"])
+def test_a_word_of_the_letters_of_digests_is_a_name(word):
+    assert names_in(word) == (word,)
 
 
 def test_names_end_where_chinese_begins():

@@ -11,7 +11,7 @@ from proxy.core.edits import Artifact
 from proxy.core.excerpt import Direction, Limits, excerpt
 from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notice_words import WORDS
-from proxy.core.notices import MARK, Notices, is_ours
+from proxy.core.notices import MARK, Notices, Resume, is_ours
 from proxy.core.tools import Reach
 from proxy.core.way_back import WayBack
 
@@ -149,8 +149,8 @@ CUT = Artifact(b"a\n" * 10, "bash")
     ],
 )
 def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_words):
-    assert Notices("en", way, reach).way_back(CUT, 3) == words
-    assert Notices("zh", way, reach).way_back(CUT, 3) == zh_words
+    assert Notices("en", way, reach).way_back(CUT, Resume(3, 0, 0, is_over_a_page=False)) == words
+    assert Notices("zh", way, reach).way_back(CUT, Resume(3, 0, 0, is_over_a_page=False)) == zh_words
     told = [
         ours
         for language in ("en", "zh")

@@ -1,42 +1,68 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from core.strategies import exchange, pipeline, planned, system, user
 
 from proxy.core.budget import Budget
 from proxy.core.refusal import does_not_fit, refused_twice
+from proxy.core.sizes import Size
 
 SECRET = "the secret of the user "
-HISTORY = [system(SECRET * 900), user(SECRET * 2_000), *exchange(["small"], tool="read_file")]
+HISTORY = [system(SECRET * 2_900), user(SECRET * 2_000), *exchange(["small"], tool="read_file")]
+
+
+def refused(language="en", budget=None, *, base=None, history=HISTORY, window_tokens=4_000):
+    made = planned(history, pipeline(budget or Budget(2_000)), base)
+    assert not made.fits
+    return made, does_not_fit(made, "gpt-x", window_tokens, language)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_refusal_says_what_was_measured_what_takes_the_room_and_what_to_do(language):
-    made = planned(HISTORY, pipeline(Budget(2_000)))
-    told = does_not_fit(made, "gpt-x", 4_000, language)
-    for piece in (f"{made.after.tokens:,}", "2,000", "4,000", "gpt-x", "messages[1]", "messages[0]", "system"):
+def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what_to_do(language):
+    made, told = refused(language)
+    begin = re.match(
+        r"This model's maximum context length is (\d+) tokens\. However, you requested (\d+) tokens "
+        r"\((\d+) in the messages, (\d+) in the completion\)\.",
+        told,
+    )
+    window, requested, prompt, reserved = map(int, begin.groups())
+    assert (window, prompt, reserved) == (4_000, made.after.tokens, 2_000)
+    assert requested == prompt + reserved > window
+    for piece in ("2,000", "gpt-x", "messages[1]", "messages[0]", "tool read_file", "messages[3]"):
         assert piece in told
-    assert "messages[3]" in told
-    assert "tool read_file" in told
     assert f"{made.largest[0].size.tokens:,}" in told
-    assert told.index("messages[1]") < told.index("messages[0]")
+    assert told.index("messages[0]") < told.index("messages[1]")
     assert {"en": "Shorten the system text", "zh": "请缩短系统提示"}[language] in told
     assert "secret" not in told
 
 
 @pytest.mark.parametrize(
     ("budget", "words"),
-    [(Budget(10**6, 3_000), "characters; at most 3,000"), (Budget(10**6, None, 3_000), "bytes; at most 3,000")],
+    [
+        (Budget(10**6, 3_000), "maximum context length is 3000 characters. However, your messages resulted in"),
+        (Budget(10**6, None, 3_000), "maximum context length is 3000 bytes. However, your messages resulted in"),
+    ],
 )
 def test_a_limit_in_another_unit_is_told_in_that_unit(budget, words):
-    made = planned(HISTORY, pipeline(budget))
-    told = does_not_fit(made, "m", 10**6, "en")
+    made, told = refused(budget=budget)
     assert words in told
-    assert f"{made.after.chars if budget.room_chars else made.after.bytes:,}" in told
+    assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in told
 
 
-def test_where_tools_alone_are_too_much_no_message_is_blamed():
-    told = does_not_fit(planned([], pipeline(Budget(-1))), "m", 10, "en")
+@pytest.mark.parametrize("ratio", [0.85, 1.4])
+def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
+    made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
+    assert f"({int(made.after.tokens * ratio)} in the messages" in told
+    assert f"{int(int(3_750 / ratio) * ratio):,} tokens." in told
+    assert f"{int(made.largest[0].size.tokens * ratio):,} tokens)" in told
+
+
+def test_where_tools_are_too_much_they_are_named_and_first():
+    _, told = refused(base=Size(9_160, 30_000, 30_000), history=[user("small")], budget=Budget(9_183 - 20))
+    assert "has to stay: the tool list (9,160 tokens), messages[0]" in told
+    _, told = refused(history=[], budget=Budget(-1))
     assert "messages[" not in told
     assert "tool list" in told
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core import jsontext
-from proxy.core.retrieval import DEFINITION, Wanted, wanted_by, with_tool
+from proxy.core.retrieval import DEFINITION, MAX_TOOLS, Wanted, forces_a_call, wanted_by, with_tool
 from proxy.core.said import RETRIEVAL_TOOL
 
 NAME = "tool_bash_0123456789abcdef.txt"
@@ -62,7 +62,35 @@ def test_what_the_client_wrote_keeps_its_bytes(written):
 
 
 def test_a_long_tool_list_is_offered_the_tool_too():
-    assert with_tool(members([tool(f"weather_{number}" + "x" * 500) for number in range(600)]), "auto") is not None
+    assert with_tool(members([tool(f"weather_{number}" + "x" * 5_000) for number in range(100)]), "auto") is not None
+
+
+@pytest.mark.parametrize("policy", ["auto", "always"])
+@pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
+def test_it_is_never_one_tool_too_many(count, offered, policy):
+    made = with_tool(members([tool(f"weather_{number}") for number in range(count)]), policy)
+    assert (made is not None) == offered
+    assert made is None or len(jsontext.items(made)) <= 128
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none"])
+def test_a_choice_that_is_left_to_the_model_forces_nothing(choice):
+    assert not forces_a_call(members(WEATHER, tool_choice=choice))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "required",
+        "any",
+        "something new",
+        {"type": "function", "function": {"name": "weather"}},
+        {"type": "custom", "custom": {"name": "weather"}},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("weather")]}},
+    ],
+)
+def test_a_choice_that_demands_or_names_tools_forces_a_call(choice):
+    assert forces_a_call(members(WEATHER, tool_choice=choice))
 
 
 @pytest.mark.parametrize(

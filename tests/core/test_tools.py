@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from json_bytes import VALUES
 
-from proxy.core.tools import Reach, reach_of
+from proxy.core.tools import Reach, offers_subagent, reach_of
 
 
 def tools(*names):
@@ -18,6 +18,7 @@ def tools(*names):
     [
         (["Task", "Read", "Bash"], Reach.SUBAGENT),
         (["dispatch_agent"], Reach.SUBAGENT),
+        (["Agent", "Read"], Reach.SUBAGENT),
         (["Read", "Bash"], Reach.PAGE),
         (["read_file"], Reach.PAGE),
         (["read_many_files"], Reach.PAGE),
@@ -32,6 +33,11 @@ def tools(*names):
 )
 def test_the_best_way_to_a_file_is_told_by_the_names(names, reach):
     assert reach_of(tools(*names)) is reach
+
+
+def test_a_sub_agent_is_offered_whether_or_not_files_are_seen():
+    assert offers_subagent(tools("Bash", "Task"))
+    assert not offers_subagent(tools("Bash", "Read", "TaskList", "AgentOutput"))
 
 
 def test_a_tool_may_name_itself_without_a_function():

@@ -110,12 +110,13 @@ def test_one_result_larger_than_the_window_is_cut_to_fit(build: Any) -> None:
 
 def test_what_cannot_fit_is_refused_at_once_with_its_sizes_and_never_sent(build: Any) -> None:
     world = build(WINDOW)
-    answer = world.ask({"model": "m", "messages": [SYSTEM, {"role": "user", "content": long_text(3_000)}]})
+    rules = {"role": "system", "content": long_text(3_000)}
+    answer = world.ask({"model": "m", "messages": [rules, {"role": "user", "content": "Go."}]})
     assert (answer.status_code, world.upstream.received) == (400, [])
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
-    assert "messages[1] (user, " in error["message"]
-    assert "8,000 tokens" in error["message"]
+    assert "messages[0] (system, " in error["message"]
+    assert error["message"].startswith("This model's maximum context length is 8000 tokens. However, you requested ")
     assert "line 17" not in error["message"]
     assert answer.headers["x-context-proxy-tokens"].startswith("before=")
     done = world.logged("request_done")[0]
@@ -124,9 +125,9 @@ def test_what_cannot_fit_is_refused_at_once_with_its_sizes_and_never_sent(build:
 
 def test_what_cannot_fit_does_not_end_the_session(build: Any) -> None:
     world = build(WINDOW)
-    messages: list[dict[str, Any]] = [SYSTEM, {"role": "user", "content": long_text(3_000)}]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": long_text(3_000)}, TASK]
     assert world.ask({"model": "m", "messages": messages}).status_code == 400
-    messages[1] = TASK
+    messages[0] = SYSTEM
     assert world.ask({"model": "m", "messages": messages}).status_code == 200
 
 

@@ -21,6 +21,8 @@ from proxy.shell.planning.planner import Planner
 LONG = long_text(5_000)
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+MANY = [{"type": "function", "function": {"name": f"fetch_{number}"}} for number in range(128)]
+"""As many tools as OpenAI takes."""
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -79,11 +81,11 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     assert page["tool_call_id"] == call["tool_calls"][0]["id"]
     assert is_ours(page["content"])
     assert page["content"].endswith("".join(LONG.splitlines(keepends=True)[2499:2502]))
-    assert told["usage"]["prompt_tokens"] == 2_000
     read = world.logged("artifact_read")[0]
     assert (read["artifact"], read["round"], read["bytes"]) == (name, 1, len(page["content"]))
     done = world.logged("request_done", 2)[-1]
     assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
+    assert told["usage"]["prompt_tokens"] == 1_000 == done["usage"]["prompt_tokens"] / 2
     assert "line 2500" not in world.log_text
 
 
@@ -91,7 +93,12 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
     ("tools", "more", "offered"),
     [
         ([FETCH], {}, True),
-        ([FETCH], {"tool_choice": {"type": "function", "function": {"name": "fetch"}}}, True),
+        ([FETCH], {"tool_choice": "auto"}, True),
+        ([FETCH], {"tool_choice": "none"}, True),
+        ([FETCH], {"tool_choice": "required"}, False),
+        ([FETCH], {"tool_choice": {"type": "function", "function": {"name": "fetch"}}}, False),
+        (MANY[:127], {}, True),
+        (MANY, {}, False),
         ([FETCH, BASH], {}, False),
         ([FETCH], {"n": 2}, False),
         ([FETCH, {"type": "function", "function": {"name": "read_artifact"}}], {}, False),
@@ -181,8 +188,26 @@ def test_after_eight_readings_the_model_is_told_and_then_stopped(spoken: bool, s
     assert (told["finish"], told["message"]["tool_calls"]) == ("stop", [])
     content = told["message"]["content"]
     assert content == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in content
-    assert told["usage"]["prompt_tokens"] == 9_000
-    assert world.logged("request_done", 2)[-1]["retrieval_rounds"] == 8
+    done = world.logged("request_done", 2)[-1]
+    assert (done["retrieval_rounds"], done["usage"]["prompt_tokens"]) == (8, 9_000)
+    usage = told["usage"]
+    assert usage["prompt_tokens"] == 1_000
+    assert usage["completion_tokens"] == done["usage"]["completion_tokens"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_what_all_rounds_took_stands_in_a_header_where_there_is_time_for_one(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, reads(name, lines="1-5"), Reply("Done."), Reply("Plain."))
+    answer = world.ask(request())
+    counted = dict(pair.split("=") for pair in answer.headers["x-context-proxy-usage"].split(";"))
+    usage = world.logged("request_done", 2)[-1]["usage"]
+    assert {member: int(tokens) for member, tokens in counted.items()} == usage
+    assert usage["prompt_tokens"] == 2_000
+    assert usage["total_tokens"] == 2_000 + usage["completion_tokens"]
+    plain = world.ask(request())  # one round, of which the client is told
+    assert "x-context-proxy-usage" not in plain.headers
+    assert "usage" not in world.logged("request_done", 3)[-1]
 
 
 @STREAMED
@@ -250,6 +275,42 @@ def test_a_mixed_answer_is_whole_again_after_a_restart(build: Any) -> None:
     restarted = build(answer=thinking(lambda _: Reply("Done.")))
     asked(restarted, answered(request(), told["message"], "one", "two"))
     assert [message["role"] for message in restarted.upstream.last.messages[4:]] == ["assistant", *["tool"] * 3]
+
+
+FORCED = pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "fetch"}}], ids=["any tool", "one tool"]
+)
+
+
+@FORCED
+@STREAMED
+def test_a_turn_that_forces_a_call_withholds_the_tool_and_changes_no_message(
+    choice: Any, stream: bool, build: Any
+) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name), Reply("Done."))
+    turn = answered(request(), asked(world, request(), stream)["message"], "one", "two")
+    for members in ({}, {"tool_choice": choice}, {}):
+        asked(world, {**turn, **members}, stream)
+    before, forced, after = world.upstream.received[-3:]
+    assert (tools_in(before), tools_in(forced)) == (["fetch", "read_artifact"], ["fetch"])
+    assert before.body == after.body
+    assert json.dumps(before.messages) == json.dumps(forced.messages)
+    assert "read_artifact" in json.dumps(forced.messages)
+    assert [line.get("edits", {}).get("retrieval_tool") for line in world.logged("request_done", 5)[-3:]] == [
+        1,
+        None,
+        1,
+    ]
+
+
+@FORCED
+@STREAMED
+def test_a_call_of_the_withheld_tool_never_reaches_the_agent(choice: Any, stream: bool, build: Any) -> None:
+    world, name = learnt(build)  # its notices name the tool, which some models call all the same
+    teach(world, reads(name, lines="7-8"), Reply("", (Call("fetch", {"page": 1}),)))
+    told = asked(world, request(tool_choice=choice), stream)
+    assert [call["function"]["name"] for call in told["message"]["tool_calls"]] == ["fetch"]
 
 
 def test_nobody_else_finds_what_was_hidden(build: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from journey import long_text, one_call
 
-from proxy.core.steps.truncate_tool_output import NAMES_SHARE, NOTICE_BYTES
+from proxy.core.notices import MARK
 from proxy.settings import ENV_ALIASES, ENV_PREFIX, load
 
 LONG = long_text(5_000)
@@ -51,7 +51,7 @@ def test_lines_and_bytes(by_environment: bool, build: Any, loaded: Load) -> None
     else:
         stated = loaded("tool_output: {max_lines: 100, max_bytes: 3000}")
     text = sent(build(**stated))
-    assert text.count("\n") <= 100
+    assert text.count("\n") <= 102  # the notice, and the line that it parts
     assert len(text.encode()) <= 3_000
     assert "line 4999:" in text
 
@@ -96,7 +96,9 @@ def test_the_characters_of_a_model(build: Any, loaded: Load) -> None:
 
 def test_the_length_of_a_preview(build: Any, loaded: Load) -> None:
     world = build(**loaded("tool_output: {preview_chars: 2000}"))
-    assert len(sent(world)) <= 2_000 + int(2_000 * NAMES_SHARE) + NOTICE_BYTES  # the preview, names, the notice
+    told = sent(world)
+    notice = told[told.index(MARK) :].partition("]\n")[0]
+    assert 1_900 < len(told) - len(notice) <= 2_010, "the notice comes on top"
     short = long_text(200)
     assert sent(world, short) == short, "what is within the limits is no preview"
 
@@ -110,7 +112,7 @@ def test_notices_in_chinese(build: Any, loaded: Load) -> None:
 def test_a_refusal_in_chinese(build: Any, loaded: Load) -> None:
     world = build(**loaded("{language: zh, defaults: {context_window: 4000}}"))
     request = one_call("short")
-    request["messages"][1]["content"] = LONG
+    request["messages"][0]["content"] = LONG
     answer = world.ask(request)
     assert (answer.status_code, world.upstream.received) == (400, [])
     assert "请缩短系统提示" in answer.json()["error"]["message"]

@@ -127,6 +127,142 @@ async def test_an_upstream_that_is_silent_is_a_504_before_the_first_byte_and_a_b
     assert (await proxy.logged(event="request_done", request_id="stalled"))["outcome"] == "upstream_timeout"
 
 
+ANSWER = (
+    b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi."},"finish_reason":null}]}\n\n'
+)
+FINAL = b'data: {"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"id":"1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+class Lingering:
+    """An upstream that ends the body of each stream only when it is told to, as gateways do that have to write down
+    first what it cost."""
+
+    def __init__(self, *told: bytes) -> None:
+        self._told = told
+        self.served: list[int] = []
+        """The connection of each request."""
+        self.finish = asyncio.Event()
+        self.closed = asyncio.Event()
+
+    async def __call__(self, connection: Connection) -> None:
+        while True:
+            request = await connection.request()
+            if request.line.startswith(b"GET "):
+                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                return
+            self.served.append(id(connection))
+            await connection.send(CHUNKED + b"".join(map(chunk, self._told)))
+            ends = [asyncio.create_task(self.finish.wait()), asyncio.create_task(connection.reader.read(1))]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if ends[1].done():
+                    self.closed.set()
+                    return
+            finally:
+                for task in ends:
+                    task.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)
+            await connection.send(LAST_CHUNK)
+
+
+async def _took(client: Any, *told: bytes) -> None:
+    """The client takes these pieces, and hangs up."""
+    await client.head()
+    taken = b""
+    while taken != b"".join(told):
+        taken += await client.chunk()
+    client.writer.close()
+
+
+@pytest.mark.parametrize("mode", ["on", "observe", "off"])
+@pytest.mark.parametrize(
+    "told",
+    [(ANSWER, FINAL, USAGE, DONE), (ANSWER, FINAL, DONE[:9], DONE[9:]), (ANSWER, FINAL, USAGE)],
+    ids=["done", "done in two pieces", "final chunk and usage"],
+)
+async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(
+    told: tuple[bytes, ...], mode: str, proxy: Any, connect: Any
+) -> None:
+    lingering, name = Lingering(*told), f"hung-up-{mode}-{len(b''.join(told))}"
+    async with ScriptedUpstream(lingering, proxy.upstream_port):
+        for number in range(2):
+            async with connect(proxy) as client:
+                client.ask(CHAT, BODY, f"x-request-id: {name}-{number}", f"x-context-proxy-mode: {mode}")
+                await _took(client, *told)
+            # Before the upstream has ended its body.
+            done = await proxy.logged(event="request_done", request_id=f"{name}-{number}")
+            assert (done["outcome"], done["status"], done["level"]) == ("answered", 200, "info")
+            assert "problem" not in done
+            lingering.finish.set()
+            await asyncio.sleep(0)
+        assert len(lingering.served) == 2
+
+
+async def test_an_upstream_that_never_ends_its_body_is_let_go_soon(proxy: Any, connect: Any) -> None:
+    lingering = Lingering(ANSWER, DONE)
+    async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY)
+        await _took(client, ANSWER, DONE)
+        await soon(lingering.closed.wait())
+
+
+async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connect: Any) -> None:
+    for number, told in enumerate([(ANSWER,), (ANSWER, FINAL), (ANSWER, USAGE)]):
+        lingering = Lingering(*told)
+        async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
+            client.ask(CHAT, BODY, f"x-request-id: too-early-{number}")
+            await _took(client, *told)
+            await soon(lingering.closed.wait())
+        done = await proxy.logged(event="request_done", request_id=f"too-early-{number}")
+        assert done["outcome"] == "client_left"
+
+
+async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(proxy: Any, connect: Any) -> None:
+    serving = Serving(CHUNKED + chunk(ANSWER + DONE))
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY, "x-request-id: broke-late")
+        await client.head()
+        assert await client.chunk() == ANSWER + DONE
+        serving.die.set()
+        assert await client.chunk() == b""  # a whole body
+    assert (await proxy.logged(event="request_done", request_id="broke-late"))["outcome"] == "answered"
+
+
+async def test_another_path_is_no_failure_either_when_its_client_has_all(proxy: Any, connect: Any) -> None:
+    lingering = Lingering(ANSWER, DONE)
+    async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
+        client.ask("POST /v1/completions", BODY, "x-request-id: completions")
+        await _took(client, ANSWER, DONE)
+        await soon(lingering.closed.wait())
+    assert not [line for line in proxy.log().splitlines() if '"completions"' in line and "passthrough_failed" in line]
+
+
+def test_openai_python_hangs_up_after_the_end_and_was_answered(start: Any) -> None:
+    openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+    proxy = start()
+
+    async def ten_streams() -> None:
+        async with (
+            ScriptedUpstream(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
+            openai.AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
+        ):
+            for number in range(10):
+                stream = await client.chat.completions.create(
+                    model="m",
+                    messages=[{"role": "user", "content": "hi"}],
+                    stream=True,
+                    extra_headers={"x-request-id": f"openai-{number}"},
+                )
+                assert [event.usage.prompt_tokens async for event in stream if event.usage] == [9]
+                await stream.close()
+                done = await proxy.logged(event="request_done", request_id=f"openai-{number}")
+                assert done["outcome"] == "answered"
+
+    asyncio.run(ten_streams())
+
+
 async def _until_nobody_listens(proxy: Any) -> None:
     async with asyncio.timeout(10):
         while True:

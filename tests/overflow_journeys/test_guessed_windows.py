@@ -13,7 +13,7 @@ AT_ANOTHER_PROVIDER = "llama3.1:8b"
 
 
 async def test_a_request_over_a_guessed_window_goes_up_as_the_very_bytes_that_came(tmp_path: Path) -> None:
-    body = conversation(45_000, model=AT_ANOTHER_PROVIDER)
+    body = conversation(45_000, model=AT_ANOTHER_PROVIDER, exchanges=60)
     longer = conversation(150_000, model="nobody-knows-1", exchanges=60)
     async with staged(tmp_path, tool_output={"max_bytes": 100_000}) as stage:
         for asked in (body, longer):

@@ -117,14 +117,15 @@ async def test_a_second_refusal_is_an_error_in_openai_s_shape_that_a_person_can_
         assert "resulted in 4800 tokens" in error["upstream"]["message"]
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "needs about"), ("zh", "仍约需")])
+@pytest.mark.parametrize(("language", "words"), [("en", "The largest"), ("zh", "最大")])
 async def test_a_request_that_cannot_be_made_smaller_is_refused_with_what_takes_the_room(
     tmp_path: Path, language: str, words: str
 ) -> None:
     async with staged(tmp_path, **window(12_000, language=language)) as stage:
-        question = {"role": "user", "content": "What does this mean? " + "Nothing is to be left out of it. " * 800}
+        rules = {"role": "system", "content": "Mind all of this. " + "Nothing is to be left out of it. " * 800}
+        question = {"role": "user", "content": "What does this mean?"}
         stage.model.plays(saying(400, too_long(4_000, 9_000)))
-        answer = await stage.ask(json.dumps({"model": "m", "messages": [question]}).encode())
+        answer = await stage.ask(json.dumps({"model": "m", "messages": [rules, question]}).encode())
         error = json.loads(answer.body)["error"]
         assert (answer.status, error["code"], answer.attempts) == (400, "context_length_exceeded", "1")
         assert words in error["message"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from overflow_stage import COMPLETION, Scene, Stage, accepting, saying, serving, staged
-from overflow_words import conversation, estimate, too_long, without_numbers
+from overflow_words import conversation, estimate, openai_error, too_long, without_numbers
+from shell.scripted_upstream import Connection, Request
 
 WINDOW = {"defaults": {"context_window": 20_000}}
 """What is believed of every model; a refusal knows better."""
@@ -43,6 +44,71 @@ async def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_pa
         assert estimate(stage.model.bodies[0]) > 12_000
         assert await asked(stage, accepting) == "1"
         assert estimate(stage.model.bodies[0]) < 6_000
+
+
+async def test_one_exact_refusal_of_a_model_that_nobody_knows_fits_the_next_turns_at_their_first_send(
+    tmp_path: Path,
+) -> None:
+    """The upstream counts a third more than the proxy does, and its window is a fraction of the default."""
+    async with staged(tmp_path) as stage:
+        stage.model.plays(counted_by(12_000, 4 / 3), counted_by(12_000, 4 / 3))
+        assert (await stage.ask(conversation(10_000, exchanges=20, model="m"))).attempts == "2"
+        kept: list[bytes] = []
+        for exchanges in (21, 22, 23):
+            stage.model.plays(counted_by(12_000, 4 / 3))
+            answer = await stage.ask(conversation(10_000, exchanges=exchanges, model="m"))
+            assert (answer.status, answer.attempts) == (200, "1")
+            kept.append(stage.model.bodies[0])
+        assert all(estimate(body) > 5_000 for body in kept), "and no more is left out than has to be"
+
+
+async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_its_refusal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with staged(tmp_path, log={"format": "json"}) as stage:
+        for exchanges, attempts in ((20, "2"), (21, "1"), (22, "1")):
+            stage.model.plays(*[counted_by(8_000, 1.5)] * int(attempts))
+            answer = await stage.ask(conversation(6_500, exchanges=exchanges, model="gpt-4o"))
+            assert (answer.status, answer.attempts) == (200, attempts)
+    learned = [line for line in capfd.readouterr().out.splitlines() if "ratio_learned" in line]
+    assert len(learned) == 1
+
+
+def counted_by(limit: int, ratio: float) -> Scene:
+    """A model server with that window, which counts so many tokens for one of ours."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = int(estimate(request.body) * ratio)
+        await (saying(400, too_long(limit, tokens)) if tokens > limit else accepting)(connection, request)
+
+    return scene
+
+
+async def test_a_limit_that_stands_in_the_request_itself_is_not_believed_of_one_client(tmp_path: Path) -> None:
+    """What a client wrote may come back in an error: it must not shrink the window of the others."""
+    async with staged(tmp_path) as stage:
+        words = json.loads(too_long(6_000, 15_000))["error"]["message"]
+        body = conversation(15_000, model="m", user=words)
+        for key in ("one", "one", "two"):
+            stage.model.plays(saying(400, too_long(6_000, 15_000)), accepting)
+            await stage.ask(body, authorization=f"Bearer {key}")
+            assert estimate(stage.model.bodies[0]) > 12_000
+        assert await asked(stage, accepting) == "1"
+        assert estimate(stage.model.bodies[0]) < 6_000, "two have seen it"
+
+
+async def test_a_limit_of_characters_fits_the_next_turns_at_their_first_send(tmp_path: Path) -> None:
+    """DashScope: https://www.alibabacloud.com/help/en/model-studio/error-code"""
+    refusal = openai_error("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 36000]")
+    async with staged(tmp_path, **WINDOW) as stage:
+        assert await asked(stage, saying(400, refusal), accepting) == "2"
+        assert characters(stage.model.bodies[0]) > 36_000
+        assert await asked(stage, accepting) == "1"
+        assert 20_000 < characters(stage.model.bodies[0]) <= 36_000
+
+
+def characters(body: bytes) -> int:
+    return sum(len(message.get("content") or "") for message in json.loads(body)["messages"])
 
 
 async def test_one_refusal_without_numbers_teaches_nothing_and_two_bound_what_is_sent(tmp_path: Path) -> None:

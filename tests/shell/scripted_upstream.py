@@ -116,6 +116,7 @@ class ScriptedUpstream:
         task = asyncio.get_running_loop().create_task(self._run(Connection(reader, writer)))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _: writer.close())  # also of one that ended before it began
 
     async def _run(self, connection: Connection) -> None:
         self.connections += 1

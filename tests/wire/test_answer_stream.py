@@ -13,7 +13,14 @@ from proxy.wire.answer_body import AnswerBody
 from proxy.wire.answer_stream import AnswerStream
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
-USAGE = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9, "details": {"cached": 3}}
+USAGE = {
+    "prompt_tokens": 7,
+    "completion_tokens": 2,
+    "total_tokens": 9,
+    "prompt_tokens_details": {"cached_tokens": 3},
+    "completion_tokens_details": {"reasoning_tokens": 1},
+    "cost": 0.5,
+}
 
 
 def expected(message, own=False):
@@ -80,11 +87,15 @@ def test_several_rounds_are_one_stream(data, rounds, last):
     client = understood(told + stream.last_words())
     count = len(rounds) + 1
     assert client["usage"] == {
-        "prompt_tokens": 7 * count,
+        "prompt_tokens": 7,
         "completion_tokens": 2 * count,
-        "total_tokens": 9 * count,
-        "details": {"cached": 3 * count},
+        "total_tokens": 7 + 2 * count,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": count},
+        "cost": 0.5 * count,
     }
+    if rounds:
+        assert stream.usage == {"prompt_tokens": 7 * count, "completion_tokens": 2 * count, "total_tokens": 9 * count}
     assert client["message"]["tool_calls"] == expected(last)["tool_calls"]
     for name in ("content", "reasoning_content"):
         texts = [found for message in [*rounds, last] if (found := message.get(name))]
@@ -107,6 +118,8 @@ def test_streamed_or_not_the_client_gets_the_same(data, rounds, last):
     answer = json.loads(whole.told())
     assert expected(answer["choices"][0]["message"], own=True) == streamed["message"]
     assert (answer["choices"][0]["finish_reason"], answer["usage"]) == (streamed["finish"], streamed["usage"])
+    if rounds:
+        assert stream.usage == whole.usage
 
 
 OWN = {"index": 0, "id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}

@@ -8,10 +8,11 @@ from proxy.core.attachments.encoded import decoded, is_address
 from proxy.core.attachments.found import Attachment, Shape
 from proxy.core.attachments.parts import attachment_of
 from proxy.core.attachments.signs import may_hold_media
-from proxy.core.attachments.texts import with_replaced
+from proxy.core.attachments.texts import Replacement, with_replaced
 
 __all__ = [
     "Attachment",
+    "Replacement",
     "Shape",
     "attachment_of",
     "decoded",

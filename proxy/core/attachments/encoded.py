@@ -50,6 +50,15 @@ def is_address(text: str) -> bool:
     return _ADDRESS.match(text) is not None
 
 
+def last_of(address: str) -> str:
+    """What stands for a file name in an address.
+
+    >>> last_of("https://example.org/d/a.png?s=1#f")
+    'a.png'
+    """
+    return address[:4_096].partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2]
+
+
 def decoded(payload: str) -> bytes | None:
     """The bytes that a base64 text stands for; None when it is broken.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from proxy.core.attachments.encoded import decoded
+from proxy.core.attachments.encoded import decoded, last_of
 
 
 class Shape(StrEnum):
@@ -61,8 +61,9 @@ class Attachment:
         return len(self.plain) if self.plain is not None else len(self.payload) * 3 // 4
 
     def fetched(self, content: bytes, declared: str, name: str) -> Attachment:
-        """The same, once what stands at its address is here."""
-        return replace(self, address="", plain=content, declared=declared, name=name, is_fetched=True)
+        """The same, once what stands at its address is here; a name that was stated beside the address stays."""
+        stated = self.name if self.name != last_of(self.address) else ""
+        return replace(self, address="", plain=content, declared=declared, name=stated or name, is_fetched=True)
 
     def content(self) -> bytes | None:
         """Its bytes; None when its base64 is broken."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.attachments.encoded import data_url, is_address, unquoted
+from proxy.core.attachments.encoded import data_url, is_address, last_of, unquoted
 from proxy.core.attachments.found import Attachment, Shape
 
 _BY_ADDRESS: Final = (
@@ -22,6 +22,7 @@ _BY_ADDRESS: Final = (
     ("audio_url", Shape.AUDIO_URL),
 )
 _TYPE_NAMES: Final = ("mimeType", "mime_type", "media_type", "mediaType", "content_type", "contentType", "format")
+_FILE_NAMES: Final = ("filename", "file_name", "fileName", "name", "title", "display_name", "displayName")
 _BLOCK_TYPES: Final = frozenset({"image", "audio", "video", "document", "file"})
 
 
@@ -29,33 +30,49 @@ def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
     """What a part holds; None for text, and for what nobody can tell."""
     for member, shape in _BY_ADDRESS:
         if member in part:
-            return _addressed(shape, part[member])
+            return _addressed(shape, part[member], name_in(part[member], part))
     for member in ("input_audio", "inline_data", "inlineData"):
         if member in part:
             shape = Shape.AUDIO if member == "input_audio" else Shape.BLOCK
-            return _held(shape, part[member])
+            return _held(shape, part[member], name=name_in(part[member], part))
     if "file" in part:
-        return _file(part["file"])
+        return _file(part["file"], part)
     kind = _text(part, "type")
     if kind == "input_file":
         return _file(part)
     if kind == "resource":
         resource = part.get("resource")
-        return _held(Shape.BLOCK, resource, "blob", name=_last(_text(resource, "uri")))
+        return _held(Shape.BLOCK, resource, "blob", name_in(resource, part) or last_of(_text(resource, "uri")))
     if kind not in _BLOCK_TYPES:
         return None
     source = part.get("source", part)
     if _text(source, "type") == "text":
         return None
-    address = _text(source, "url")
+    address, name = _text(source, "url"), name_in(source, part)
     if is_address(address):
-        return Attachment(Shape.BLOCK, address=address, declared=f"{kind}/*", name=_title(part))
-    return _held(Shape.BLOCK, source, name=_title(part))
+        return Attachment(Shape.BLOCK, address=address, declared=f"{kind}/*", name=name)
+    return _held(Shape.BLOCK, source, name=name)
 
 
-def declared_in(members: Mapping[str, Any]) -> str:
-    """The media type that an object states of what it holds."""
-    return next((found for name in _TYPE_NAMES if (found := _text(members, name))), "")
+def name_in(*members: Any) -> str:
+    """The file name that objects state of what they hold, themselves or in their `metadata`; the first object that
+    does has it.
+
+    >>> name_in({"data": "…"}, {"name": "a", "metadata": {"filename": "b.png"}})
+    'b.png'
+    """
+    for one in members:
+        metadata = one.get("metadata") if isinstance(one, Mapping) else None
+        for name in _FILE_NAMES:
+            if found := _text(one, name) or _text(metadata, name):
+                return found
+    return ""
+
+
+def declared_in(*members: Any) -> str:
+    """The media type that objects state of what they hold, themselves or in their `metadata`."""
+    stating = (one for member in members if isinstance(member, Mapping) for one in (member, member.get("metadata")))
+    return next((found for one in stating for name in _TYPE_NAMES if (found := _text(one, name))), "")
 
 
 def _held(shape: Shape, inside: Any, member: str = "data", name: str = "") -> Attachment | None:
@@ -65,14 +82,14 @@ def _held(shape: Shape, inside: Any, member: str = "data", name: str = "") -> At
     return _written(shape, payload, declared_in(inside), name)
 
 
-def _addressed(shape: Shape, inside: Any) -> Attachment | None:
+def _addressed(shape: Shape, inside: Any, name: str) -> Attachment | None:
     """`{"url": …}`, or the URL itself."""
     url = inside.get("url") if isinstance(inside, Mapping) else inside
-    return _written(shape, url) if isinstance(url, str) else None
+    return _written(shape, url, name=name) if isinstance(url, str) else None
 
 
-def _file(inside: Any) -> Attachment | None:
-    name = _text(inside, "filename") or _text(inside, "name")
+def _file(inside: Any, around: Any = None) -> Attachment | None:
+    name = name_in(inside, around)
     for member in ("file_data", "data"):
         if isinstance(inside, Mapping) and isinstance(written := inside.get(member), str):
             return _written(Shape.FILE, written, declared_in(inside), name)
@@ -83,7 +100,7 @@ def _file(inside: Any) -> Attachment | None:
 def _written(shape: Shape, text: str, declared: str = "", name: str = "") -> Attachment:
     """A content as it is written: an address, a data URL, or base64 as it is."""
     if is_address(text):
-        return Attachment(shape, address=text, declared=declared, name=name or _last(text))
+        return Attachment(shape, address=text, declared=declared, name=name or last_of(text))
     url = data_url(text)
     if url is None:
         return Attachment(shape, text, declared, name)
@@ -91,15 +108,6 @@ def _written(shape: Shape, text: str, declared: str = "", name: str = "") -> Att
     if url.is_base64:
         return Attachment(shape, url.payload, claimed, name, is_data_url=True)
     return Attachment(shape, declared=claimed, name=name, plain=unquoted(url.payload), is_data_url=True)
-
-
-def _title(part: Mapping[str, Any]) -> str:
-    return _text(part, "title") or _text(part, "name") or _text(part, "filename")
-
-
-def _last(address: str) -> str:
-    """What stands for a file name in an address."""
-    return address[:4_096].partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2]
 
 
 def _text(members: Any, name: str) -> str:

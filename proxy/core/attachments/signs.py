@@ -10,14 +10,21 @@ import string
 from typing import Final
 
 MIN_CHARACTERS: Final = 64
-"""Of base64 in a text. Shorter files are tracking pixels and the like, and shorter than the words for them."""
+"""Of base64 in a text that nobody says is a file: shorter ones are words, names and hashes."""
 
 _BASE64: Final = (string.ascii_letters + string.digits + "+/_-").encode()
 _AS_RUNS: Final = bytes(ord("a") if byte in _BASE64 else ord(" ") for byte in range(256))
 _RUN: Final = b"a" * MIN_CHARACTERS
 _OTHER_PART: Final = re.compile(rb'"type"\s*:\s*"(?!text"|function")')
-_ROUTED: Final = b'routing\\"'
-"""In a structured result, whose image may be an address."""
+_DECLARED: Final = (
+    b";base64,",
+    b"routing\\",
+    b"resource\\",
+    b"file_data\\",
+    b"format\\",
+    *(name + end + b"\\" for name in (b"mime", b"media", b"content") for end in (b"_type", b"Type")),
+)
+"""In a text: a data URI, or the end of a name in JSON that tells of content of any length."""
 
 
 def may_hold_media(raw: bytes) -> bool:
@@ -29,7 +36,7 @@ def may_hold_media(raw: bytes) -> bool:
     return (
         _RUN in raw.translate(_AS_RUNS)
         or _OTHER_PART.search(raw) is not None
-        or _ROUTED in raw
+        or any(sign in raw for sign in _DECLARED)
         or _may_be_decoded_by_force(raw)
     )
 

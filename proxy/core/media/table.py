@@ -141,6 +141,7 @@ _MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^
 """RFC 6838, section 4.2, in small letters."""
 _MAX_DECLARED_CHARACTERS: Final = 512
 """Of a declared type with its parameters."""
+_BINARY_KINDS: Final = ("image/", "audio/", "video/", "font/")
 
 
 def known(mime: str) -> MediaType | None:
@@ -158,6 +159,17 @@ def plain_mime(declared: str) -> str:
     if "/" not in mime:  # some clients write the ending, others only the kind
         return _ENDINGS.get(mime.removeprefix("."), "")
     return _ALIASES.get(mime, mime) if _MIME.fullmatch(mime) else ""
+
+
+def is_binary(declared: str) -> bool:
+    """Whether a declared type is one whose content is no text, as far as types are known.
+
+    >>> is_binary("image/x-rare"), is_binary("Application/PDF"), is_binary("application/json"), is_binary("x/y")
+    (True, True, False, False)
+    """
+    mime = plain_mime(declared)
+    line = known(mime)
+    return line.kind is not Kind.TEXT if line is not None else mime.startswith(_BINARY_KINDS)
 
 
 def mime_by_name(name: str) -> str:

@@ -3,7 +3,9 @@
 Rule: one answer, one verdict; nothing outside this package reads the words of an upstream's error.
 """
 
+from proxy.core.overflow.echo import may_be_echoed
 from proxy.core.overflow.judging import judge
+from proxy.core.overflow.unwrap import holds_nothing
 from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
 
-__all__ = ["Exactness", "Kind", "Scope", "Unit", "Verdict", "judge"]
+__all__ = ["Exactness", "Kind", "Scope", "Unit", "Verdict", "holds_nothing", "judge", "may_be_echoed"]

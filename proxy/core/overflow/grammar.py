@@ -113,12 +113,18 @@ class _Said:
         return self(words.TOKEN) or self(words.CHARACTERS) or self(words.CONTEXT)
 
 
+_VETOES_WHATEVER_ELSE: Final = (
+    (words.RATE, Kind.RATE),
+    (words.RESOURCE, Kind.TRANSIENT),
+    (words.TRUNCATION, Kind.FIELD),
+)
+
+
 def _veto(said: _Said) -> Kind | None:
     """Another reason that the sentence gives. The window's name outweighs words that often stand beside it."""
-    if said(words.RATE):
-        return Kind.RATE
-    if said(words.RESOURCE):
-        return Kind.TRANSIENT
+    for words_of, kind in _VETOES_WHATEVER_ELSE:
+        if said(words_of):
+            return kind
     if said.breaks_the_window:
         return None
     if said(words.COUNT):
@@ -176,6 +182,8 @@ def _strength(said: _Said) -> Strength:
         if (measure and request) or (prompt and (said(words.BOUND) or said(words.TOO_LARGE))):
             return Strength.FAIR
     if said(words.TOO_MANY_TOKENS) or (request and said(words.TOO_LONG)):
+        return Strength.FAIR
+    if said(words.EXCEED) and said(words.LENGTH) and words.BARE_LIMIT.fullmatch(said.text):
         return Strength.FAIR
     is_rule = said(_NUMBER) and (said(words.BOUND) or said(words.MUST)) and not said(words.MINIMUM)
     if is_rule and (said(words.CONTEXT) or (prompt and (measure or said(words.LENGTH)))):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.overflow import codes, words
@@ -16,7 +16,7 @@ from proxy.core.overflow.figures import merged, with_figures
 from proxy.core.overflow.grammar import Strength, normalised
 from proxy.core.overflow.leaves import Leaf, Leaves
 from proxy.core.overflow.media import is_about_results, is_about_the_model, refused_media
-from proxy.core.overflow.numbers import read
+from proxy.core.overflow.numbers import read, read_rate
 from proxy.core.overflow.unwrap import unwrap
 from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
 
@@ -27,8 +27,20 @@ _NEAR_FULL: Final = 0.9
 """Of the window: our estimate may be a tenth off."""
 _IMPLAUSIBLE_RATIO: Final = 3
 """A number that differs more than this from our own estimate is about something else."""
-_SURE: Final = 0.97
-"""Confidence from which a claim without numbers is believed against our own estimate: a code or a finish reason."""
+_PLAIN: Final = 0.95
+"""Confidence from which a claim without numbers is believed whatever our own estimate is: a code, a finish reason, or
+words that leave no doubt. Such words are all that some upstreams send: `the input length exceeds the context length`
+(Ollama, github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
+github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.ai,
+github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
+_SMALLEST_WINDOW_TOKENS: Final = 2_048
+"""What a model surely takes of which nobody knows the window: the least that a server in use allocates by default,
+`n_ctx` of llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
+_FAR_UNDER: Final = 0.5
+"""Of what a model surely takes: a request under it is hardly too long."""
+_TOKENS_PER_CHARACTER: Final = 0.5
+"""At the most, of a request whose limit may be one of characters. Texts with more tokens are mostly Chinese, and there
+the estimate cannot tell a limit of tokens from one of characters."""
 
 _FULL_FINISH: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|overflow)")
 _CUT_FINISHES: Final = ("length", "max_tokens")
@@ -39,6 +51,9 @@ _CONTENT_PARAM: Final = re.compile(
 _WINDOW_AS_REPLY_BOUND: Final = re.compile(r"(?:cannot|must not|can not) (?:be greater than|exceed) max_model_len")
 """vLLM, `max_tokens=200000 cannot be greater than max_model_len=131072`: it refuses the reply and names the window."""
 
+_REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
+"""Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 and no body, and gateways refuse anything so:
+github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
 _REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
 _MONEY_TIME_OR_RIGHTS: Final = frozenset({Kind.RATE, Kind.QUOTA, Kind.AUTH, Kind.POLICY})
 _CODES_AGAINST: Final = frozenset({Kind.RATE, Kind.QUOTA, Kind.POLICY, Kind.COUNT, Kind.FIELD})
@@ -52,32 +67,62 @@ _BY_STATUS: Final = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What we know ourselves of the request that was answered; None or nought where nothing."""
+
+    tokens: int | None
+    """By our own estimate."""
+    chars: int | None
+    window_tokens: int | None
+    window_is_certain: bool
+
+    @property
+    def share(self) -> float | None:
+        """Of what the model surely takes; None when that is not known."""
+        surely_taken = self.window_tokens if self.window_is_certain else _SMALLEST_WINDOW_TOKENS
+        return self.tokens / surely_taken if self.tokens and surely_taken else None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its length may be why an answer says nothing."""
+        return self.share is not None and self.share >= _NEAR_FULL
+
+    @property
+    def is_short(self) -> bool:
+        """Whether vague words can hardly be about its length."""
+        return self.share is not None and self.share < _FAR_UNDER
+
+
 def judge(
     status: int,
     headers: Sequence[tuple[bytes, bytes]],
     body: bytes,
     *,
     estimate_tokens: int | None = None,
+    chars: int | None = None,
     window_tokens: int | None = None,
+    window_is_certain: bool = True,
 ) -> Verdict:
     """What an upstream answer means. Never raises; linear in the first 64 KiB of the body.
 
-    `body` is the answer or its beginning; of a stream the first event or events, and nothing only when it ended
-    without one. `estimate_tokens` is our own count of the prompt that was sent, `window_tokens` what the model is
-    known to take: with them a claim that cannot be true is dropped.
+    `body` is the answer or its beginning; of a stream the first event that means something, or all there was without
+    one. `estimate_tokens` and `chars` are our own counts of the prompt that was sent, `window_tokens` what the model is
+    held to take: with them a claim that cannot be true is dropped. A window that is not certain is no evidence.
     """
+    sent = _Sent(estimate_tokens, chars, window_tokens, window_is_certain)
     is_success = 200 <= status < 300
     leaves = unwrap(body, is_success=is_success)
     if not is_success:
-        return _plausible(_of_error(status, headers, leaves), estimate_tokens, window_tokens)
+        return _plausible(_of_error(status, headers, leaves, sent), sent)
     if (finished := _finish(leaves, window_tokens)) is not None:
         return finished
-    if leaves.is_silent and estimate_tokens and window_tokens and estimate_tokens >= _NEAR_FULL * window_tokens:
-        return Verdict(Kind.PROMPT, confidence=0.5, evidence="empty")  # llama-cpp-python and LM Studio refuse like that
+    if leaves.is_silent:  # llama-cpp-python and LM Studio refuse like that
+        return Verdict(Kind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
     if not leaves.has_error or (leaves.is_bare_text and len(body) > _MAX_BARE_TEXT_BYTES):
         return Verdict(Kind.ACCEPTED, confidence=1.0)
     as_status = 500 if leaves.is_bare_text else status  # plain text is believed only as far as a server error
-    verdict = _plausible(_of_error(as_status, headers, leaves), estimate_tokens, window_tokens)
+    verdict = _plausible(_of_error(as_status, headers, leaves, sent), sent)
     if leaves.is_bare_text and not verdict.is_overflow:
         return Verdict(Kind.ACCEPTED, confidence=0.5)
     return verdict
@@ -95,7 +140,7 @@ def _finish(leaves: Leaves, window_tokens: int | None) -> Verdict | None:
     return None
 
 
-def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves) -> Verdict:
+def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves, sent: _Sent) -> Verdict:
     evidence = weigh(leaves)
     if _is_long_message(leaves):
         return _long_message(evidence)
@@ -106,9 +151,16 @@ def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leave
     if evidence.texts:
         first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).leaf
         verdict = replace(verdict, evidence=first.path, upstream_message=first.text[:_MAX_MESSAGE_CHARS])
-    if kind is Kind.MEDIA:
-        return _of_media(verdict, evidence)
-    return _taught_window(verdict, evidence) if kind is Kind.REPLY_ONLY else verdict
+    match kind:
+        case Kind.MEDIA:
+            return _of_media(verdict, evidence)
+        case Kind.REPLY_ONLY:
+            return _taught_window(verdict, evidence)
+        case Kind.RATE:
+            return _of_rate(verdict, evidence)
+        case Kind.UNKNOWN if status in _REFUSED_WITHOUT_WORDS and leaves.is_wordless:
+            return replace(verdict, is_suspect=sent.is_long and not sent.window_is_certain)
+    return verdict
 
 
 def _is_long_message(leaves: Leaves) -> bool:
@@ -192,6 +244,16 @@ def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
     )
 
 
+def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """What the rate allows and what was asked for, where the request alone is over it; else waiting is the cure."""
+    for text in evidence.texts:
+        for reading in text.readings:
+            found = read_rate(reading.text) if reading.kind is Kind.RATE else None
+            if found is not None and found[1] > found[0]:
+                return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
+    return verdict
+
+
 def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
     for text in evidence.texts:
         for reading in text.readings:
@@ -209,7 +271,7 @@ def _other_kind(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Lea
         return Kind.TRANSIENT
     if _retry_after(headers):
         return Kind.RATE
-    if status == 413 and not leaves.has_error:
+    if status == 413 and leaves.is_wordless:
         return Kind.UNKNOWN  # Cerebras sends an empty 413 for a prompt that is too long, others for bytes
     return _BY_STATUS.get(status, Kind.UNKNOWN)
 
@@ -218,19 +280,33 @@ def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> bool:
     return any(name.lower() == b"retry-after" for name, _ in headers)
 
 
-def _plausible(verdict: Verdict, estimate_tokens: int | None, window_tokens: int | None) -> Verdict:
+def _plausible(verdict: Verdict, sent: _Sent) -> Verdict:
     """The verdict held against what we know ourselves of the prompt."""
-    if not verdict.is_overflow or not estimate_tokens or verdict.unit is Unit.CHARS:
+    if not verdict.is_overflow or not sent.tokens:
         return verdict
+    if verdict.unit is Unit.CHARS or _must_be_of_characters(verdict, sent):
+        return replace(verdict, unit=Unit.CHARS)
     is_bare = verdict.limit is None and verdict.requested is None and verdict.excess is None
-    if is_bare and verdict.confidence < _SURE and window_tokens and estimate_tokens < 0.5 * window_tokens:
+    if is_bare and verdict.confidence < _PLAIN and sent.is_short:
         return replace(verdict, kind=Kind.UNKNOWN, confidence=0.3)
-    sent = estimate_tokens + (verdict.reply or 0)
-    if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * sent:
+    tokens = sent.tokens + (verdict.reply or 0)
+    if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * tokens:
         verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)
     asked = verdict.prompt if verdict.prompt is not None else verdict.requested
     if asked is None:
         return verdict
-    is_over = asked > _IMPLAUSIBLE_RATIO * sent
-    is_under = asked * _IMPLAUSIBLE_RATIO < estimate_tokens and verdict.exactness is not Exactness.AT_LEAST
+    is_over = asked > _IMPLAUSIBLE_RATIO * tokens
+    is_under = asked * _IMPLAUSIBLE_RATIO < sent.tokens and verdict.exactness is not Exactness.AT_LEAST
     return replace(verdict, prompt=None, requested=None) if is_over or is_under else verdict
+
+
+def _must_be_of_characters(verdict: Verdict, sent: _Sent) -> bool:
+    """Whether a limit that names no unit is one of characters: far over our count of tokens, and under that of
+    characters. DashScope, `Range of input length should be [1, 1000000]`, bounds the tokens of some models and the
+    characters of others: alibabacloud.com/help/en/model-studio/error-code
+    """
+    if verdict.limit is None or verdict.limit_scope is Scope.WINDOW or not sent.tokens or not sent.chars:
+        return False
+    if words.TOKEN.search(normalised(verdict.upstream_message)):
+        return False
+    return sent.tokens < verdict.limit * _TOKENS_PER_CHARACTER and verdict.limit < sent.chars

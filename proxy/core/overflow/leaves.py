@@ -43,7 +43,7 @@ class Leaves:
     is_bare_text: bool = False
     """A success that is neither JSON nor server-sent events."""
     is_silent: bool = False
-    """A success without a single object: nothing, comments, or `[DONE]` alone."""
+    """A success that holds no answer: nothing, comments, `[DONE]`, objects without a choice."""
 
     @property
     def is_full(self) -> bool:
@@ -52,6 +52,11 @@ class Leaves:
     @property
     def has_error(self) -> bool:
         return bool(self.texts or self.codes)
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether it says nothing but numbers: `{"error": {"code": 400, "message": ""}}`."""
+        return not self.texts and all(leaf.text.isdecimal() for leaf in self.codes)
 
 
 def joined(path: str, key: object) -> str:

@@ -34,6 +34,13 @@ _WINDOW: Final = re.compile(
 _INPUT: Final = re.compile(r"input|prompt|输入|提示")
 
 
+_RATE: Final = re.compile(
+    r"tokens?\b.{0,60}\blimit:? ([0-9][0-9,]{0,12}),? (?:used:? [0-9][0-9,]{0,12},? )?requested:? ([0-9][0-9,]{0,12})"
+)
+"""Groq under 413, OpenAI under 429: `on tokens per minute (TPM): Limit 6000, Requested 14810`.
+github.com/continuedev/continue/issues/10218, github.com/vanna-ai/vanna-flask/issues/11"""
+
+
 def _one_of(cues: tuple[Cue, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<{cue.role}>{cue.pattern})" for cue in cues))
 
@@ -113,6 +120,16 @@ def read(text: str) -> Figures:
         if index not in taken:
             _take_number(segments[index][-120:], number, segments[index + 1][:60], found)
     return _settled(found, text)
+
+
+def read_rate(text: str) -> tuple[int, int] | None:
+    """(what a rate allows, what this request alone asks for), in tokens, of a normalised sentence that prints both.
+
+    >>> read_rate("on tokens per minute (tpm): limit 6000, requested 14810, please reduce your message size")
+    (6000, 14810)
+    """
+    found = _RATE.search(text)
+    return None if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
 
 
 def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]:

@@ -37,6 +37,7 @@ def unwrap(body: bytes, *, is_success: bool) -> Leaves:
     elif not is_success:
         collect_text(leaves, "", "", text)
     elif (value := json_or_none(text)) is not None:
+        leaves.is_silent = _holds_nothing(value)
         _add_success(leaves, "", value)
     else:
         leaves.is_silent, leaves.is_bare_text = not text, bool(text)
@@ -50,11 +51,12 @@ def _add_events(leaves: Leaves, text: str, *, is_success: bool) -> None:
         path = f"event[{index}]"
         if payload.strip() == "[DONE]":
             continue
-        leaves.is_silent = False
+        value = json_or_none(payload)
+        leaves.is_silent &= _holds_nothing(value)
         if not is_success or _ERROR_EVENT.search(name):
             collect_text(leaves, path, "", payload)
         else:
-            _add_success(leaves, path, json_or_none(payload))
+            _add_success(leaves, path, value)
 
 
 def _events(text: str) -> Iterator[tuple[str, str]]:
@@ -88,6 +90,20 @@ def _add_success(leaves: Leaves, path: str, value: Any, depth: int = 0) -> None:
     has_answer = any(value.get(name) for name in _ANSWER_MEMBERS)
     if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
         collect(leaves, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
+
+
+def holds_nothing(data: bytes) -> bool:
+    """Whether the data of an event of a stream is an object without any part of an answer, usage or error: what Azure
+    sends first, `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
+    content-streaming), and what some servers send alone."""
+    return b'"delta"' not in data and _holds_nothing(json_or_none(data.decode("utf-8", "replace")))
+
+
+def _holds_nothing(value: Any) -> bool:
+    """Usage alone is the end of an answer, and an empty message is one; an object of another kind may be one."""
+    if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
+        return False
+    return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
 
 
 def _says_success(value: Any) -> bool:

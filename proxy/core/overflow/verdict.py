@@ -13,7 +13,7 @@ from proxy.core.profile import Modality
 
 
 class Kind(StrEnum):
-    """What was refused; only `prompt` and `prompt_plus_reply` are cured by a shorter request."""
+    """What was refused; only `prompt` and `prompt_plus_reply` say that the request is too long."""
 
     ACCEPTED = "accepted"
     PROMPT = "prompt"
@@ -29,6 +29,8 @@ class Kind(StrEnum):
     AUTH = "auth"
     MEDIA = "media"
     TRANSIENT = "transient"
+    EMPTY = "empty"
+    """A success that holds no answer."""
     UNKNOWN = "unknown"
 
 
@@ -64,7 +66,8 @@ class Verdict:
 
     kind: Kind
     limit: int | None = None
-    """In `unit`; only of an overflow, or of the one refusal of `max_tokens` that names the window."""
+    """In `unit`; only of an overflow, of a rate that the request alone is over, or of the one refusal of `max_tokens`
+    that names the window."""
     limit_scope: Scope = Scope.UNKNOWN
     limit_exactness: Exactness = Exactness.EXACT
     """`about` for a magnitude: 256K is 256 000 or 262 144."""
@@ -82,6 +85,8 @@ class Verdict:
     """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
     confidence: float = 0.0
     """0 to 1."""
+    is_suspect: bool = False
+    """Whether the answer says nothing at all, and the request is so long that its length may be why."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input, of a refusal of media that names them."""
     refuses_model: bool = False
@@ -95,18 +100,28 @@ class Verdict:
 
     @property
     def is_overflow(self) -> bool:
-        """Whether a shorter request is the cure."""
+        """Whether the answer says that the request is too long."""
         return self.kind in _OVERFLOWS
 
     @property
+    def is_over_rate(self) -> bool:
+        """Whether the request alone is over what a rate allows: no waiting cures that."""
+        return (
+            self.kind is Kind.RATE
+            and self.limit is not None
+            and self.requested is not None
+            and self.requested > self.limit
+        )
+
+    @property
     def limit_is_learnable(self) -> bool:
-        """Whether `limit` may be kept as what the model takes: exact, in tokens, and of a known scope.
+        """Whether `limit` may be kept as what the model takes: exact and of a known scope; in characters only of the
+        input, as no window is counted in them.
 
         A `reply_only` verdict carries a limit only where the refusal of `max_tokens` names the window itself.
         """
-        return (
-            self.limit is not None
-            and self.unit is Unit.TOKENS
-            and self.limit_exactness is Exactness.EXACT
-            and self.limit_scope is not Scope.UNKNOWN
-        )
+        if self.limit is None or self.limit_exactness is not Exactness.EXACT:
+            return False
+        if self.unit is Unit.CHARS:
+            return self.limit_scope is Scope.INPUT
+        return self.unit is Unit.TOKENS and self.limit_scope is not Scope.UNKNOWN

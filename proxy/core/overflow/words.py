@@ -57,9 +57,17 @@ EXCEED: Final = _any(
     "too (?:long|large|big|many|much|lengthy)", "(?:not|cannot|[a-z]{2,6}n't) fit", "unable to fit",
     "(?:run|ran|running|runs) out of (?:context|tokens|room|space)", "out of (?:context|range)", "exhausted",
     "(?:is|was|window|length|size) full", "(?:reach(?:es|ed)?|hit) (?:the |its )?(?:max(?:imum)?|limit)", ">=?", "≥",
-    "cannot truncate", "超过", "超出", "超长", "过长", "太长", "超限", "溢出", "过多", "过大", "大于", "超越", "太大",
+    "cannot truncate", "supports? only (?:[a-z0-9.-]{1,40} up to )?[0-9]{1,4} ?[km] (?:tokens? )?(?:of )?context",
+    "超过", "超出", "超长", "过长", "太长", "超限", "溢出", "过多", "过大", "大于", "超越", "太大",
     "太多", "已达",
 )  # fmt: skip
+
+BARE_LIMIT: Final = re.compile(
+    r"\W*(?:error: ?)?(?:the )?(?:(?:max(?:imum)?|length|limit|exceeds?|exceeded|is|was|has been|allowed)\W*){3,8}"
+    r"|\W*(?:请求|已经?){0,2}(?:超过|超出)了?(?:模型|系统)?的?最大长度(?:限制|上限)?\W*"
+)
+"""A whole sentence that says of nothing in particular that it is too long: `length limit exceeded`, or `超过最大长度`,
+which hermes-agent knows from Chinese providers (github.com/NousResearch/hermes-agent, `agent/error_classifier.py`)."""
 
 TOO_LONG: Final = _any("too long", "too lengthy", "cannot truncate", "超长", "过长", "太长")
 TOO_LARGE: Final = _any("too (?:large|big|much)", "过大", "太大")
@@ -167,9 +175,14 @@ FIELD: Final = _any(
     "(?:image|video|audio|file|pdf|recording|clip|string|url|uri|header|headers|name|names|id|ids|field|"
     "value|key|title|description|filename|path|argument|arguments|stop|user|metadata|seed|suffix|"
     "instruction|tag|label) (?:is |was |are )?too (?:long|large|big)",
-    "string_above_max_length", "maxlength", "header fields?", "encrypted_content", "pixels?", "dimensions?",
+    "string_above_max_length", "string(?: value)? length",
+    "maxlength", "header fields?", "encrypted_content", "pixels?", "dimensions?",
     "resolution", "像素", "分辨率", "string with maximum length", "名称(?:过长|超长)", "字段", "request[- ]uri",
 )  # fmt: skip
+
+TRUNCATION: Final = _any("truncate_prompt_tokens")
+"""vLLM's parameter that cuts a prompt to so many tokens. It is refused when it is over the window, however short the
+prompt: `truncate_prompt_tokens value (40000) is greater than max_model_len (32768).` vllm/entrypoints/utils.py"""
 
 FIELD_NOUN: Final = _any(
     "names?", "descriptions?", "titles?", "urls?", "headers?", "keys?", "labels?", "metadata", "schemas?",

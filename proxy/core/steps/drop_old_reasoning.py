@@ -1,4 +1,4 @@
-"""Long reasoning of finished turns is left out.
+"""Long reasoning of finished turns is left out, and a line in its place says where it is kept.
 
 Rule: a relief. Inside the running turn reasoning stays: DeepSeek and Kimi refuse tool turns without it.
 https://api-docs.deepseek.com/guides/thinking_mode
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core import jsontext
+from proxy.core.budget import Mark
 from proxy.core.edits import Artifact, Edit, Path, Reason
 from proxy.core.kept import Kept
+from proxy.core.notices import Notices
 from proxy.core.units import Change
 
 _PATH: Final[Path] = ("reasoning_content",)
@@ -22,10 +24,11 @@ _PATH: Final[Path] = ("reasoning_content",)
 class DropOldReasoning:
     """Goes through the turns before the last user message, the oldest first."""
 
+    notices: Notices
     keep_chars: int = 2_000
     """Shorter reasoning stays: the saving is not worth a changed prefix."""
 
-    def __call__(self, kept: Kept) -> Iterator[Change]:
+    def __call__(self, kept: Kept, _: Mark) -> Iterator[Change]:
         """One change for each message."""
         for entry in kept.before(kept.last_user()):
             if entry.message.reasoning_bytes <= self.keep_chars:
@@ -34,6 +37,8 @@ class DropOldReasoning:
             text = jsontext.value(raw)
             length = len(text) if isinstance(text, str) else entry.message.reasoning_bytes
             if length > self.keep_chars:
-                kept_whole = Artifact(bytes(raw), "reasoning", "json")
-                edit = Edit(entry.index, _PATH, None, Reason.OLD_REASONING, kept_whole, before_chars=length)
+                whole = Artifact(bytes(raw), "reasoning", "json")
+                note = self.notices.reasoning(whole, length)
+                replacement = jsontext.dump(note)
+                edit = Edit(entry.index, _PATH, replacement, Reason.OLD_REASONING, whole, "", length, len(note))
                 yield Change((edit,))

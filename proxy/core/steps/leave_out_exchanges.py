@@ -1,7 +1,8 @@
 """Old exchanges are left out, the oldest first; the last of them is only cut when that is enough.
 
-Rule: a relief. Calls and results go together. A user message goes with the last of its turn; the last one and the
-newest exchange stay. What is cut is made anew from the whole, the results first, then very long texts.
+Rule: a relief. Calls and results go together. A later user message goes with the last of its turn; the first one, the
+last one and the newest exchange stay, the first one cut down to its share before anything of a later turn goes. What is
+cut is made anew from the whole, the results first, then very long texts.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.budget import Budget
+from proxy.core.budget import Mark
 from proxy.core.edits import Reason
 from proxy.core.entry import Entry
 from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.notices import Notices
-from proxy.core.steps.excerpt_results import excerpted
+from proxy.core.steps.cut_to_fit import excerpted
 from proxy.core.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_HEAD_SHARE
 from proxy.core.units import Change
 
@@ -30,14 +31,18 @@ class LeaveOutExchanges:
     """Gives up whole units until what is kept is down to the goal."""
 
     notices: Notices
-    budget: Budget
-    goal_share: float
-    """Of the room: where the cut stops."""
+    task_tokens: int
+    """What the first user message keeps at the least."""
 
-    def __call__(self, kept: Kept) -> Iterator[Change]:
+    def __call__(self, kept: Kept, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""
+        task, last = kept.first_request(), kept.last_request()
+        second_turn = _start_of_second_turn(kept)
         for units in kept.removable():
-            over = kept.over(self.budget, self.goal_share)
+            if task != last and units[0].start >= second_turn:
+                yield from self._shorter_task(kept, goal, task)
+                task = last
+            over = kept.over(goal)
             if over is None:
                 return
             texts = [entry for unit in units for entry in kept.in_unit(unit) if _is_long_text(entry)]
@@ -48,9 +53,25 @@ class LeaveOutExchanges:
                 held = sum(entry.size.tokens for entry in entries)
                 if held > over.tokens * _WORTH_CUTTING and not over.chars and not over.bytes:
                     yield from excerpted(entries, held - over.tokens, self.notices, reason, limits)
-                    if kept.over(self.budget, self.goal_share) is None:
+                    if kept.over(goal) is None:
                         return
             yield Change(units=units)
+        if task != last:
+            yield from self._shorter_task(kept, goal, task)
+
+    def _shorter_task(self, kept: Kept, goal: Mark, task: list[Entry]) -> Iterator[Change]:
+        """The first user message, as far as needed, but never under its share."""
+        over = kept.over(goal)
+        for entry in task if over is not None else ():
+            assert over is not None
+            tokens = entry.size.tokens - (over.tokens or entry.size.tokens)
+            least = max(self.task_tokens, tokens)
+            yield from excerpted([entry], least, self.notices, Reason.LONG_OLD_TEXT, _TEXT_LIMITS)
+
+
+def _start_of_second_turn(kept: Kept) -> int:
+    users = [unit.start for unit in kept.units if unit.role == "user"]
+    return users[1] if len(users) > 1 else len(kept.entries)
 
 
 def _is_long_text(entry: Entry) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from proxy.core import jsontext
-from proxy.core.attachments import Attachment, Shape, attachment_of, may_hold_media, with_replaced
+from proxy.core.attachments import Attachment, Replacement, Shape, attachment_of, may_hold_media, with_replaced
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.edits import Artifact, Edit, Moved, Reason, RoutedMedia
 from proxy.core.jsontext import Raw
@@ -142,7 +142,7 @@ class _Work:
         """A text part with words in the place of what the text held, and behind it what is shown of that here."""
         here: list[dict[str, Any]] = []
 
-        def words_for(attachment: Attachment) -> str | None:
+        def words_for(attachment: Attachment) -> Replacement | None:
             if len(self.done) >= MAX_REPLACED:
                 return None
             placed = self._placed(attachment, None)
@@ -150,13 +150,14 @@ class _Work:
                 return None
             self._note(placed)
             if placed.part is None:
-                return placed.words
+                return Replacement(placed.words)
             self.shown += 1
             if self._goes_behind:
                 self._put_behind(placed.part)
             else:
                 here.append(placed.part)
-            return shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
+            words = shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
+            return Replacement(words, is_shown=True)
 
         return [{"type": "text", "text": with_replaced(text, words_for)}, *here]
 

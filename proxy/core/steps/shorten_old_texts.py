@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.budget import Mark
 from proxy.core.edits import Reason
 from proxy.core.entry import content_texts
 from proxy.core.excerpt import Limits
@@ -33,7 +34,7 @@ class ShortenOldTexts:
     keep_share: float = 0.8
     """Of a text that is cut: the beginning and the end of what it was."""
 
-    def __call__(self, kept: Kept) -> Iterator[Change]:
+    def __call__(self, kept: Kept, _: Mark) -> Iterator[Change]:
         """One change for each text."""
         for entry in kept.before(kept.last_user()):
             if entry.message.role not in ("user", "assistant") or len(entry.message.raw) <= self.over_chars:

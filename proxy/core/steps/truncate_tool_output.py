@@ -16,15 +16,15 @@ from proxy.core.edits import Artifact, Edit, Path, Reason
 from proxy.core.excerpt import Excerpt, Limits, excerpt
 from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
-from proxy.core.notices import Notices, is_ours
+from proxy.core.notices import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.pages import is_page
-from proxy.core.steps.shorten_response import asks_to_stay, can_be_shortened, shortened_response
+from proxy.core.steps.shorten_response import asks_to_stay, has_its_bulk_in_shape, shortened_response
 from proxy.core.tool_response import tool_response
 
-NAMES_SHARE: Final = 0.15
-"""Of an excerpt's room, for the names that stand only in what is left out: measured, see docs/decisions/."""
-NOTICE_BYTES: Final = 700
-"""Set aside for the words of a notice."""
+NAMES_SHARE: Final = 0.05
+"""Of an excerpt's room at the most, for the names that stand only in what is left out."""
+NOTICE_SHARE: Final = 0.085
+"""Of an excerpt's room, for its notice and those names; where a full notice takes more, a brief one stands alone."""
 _OURS_AT_MOST: Final = 4
 """Times the limit: what carries a notice of ours is an excerpt, perhaps with the note of what is left out. A longer
 text quotes one, such as the log of an agent, and is cut like any other."""
@@ -68,13 +68,27 @@ class TruncateToolOutput:
         response = tool_response(text)
         if response is not None and asks_to_stay(response):
             return
-        if response is not None and can_be_shortened(response, limits):
-            edit = shortened_response(index, path, text, response, tool, limits, self.preview_chars, notices)
-        else:
-            reason = Reason.TRUNCATE_TOOL_OUTPUT
-            edit = shortened_text(index, path, text, tool, limits, notices, reason, self.preview_chars)
+        reason = Reason.TRUNCATE_TOOL_OUTPUT
+        edit = shortened_result(index, path, text, tool, limits, notices, reason, self.preview_chars)
         if edit is not None:
             yield edit
+
+
+def shortened_result(
+    index: int,
+    path: Path,
+    text: str,
+    tool: str,
+    limits: Limits,
+    notices: Notices,
+    reason: Reason,
+    preview_chars: int | None = None,
+) -> Edit | None:
+    """A shorter result in the place of one, in the common shape if it has that; None when that would save nothing."""
+    response = tool_response(text)
+    if response is not None and has_its_bulk_in_shape(response):
+        return shortened_response(index, path, text, response, tool, limits, preview_chars, notices, reason)
+    return shortened_text(index, path, text, tool, limits, notices, reason, preview_chars)
 
 
 def shortened_text(
@@ -89,24 +103,39 @@ def shortened_text(
 ) -> Edit | None:
     """An excerpt with a notice in the place of a text; None when that would save nothing."""
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
-    shown, names = _shown(text, limits, preview_chars)
-    excerpted = notices.truncated(shown, artifact, names)
-    if utf8_length(excerpted) >= utf8_length(text):
+    text_bytes = utf8_length(text)
+    # A text of many short lines may have fewer bytes than its limit: what stands for it is shorter all the same.
+    shortened = _excerpted(
+        text, replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
+    )
+    if utf8_length(shortened) >= text_bytes:
         return None
-    return Edit(index, path, jsontext.dump(excerpted), reason, artifact, tool, len(text), len(excerpted))
+    return Edit(index, path, jsontext.dump(shortened), reason, artifact, tool, len(text), len(shortened))
 
 
-def _shown(text: str, limits: Limits, preview_chars: int | None) -> tuple[Excerpt, Sequence[str]]:
-    """The excerpt, and the names that only the rest holds, within the limits together with the notice."""
+def _excerpted(text: str, limits: Limits, artifact: Artifact, notices: Notices, preview_chars: int | None) -> str:
+    """As much of a text as is within the limits together with the notice, and with names that only the rest holds."""
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
-    for_names = int(min(smallest, preview_chars or smallest) * NAMES_SHARE)
-    around = for_names + NOTICE_BYTES
-    max_chars = None if limits.max_chars is None else max(0, limits.max_chars - around)
-    lines, size = max(0, limits.max_lines - 2), max(0, limits.max_bytes - around)
-    room = replace(limits, max_lines=lines, max_bytes=size, max_chars=max_chars)
+    notice = notices.longest_truncated(text, artifact, brief=False)
+    brief = utf8_length(notice) > smallest * NOTICE_SHARE
+    if brief:
+        notice = notices.longest_truncated(text, artifact, brief=True)
+    left = smallest * NOTICE_SHARE - utf8_length(notice)
+    names_bytes = max(0, int(min(left, min(smallest, preview_chars or smallest) * NAMES_SHARE)))
+    around = names_bytes + 1  # the head gets a line feed where it ends inside a line
+    max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
+    room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
     shown = excerpt(text, room.previewed(preview_chars))
+    return notices.truncated(shown, artifact, _names_left_out(shown, names_bytes), brief=brief)
+
+
+def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
+    """The most telling names that stand only in the gap."""
+    max_bytes -= NAMES_WORDS_BYTES
+    if max_bytes <= 0:
+        return ()
     known = {*names_in(shown.head), *names_in(shown.tail), *(name for line in shown.rescued for name in names_in(line))}
-    return shown, most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), for_names)
+    return most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), max_bytes)
 
 
 def _surely_admitted(raw: bytes, limits: Limits) -> bool:

@@ -5,6 +5,7 @@ Rule: the core judges; here its verdict is written down and learned from. A defe
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +15,7 @@ from proxy.core.conversation import Message
 from proxy.core.cutting import Counted, window_of_a_cut
 from proxy.core.edits import Reason
 from proxy.core.media_routes import modalities_in
-from proxy.core.overflow import Kind, Verdict, judge
+from proxy.core.overflow import Exactness, Kind, Unit, Verdict, judge, may_be_echoed
 from proxy.core.profile import Modality
 from proxy.core.providers import is_own_server
 from proxy.shell.answering.holding import HeldAnswer
@@ -26,6 +27,7 @@ from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 
 ACCEPTED: Final = Verdict(Kind.ACCEPTED)
+_CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
 
 class Judge:
@@ -37,35 +39,36 @@ class Judge:
         self._is_own_server = is_own_server(upstream_url)
         self._log = logger()
 
-    def outcome(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
-        """A defect of the judge must not cost an answer that is there."""
+    def outcome(self, answer: HeldAnswer, planned: Planned, owner: str, decision: Decision) -> Outcome:
+        """What came of a send. A defect of the judge must not cost an answer that is there."""
         try:
-            return self._judged(answer, planned, decision)
+            return self._judged(answer, planned, owner, decision)
         except Exception:
             self._log.exception("judging_failed", request_id=decision.request_id)
             return Outcome(answer.status, ACCEPTED)
 
-    def _judged(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
+    def _judged(self, answer: HeldAnswer, planned: Planned, owner: str, decision: Decision) -> Outcome:
         if answer.status < 400 and _is_plainly_an_answer(answer.evidence):
             return Outcome(answer.status, ACCEPTED, fitting_tokens=self._fitting(answer, planned, decision))
+        plan = planned.plan
         verdict = judge(
             answer.status,
             answer.headers,
             answer.evidence,
-            estimate_tokens=planned.plan.after.tokens,
-            window_tokens=planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
+            estimate_tokens=plan.after.tokens,
+            chars=plan.after.chars,
+            window_tokens=plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
+            window_is_certain=planned.basis.profile.certain_window_tokens is not None,
         )
-        if verdict.is_overflow:
+        if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
-            reply = planned.reply_limit or planned.request.reply_limit
-            requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
-            self._learning.note_unnamed_refusal(planned.request.model, requested)
+            self._learn_from_unnamed_refusal(planned)
         elif verdict.kind is not Kind.ACCEPTED:
-            self._learning.note_refusal(planned.request.model, verdict, planned.basis.profile.certain_window_tokens)
+            self._learn_from_refusal(verdict, planned, owner)
         media = frozenset[Modality]()
         if verdict.kind is Kind.MEDIA:
-            media = media.union(*(modalities_in(Message.read(raw)) for raw in planned.plan.messages))
+            media = media.union(*(modalities_in(Message.read(raw)) for raw in plan.messages))
         fitting = self._fitting(answer, planned, decision) if verdict.kind is Kind.ACCEPTED else None
         return Outcome(answer.status, verdict, media, fitting)
 
@@ -76,9 +79,15 @@ class Judge:
         window = self._cut_to(answer.counted, planned, decision)
         if window is None:
             return None
-        profile = replace(planned.basis.profile, window_tokens=window, input_tokens=None, window_is_guessed=False)
+        profile = replace(
+            planned.basis.profile,
+            window_tokens=window,
+            input_tokens=None,
+            window_is_guessed=False,
+            window_is_inferred=False,
+        )
         asked = planned.request.reply_limit
-        ratio, measured = self._learning.ratio(planned.request.model)
+        ratio, measured = self._learning.ratio(profile.model, counter_for(profile.tokenizer, profile.model).name)
         budget = budget_for(profile, asked and asked[1], exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
@@ -87,13 +96,14 @@ class Judge:
         if counted is None or planned.request.has_images or not planned.plan.fits:
             return None
         model, profile = planned.request.model, planned.basis.profile
-        ratio, measured = self._learning.ratio(model)
-        is_exact = not planned.basis.is_rough and counter_for(profile.tokenizer, model).exact
+        own = counter_for(profile.tokenizer, model)
+        ratio, measured = self._learning.ratio(model, own.name)
+        is_exact = not planned.basis.is_rough and own.exact
         known_ratio = ratio if measured and not planned.basis.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
         # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
         # out of their count what they had in their cache.
-        may_be_far = self._is_own_server and (known_ratio is not None or profile.window_is_guessed)
+        may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
         window = window_of_a_cut(sent, counted, known_ratio, may_be_far=may_be_far)
         if window is not None:
             decision.cut_to_tokens = window
@@ -101,20 +111,50 @@ class Judge:
             self._learning.note_cut(model, window, profile.certain_window_tokens)
         return window
 
-    def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, planned: Planned) -> None:
-        """A refusal of media, or of the proxy's own tool, is believed of the model once the same request was taken
-        without them."""
+    def _learn_from_refusal(self, verdict: Verdict, planned: Planned, owner: str) -> None:
+        """Keep the limit that a refusal prints, and hold what it counted against the estimate."""
+        model, profile = planned.request.model, planned.basis.profile
+        is_echo = verdict.limit is not None and may_be_echoed(verdict, planned.request.body)
+        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, by=owner, is_echo=is_echo)
+        if not is_echo and _is_measured(planned):
+            self._learn_from_count(verdict, planned, planned.plan.after.tokens)
+
+    def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
+        """What was refused may have been counted roughly, as it seemed to fit anyway: then the plan of a second send
+        has counted it anew."""
+        if not refused.basis.is_rough or refused.plan.changed or not _is_measured(harsher):
+            return
+        if not may_be_echoed(verdict, refused.request.body):
+            self._learn_from_count(verdict, harsher, harsher.plan.before.tokens)
+
+    def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
+        """Hold what a refusal counted of the prompt against the estimate, as usage is."""
+        is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
+        if is_exact and verdict.prompt is not None:
+            self._learning.note_count(counted.request.model, counted.basis.counted_by, estimate_tokens, verdict.prompt)
+
+    def _learn_from_unnamed_refusal(self, planned: Planned) -> None:
+        """Keep how much was refused by an upstream that does not say what it takes."""
+        reply = planned.reply_limit or planned.request.reply_limit
+        requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
+        self._learning.note_unnamed_refusal(planned.request.model, requested)
+
+    def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
+        """A refusal of media, of the proxy's own tool, or one that says nothing is believed of the model once the same
+        request was taken without them, or shorter."""
         if outcome.status >= 400 or outcome.verdict.kind is not Kind.ACCEPTED:
             return
-        if attempt.rung is Rung.ORIGINAL and planned.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
-            self._learning.note_tool_refused(planned.request.model)
+        if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
+            self._learning.note_tool_refused(refused.request.model)
+        if attempt.rung is Rung.EMERGENCY and refusal.is_suspect:
+            self._learn_from_unnamed_refusal(refused)
         if attempt.rung is not Rung.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
-            self._learning.note_media_refused_in_results(planned.request.model)
+            self._learning.note_media_refused_in_results(refused.request.model)
         elif refusal.refuses_model:
-            refused = refusal.refused & attempt.refused or attempt.refused
-            self._learning.note_refused_media(planned.request.model, refused)
+            kinds = refusal.refused & attempt.refused or attempt.refused
+            self._learning.note_refused_media(refused.request.model, kinds)
 
     def learn_from_usage(self, counted: int | None, decision: Decision, all_counted: Counted | None = None) -> None:
         """Hold what the upstream counted of a prompt against the estimate."""
@@ -127,15 +167,21 @@ class Judge:
         profile = planned.basis.profile
         if counted is not None and profile.window_is_guessed:
             self._learning.note_taken(profile.model, counted, profile.window_tokens)
-        if counted is not None and not planned.request.has_images:
-            estimate = planned.plan.after.tokens
-            self._learning.note_usage(planned.request.model, estimate, counted, decision.request_id)
+        if counted is not None and _is_measured(planned):
+            estimate, counted_by = planned.plan.after.tokens, planned.basis.counted_by
+            self._learning.note_usage(planned.request.model, counted_by, estimate, counted, decision.request_id)
+
+
+def _is_measured(planned: Planned) -> bool:
+    """Whether the estimate is of the model's own counter, and of text alone: images are counted by each model as it
+    likes."""
+    return not planned.basis.is_rough and not planned.request.has_images
 
 
 def _is_plainly_an_answer(evidence: bytes) -> bool:
     """Whether a 200 has the sign of an answer and none of a refusal; the judge is asked about the others."""
     return (
-        b'"choices"' in evidence
+        _CHOICE.search(evidence) is not None
         and b"error" not in evidence
         and b"context" not in evidence
         and b'"length"' not in evidence

@@ -1,15 +1,17 @@
-"""Comments for a client that asked for a stream and waits for its first event, so that nothing between gives up.
+"""What a client gets while its answer does not stand yet, so that nothing between gives up: what the upstream sends
+before it says anything, and comments of the proxy's own for streams that wait for their first event.
 
-Rule: until the first comment nothing changes. With it a 200 is on its way, so that an error that comes later is an
-event of the stream; this is why `overflow.keepalive_seconds` is off unless it is set.
+Rule: until the first such byte nothing changes. With it a 200 is on its way, so that an error that comes later is told
+in the body: as an event of a stream, else as its JSON. An upstream that begins so has no other way itself; for the
+proxy's own comments this is why `overflow.keepalive_seconds` is off unless it is set.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from starlette.types import Message, Send
 
@@ -21,57 +23,68 @@ COMMENT: Final = b": keepalive\n\n"
 _DONE: Final = b"data: [DONE]\n\n"
 _HEAD: Final[Headers] = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 _MAX_BODY_BYTES: Final = 1024 * 1024
-"""Of an answer that is no stream and has to become an event; errors are shorter by far."""
+"""Of an answer that has to be told in another form; errors are shorter by far."""
 _MAX_MESSAGE_CHARS: Final = 2_000
 
 
 class KeepAlive:
-    """`async with KeepAlive(…) as alive:` sends comments while its body waits; after it, answer through `alive.send`,
-    which is the server's own `send` as long as there was no comment."""
+    """Answer through `send`, which is the server's own `send` as long as nothing went out before the answer stood."""
 
-    def __init__(self, send: Send, seconds: float, wanted: Callable[[], bool], headers: Headers) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._seconds = seconds
-        self._wanted = wanted
-        """Asked before each comment: whether the client wants a stream is known once its request has been read."""
-        self._headers = headers
+        self._starting = asyncio.Lock()
+        self._begun = False
+        """Whether the client has a head."""
         self._committed = False
+        """Whether that was before its answer stood."""
+        self._as_events = True
+        """Whether the committed body is a stream."""
         self._status = 200
         self._whole: bytearray | None = None
-        """An answer that is no stream, as far as it has come."""
+        """An answer that has to be told in another form, as far as it has come."""
 
-    async def __aenter__(self) -> Self:
-        self._ticking = asyncio.create_task(self._tick())
-        return self
+    @contextlib.asynccontextmanager
+    async def comments(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> AsyncIterator[None]:
+        """Sends a comment every so many seconds. `wanted` is asked before each: whether the client wants a stream is
+        known once its request has been read."""
+        ticking = asyncio.create_task(self._tick(seconds, wanted, [*_HEAD, *headers]))
+        try:
+            yield
+        finally:
+            ticking.cancel()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._ticking.cancel()
+    async def pass_on(self, headers: Headers, piece: bytes) -> None:
+        """What the upstream sends before it says anything. `headers` are for a client that has none yet."""
+        async with self._starting:
+            if not self._begun:
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                self._begun = self._committed = True
+                self._as_events = _is_stream(headers)
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def send(self, message: Message) -> None:
-        """An ASGI message of the response; once the stream is committed, what does not belong there is translated."""
+        """An ASGI message of the response; once the body is committed, what does not belong there is translated."""
+        is_start = message["type"] == "http.response.start"
         if not self._committed:
+            self._begun |= is_start
             await self._send(message)
-        elif message["type"] == "http.response.start":
+        elif is_start:
             self._status = message["status"]
-            self._whole = None if _is_stream(message["headers"]) else bytearray()
+            fits = _is_stream(message["headers"]) if self._as_events else self._status < 400
+            self._whole = None if fits else bytearray()
         elif self._whole is None:
             await self._send(message)
         else:
             self._whole += message.get("body", b"")[: _MAX_BODY_BYTES - len(self._whole)]
             if not message.get("more_body", False):
-                await self._send({"type": "http.response.body", "body": as_events(self._status, bytes(self._whole))})
+                told = as_events if self._as_events else as_error
+                await self._send({"type": "http.response.body", "body": told(self._status, bytes(self._whole))})
 
-    async def _tick(self) -> None:
+    async def _tick(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> None:
         while True:
-            await asyncio.sleep(self._seconds)
-            if not self._wanted():
-                continue
-            if not self._committed:
-                await self._send({"type": "http.response.start", "status": 200, "headers": [*_HEAD, *self._headers]})
-                self._committed = True
-            await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
+            await asyncio.sleep(seconds)
+            if wanted():
+                await self.pass_on(headers, COMMENT)
 
 
 def as_events(status: int, body: bytes) -> bytes:
@@ -82,16 +95,25 @@ def as_events(status: int, body: bytes) -> bytes:
     >>> as_events(502, b"Bad Gateway")[:35]
     b'data: {"error":{"message":"Bad Gate'
     """
+    # Line ends in JSON are white space, and data of several lines is more than most clients read.
+    return b"data: " + as_error(status, body).replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + _DONE
+
+
+def as_error(status: int, body: bytes) -> bytes:
+    """The body of an answer for a client that does not see its status; what is no OpenAI error becomes one.
+
+    >>> as_error(503, b"")
+    b'{"error":{"message":"HTTP 503","type":"upstream_error","param":null,"code":"503"}}'
+    """
     try:
         is_known = "error" in jsontext.members(body) or status == 200
     except jsontext.NotJson:
         is_known = False
-    if not is_known:
-        message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
-        said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
-        body = jsontext.dump({"error": said})
-    # Line ends in JSON are white space, and data of several lines is more than most clients read.
-    return b"data: " + body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + _DONE
+    if is_known:
+        return body
+    message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
+    said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
+    return jsontext.dump({"error": said})
 
 
 def _is_stream(headers: Headers) -> bool:

@@ -162,7 +162,7 @@ class Rounds:
             stored = await reader.find(wanted.artifact, self.journey.owner)
             return (await reader.page(stored, query, page_bytes)).decode("utf-8", "replace")
         except ProxyError as error:
-            return failed(wanted.artifact, error.message, language)
+            return failed(wanted.artifact, error, language)
 
 
 def _result(call: OwnCall, text: str) -> bytes:

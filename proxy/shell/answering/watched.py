@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.core.cutting import Counted
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.answering.holding import HeldAnswer
+from proxy.shell.answering.holding import OF_THE_BODY, HeldAnswer
 from proxy.shell.answering.keepalive import COMMENT
 from proxy.shell.answering.retrieval import Rounds
 from proxy.shell.upstream.client import Headers
@@ -21,8 +21,6 @@ from proxy.wire.answer_stream import AnswerStream
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Of an answer that is no stream; a longer one is passed on as it comes."""
-_OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
-"""Headers that no longer hold when a body is another one."""
 
 
 class WholeAnswer:
@@ -54,6 +52,7 @@ class WholeAnswer:
                 if rest is not None or current.status != 200:
                     return cls(current, pieces, counted, rest)
                 said = answer.read(b"".join(pieces))
+                rounds.decision.note_usage(answer.usage)
                 if said is None or said.is_mixed:
                     if said is not None:
                         await rounds.hide(said)
@@ -76,6 +75,10 @@ class WholeAnswer:
             async for piece in self._rest:
                 yield piece
 
+    async def drain(self) -> None:
+        """As UpstreamAnswer.drain."""
+        await self._held.drain()
+
     async def aclose(self) -> None:
         """Let go of the connection."""
         await self._held.aclose()
@@ -83,7 +86,7 @@ class WholeAnswer:
     def _saying(self, body: bytes, came: bytes) -> WholeAnswer:
         self._pieces = [body]
         if body != came:
-            kept = [pair for pair in self.headers if pair[0] not in _OF_THE_BODY]
+            kept = [pair for pair in self.headers if pair[0] not in OF_THE_BODY]
             self.headers = [*kept, (b"content-length", str(len(body)).encode())]
         return self
 
@@ -93,7 +96,7 @@ class StreamedAnswer:
 
     def __init__(self, first: HeldAnswer, rounds: Rounds) -> None:
         self.status = first.status
-        self.headers: Headers = [pair for pair in first.headers if pair[0] not in _OF_THE_BODY]
+        self.headers: Headers = [pair for pair in first.headers if pair[0] not in OF_THE_BODY]
         self._current = first
         self._first = first
         self._rounds = rounds
@@ -118,6 +121,7 @@ class StreamedAnswer:
                 if told := stream.feed(piece):
                     yield told
             said = stream.end()
+            self._rounds.decision.note_usage(stream.usage)
             if said is None or said.is_mixed:
                 if said is not None:
                     await self._rounds.hide(said)
@@ -138,6 +142,10 @@ class StreamedAnswer:
             if following.status != 200 or not following.is_stream:
                 raise UpstreamUnreachable(f"the upstream ended an answer: its next round got HTTP {following.status}")
             stream.next_round()
+
+    async def drain(self) -> None:
+        """As UpstreamAnswer.drain."""
+        await self._current.drain()
 
     async def aclose(self) -> None:
         """Let go of the connections."""

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.overflow import Scope
+from proxy.core.overflow import Scope, Unit
 from proxy.core.profile import Modality
 from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
@@ -27,8 +27,12 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
 
     window_tokens: _Tokens | None = None
     input_tokens: _Tokens | None = None
+    input_chars: _Tokens | None = None
+    """A limit of the input in characters."""
     doubted_tokens: _Tokens | None = None
     """A limit that was seen once and needs a second sighting."""
+    doubted_by: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    """Whose request it was seen with."""
     refused_tokens: _Tokens | None = None
     """The smallest request, prompt and reply, that was refused without a word about the limit, by our count."""
     inferred_tokens: _Tokens | None = None
@@ -51,6 +55,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """The upstream's tokens for one of ours."""
     calibrated: bool = False
     """Whether the ratio was measured."""
+    counted_by: str = ""
+    """The counter whose tokens are ours; by another one, the ratio says nothing."""
 
     @property
     def limits(self) -> tuple[Limits, str] | None:
@@ -59,11 +65,13 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
         limits = Limits(
             window_tokens=self.inferred_tokens if self.inferred_tokens is not None else window,
             input_tokens=self.input_tokens,
+            input_chars=self.input_chars,
             refused=frozenset(self.refused) or None,
             results_hold_text=self.results_hold_text or None,
             refuses_our_tool=self.refuses_our_tool or None,
             taken_tokens=self.taken_tokens,
             cuts_silently=self.cuts_silently or None,
+            window_is_inferred=self.inferred_tokens is not None,
         )
         if limits == NOTHING:
             return None
@@ -72,16 +80,22 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
         is_inferred = self.inferred_tokens is not None
         return limits, "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
 
+    def ratio_of(self, counted_by: str) -> tuple[float, bool]:
+        """(the upstream's tokens for one of this counter, whether that was measured)."""
+        return (self.ratio, self.calibrated) if self.calibrated and self.counted_by == counted_by else (1.0, False)
+
     def standing(self, now: float) -> Knowledge:
         """What of it is not too old at this Unix time; the clocks of two hosts may differ."""
         if abs(now - self.taught) < STANDS_SECONDS:
             return self
-        return Knowledge(ratio=self.ratio, calibrated=self.calibrated)
+        return Knowledge(ratio=self.ratio, calibrated=self.calibrated, counted_by=self.counted_by)
 
-    def with_limit(self, limit: int, scope: Scope) -> Knowledge:
+    def with_limit(self, limit: int, scope: Scope, unit: Unit = Unit.TOKENS) -> Knowledge:
         """With one that a refusal printed, which takes the place of what was doubted or inferred."""
         found = self.without_cut() if self.cuts_silently else self
-        found = replace(found, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
+        found = replace(found, doubted_tokens=None, doubted_by="", refused_tokens=None, inferred_tokens=None)
+        if unit is Unit.CHARS:
+            return replace(found, input_chars=limit)
         return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
 
     def with_cut(self, window_tokens: int, stated_tokens: int | None) -> Knowledge:
@@ -101,7 +115,8 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
             found = found.without_cut()
         if self.input_tokens is not None and prompt_tokens > self.input_tokens:
             found = replace(found, input_tokens=None)
-        if self.inferred_tokens is not None and prompt_tokens > self.inferred_tokens:
+        unnamed = self.inferred_tokens if self.inferred_tokens is not None else self.refused_tokens
+        if unnamed is not None and prompt_tokens > unnamed:
             found = replace(found, inferred_tokens=None, refused_tokens=None)
         return found
 

@@ -1,8 +1,9 @@
 """What upstreams teach about their models: limits out of refusals, and how far our estimate is off.
 
-Rule: only what was printed exactly is believed, and a limit under half of what everybody else says needs two
-sightings; a limit that others state need not be kept. What is adopted is shared by all workers through one small file;
-without a file to write it lasts as long as the process.
+Rule: only what was printed exactly is believed, at the first sighting; a limit under half of what others surely know
+needs a second one, and one that the client may have written itself another client's. A limit that others state need not
+be kept. What is adopted is shared by all workers through one small file; without a file to write it lasts as long as
+the process.
 """
 
 from __future__ import annotations
@@ -15,9 +16,16 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxy.core.overflow import Scope, Verdict
+from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.core.profile import Modality
-from proxy.shell.models.calibration import MIN_SAMPLE_TOKENS, Samples, is_plausible, tells_of_truncation
+from proxy.shell.models.calibration import (
+    MIN_SAMPLE_TOKENS,
+    MIN_SAMPLES,
+    RATIO_STEP,
+    Samples,
+    is_plausible,
+    tells_of_truncation,
+)
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, key_of
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.telemetry.logs import logger
@@ -69,33 +77,39 @@ class Learning:
         """What refusals have taught, and who says so, for the resolver of profiles."""
         return self._of(model).limits
 
-    def ratio(self, model: str) -> tuple[float, bool]:
-        """(the upstream's tokens for one of ours, whether that was measured)."""
-        known = self._of(model)
-        return known.ratio, known.calibrated
+    def ratio(self, model: str, counted_by: str) -> tuple[float, bool]:
+        """(the upstream's tokens for one of this counter, whether that was measured)."""
+        return self._of(model).ratio_of(counted_by)
 
-    def note_refusal(self, model: str, verdict: Verdict, certain_window_tokens: int | None) -> None:
-        """Keep the limit that a refusal printed, when it may be believed. `certain_window_tokens`: None when the window
-        is a guess, against which nothing has to be held."""
-        limit = verdict.limit
+    def note_refusal(
+        self, model: str, verdict: Verdict, certain_window_tokens: int | None, *, by: str = "", is_echo: bool = False
+    ) -> None:
+        """Keep the limit that a refusal printed, when it may be believed.
+
+        `certain_window_tokens`: what others state, None when that is a guess and no evidence against it. `by`: whose
+        request it was. `is_echo`: whether the words may be the client's own; another client has to see them, too.
+        """
+        limit, unit = verdict.limit, verdict.unit or Unit.TOKENS
         if not self._enabled or not verdict.limit_is_learnable or limit is None:
             return
         if not SMALLEST_WINDOW_TOKENS <= limit <= LARGEST_TOKENS:
             return
         self.refresh()  # the first sighting may have been another worker's
         known, scope = self._of(model), verdict.limit_scope
-        if limit == (known.input_tokens if scope is Scope.INPUT else known.window_tokens):
+        if known == known.with_limit(limit, scope, unit):
             if self._clock() - known.taught >= _CONFIRMED_SECONDS:
                 self._teach(model, lambda found: found)
             return
         if scope is Scope.WINDOW and limit == certain_window_tokens:
             return  # whoever says so will say what is new, too
-        is_doubtful = certain_window_tokens is not None and limit < certain_window_tokens // 2
-        if is_doubtful and known.doubted_tokens != limit:
-            self._teach(model, lambda found: replace(found, doubted_tokens=limit))
+        is_unlikely = certain_window_tokens is not None and limit < certain_window_tokens // 2
+        was_seen = known.doubted_tokens == limit and not (is_echo and known.doubted_by == by)
+        if (is_unlikely or is_echo) and not was_seen:
+            self._teach(model, lambda found: replace(found, doubted_tokens=limit, doubted_by=by))
             return
-        self._teach(model, lambda found: found.with_limit(limit, scope))
-        self._log.info("limit_learned", model=key_of(model), limit_tokens=limit, scope=scope.value)
+        self._teach(model, lambda found: found.with_limit(limit, scope, unit))
+        named = {"limit_chars": limit} if unit is Unit.CHARS else {"limit_tokens": limit}
+        self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value)
         self.on_change()
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None) -> None:
@@ -130,6 +144,20 @@ class Learning:
             self._adopt(model, Knowledge.without_cut)
             self._log.info("limit_learned", model=key_of(model), limit_tokens=None, allocated_tokens=window_tokens)
             self.on_change()
+
+    def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int) -> None:
+        """Hold the prompt of a refusal, as the upstream counted it exactly, against our own estimate of it, the ratio
+        not applied. It is as long as prompts get, so that one is enough, and waiting for more would cost as many
+        refusals."""
+        ratio, (known, calibrated) = prompt_tokens / max(1, estimate_tokens), self.ratio(model, counted_by)
+        if not self._enabled or estimate_tokens < MIN_SAMPLE_TOKENS or not is_plausible(ratio):
+            return
+        if calibrated and ratio <= known:
+            self._note_sample(model, counted_by, self._sampled(model, ratio))
+            return
+        samples = Samples(MIN_SAMPLES, ratio + RATIO_STEP / 2)  # the next prompts may be a little over it
+        self._samples = _with(self._samples, key_of(model), samples)
+        self._note_sample(model, counted_by, samples)
 
     def note_unnamed_refusal(self, model: str, requested_tokens: int) -> None:
         """Conclude the window from refusals that name no limit: a little less than the smallest request that was
@@ -182,28 +210,28 @@ class Learning:
         self._log.info("tool_refusal_learned", model=key_of(model))
         self.on_change()
 
-    def note_usage(self, model: str, estimate_tokens: int, prompt_tokens: int, request_id: str) -> None:
+    def note_usage(
+        self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str
+    ) -> None:
         """Hold what the upstream counted against what is known, and against our own estimate of the same prompt, the
-        ratio not applied."""
+        ratio not applied; `counted_by`: the counter that made it."""
         if not self._enabled:
             return
         self._refute(model, prompt_tokens)
         if estimate_tokens < MIN_SAMPLE_TOKENS or prompt_tokens <= 0:
             return
-        ratio, known = prompt_tokens / estimate_tokens, self._of(model)
-        adopted = known.ratio if known.calibrated else None
+        ratio, (known, calibrated) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by)
+        adopted = known if calibrated else None
         if tells_of_truncation(ratio, adopted):
             self._log.warning(
                 "upstream_truncated_silently",
                 request_id=request_id,
                 model=key_of(model),
-                estimate_tokens=int(estimate_tokens * known.ratio),
+                estimate_tokens=int(estimate_tokens * known),
                 prompt_tokens=prompt_tokens,
             )
-        elif is_plausible(ratio) and (news := self._sampled(model, ratio).news(adopted)) is not None:
-            self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True))
-            self._log.info("ratio_learned", model=key_of(model), ratio=news)
-            self.on_change()
+        elif is_plausible(ratio):
+            self._note_sample(model, counted_by, self._sampled(model, ratio))
 
     def refresh(self) -> None:
         """Take over what other workers have adopted or erased since, and let go of what is too old: one look at the
@@ -242,6 +270,14 @@ class Learning:
         samples = before.with_sample(ratio) if before else Samples(1, ratio)
         self._samples = _with(self._samples, key_of(model), samples)
         return samples
+
+    def _note_sample(self, model: str, counted_by: str, samples: Samples) -> None:
+        """Adopt the ratio that was seen, when it is news."""
+        known, calibrated = self.ratio(model, counted_by)
+        if (news := samples.news(known if calibrated else None)) is not None:
+            self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True, counted_by=counted_by))
+            self._log.info("ratio_learned", model=key_of(model), ratio=news)
+            self.on_change()
 
     def _refute(self, model: str, prompt_tokens: int) -> None:
         known = self._of(model)

@@ -37,6 +37,7 @@ MAX_PROFILES: Final = 1024
 _VALUES: Final = (
     "window_tokens",
     "input_tokens",
+    "input_chars",
     "output_tokens",
     "modalities",
     "refused",
@@ -149,18 +150,24 @@ class ModelResolver:
     def _resolve(self, model: str, generation: int) -> ModelProfile:  # noqa: ARG002 - part of what is remembered
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
-        window_is_guessed, taken = True, 0
+        window_is_guessed, window_is_inferred, taken = True, False, 0
         for source in self._sources:
             limits, phrase = source(model) or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
-                window_is_guessed = limits.window_is_guessed
+                window_is_guessed, window_is_inferred = limits.window_is_guessed, limits.window_is_inferred
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
         if window_is_guessed and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
-        return ModelProfile(model=model, **values, window_is_guessed=window_is_guessed, sources=stated_by)
+        return ModelProfile(
+            model=model,
+            **values,
+            window_is_guessed=window_is_guessed,
+            window_is_inferred=window_is_inferred,
+            sources=stated_by,
+        )
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:

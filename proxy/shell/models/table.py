@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.core.excerpt import Limits
 from proxy.core.profile import ModelProfile
+from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.settings import Settings
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
+from proxy.shell.models.tokenizer import counter_for
 
 TIMEOUT_SECONDS: Final = 3.0
 """Somebody is looking at the terminal; the catalogue's answer is worth having without the upstream's."""
 
+MAX_TOOLS: Final = 12
+"""Shown with limits of their own; the JSON has all of them."""
+
 _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
     "input_tokens": "input limit",
+    "input_chars": "input limit, characters",
     "output_tokens": "output limit",
     "modalities": "reads",
     "refused": "has refused",
@@ -34,22 +41,33 @@ _LABELS: Final[Mapping[str, str]] = {
 
 
 def print_models(
-    settings: Settings, name: str | None = None, *, as_json: bool = False, console: Console | None = None
+    settings: Settings,
+    limits_of: Callable[[ModelProfile, float], TruncateToolOutput],
+    name: str | None = None,
+    *,
+    as_json: bool = False,
+    console: Console | None = None,
 ) -> None:
-    """Print one model's profile, or without a name those of all models that configuration and upstream name."""
+    """Print one model's profile, or without a name those of all models that configuration and upstream name.
+
+    `limits_of` gives the limits of tool results for a profile and the upstream's tokens for one of ours.
+    """
     console = console or Console()
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     resolver = ModelResolver(settings, learned=learning.limits)
     failure = asyncio.run(_ask(resolver, name))
     names = (name,) if name is not None else _names(settings, resolver, learning)
     profiles = [resolver.profile(one) for one in names]
+    ratios = [learning.ratio(one.model, counter_for(one.tokenizer, one.model).name) for one in profiles]
+    limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
     if as_json:
         console.out(
-            json.dumps(_as_json(settings, failure, profiles, name), ensure_ascii=True, indent=2), highlight=False
+            json.dumps(_as_json(settings, failure, profiles, limits, name), ensure_ascii=True, indent=2),
+            highlight=False,
         )
         return
     if name is not None:
-        console.print(_one(profiles[0], learning.ratio(profiles[0].model)))
+        console.print(_one(profiles[0], ratios[0], limits[0]))
     elif profiles:
         console.print(_many(profiles))
     else:
@@ -76,7 +94,7 @@ def _names(settings: Settings, resolver: ModelResolver, learning: Learning) -> t
     return tuple(dict.fromkeys((*written, *learning.models, *resolver.discovery.names)))
 
 
-def _one(profile: ModelProfile, learned_ratio: tuple[float, bool]) -> Table:
+def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: TruncateToolOutput) -> Table:
     table = Table(title=_plain(profile.model), title_justify="left", box=None, header_style="dim")
     for heading in ("value", "", "from"):
         table.add_column(heading)
@@ -84,7 +102,22 @@ def _one(profile: ModelProfile, learned_ratio: tuple[float, bool]) -> Table:
         table.add_row(label, _shown(profile, field), _plain(_source(profile, field)))
     ratio, measured = learned_ratio
     table.add_row("its tokens for one of ours", f"{ratio:.2f}", _plain("learned from usage" if measured else "default"))
+    table.add_row("a tool result at most", _limits(results.limits), "settings and window")
+    for tool in sorted(results.tools)[:MAX_TOOLS]:
+        table.add_row(_plain(f"one of {tool}"), _limits(results.tools[tool]), "tool_output.tools")
+    if results.never:
+        table.add_row("never cut", _plain(", ".join(sorted(results.never)[:MAX_TOOLS])), "tool_output.never")
     return table
+
+
+def _limits(limits: Limits) -> str:
+    """Lines, bytes and characters of one result, all of which hold."""
+    chars = () if limits.max_chars is None else (f"{_number(limits.max_chars)} characters",)
+    return ", ".join((f"{_number(limits.max_lines)} lines", f"{_number(limits.max_bytes)} bytes", *chars))
+
+
+def _number(value: int) -> str:
+    return f"{value:,}".replace(",", " ")
 
 
 def _many(profiles: list[ModelProfile]) -> Table:
@@ -114,11 +147,17 @@ def _shown(profile: ModelProfile, field: str) -> str:
     if field == "modalities":
         return "unknown" if value is None else ", ".join(sorted(value))
     if field == "tokenizer":
-        return value or "by name"
-    return "–" if value is None else f"{value:,}".replace(",", " ")
+        return value or f"by name: {counter_for(None, profile.model).name}"
+    return "–" if value is None else _number(value)
 
 
-def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfile], name: str | None) -> dict[str, Any]:
+def _as_json(
+    settings: Settings,
+    failure: str | None,
+    profiles: list[ModelProfile],
+    limits: list[TruncateToolOutput],
+    name: str | None,
+) -> dict[str, Any]:
     described = [
         {
             "model": profile.model,
@@ -128,12 +167,21 @@ def _as_json(settings: Settings, failure: str | None, profiles: list[ModelProfil
             "results_hold_text": profile.results_hold_text,
             "refuses_our_tool": profile.refuses_our_tool,
             "modalities": None if profile.modalities is None else sorted(profile.modalities),
+            "tool_results": {
+                **_limits_as_json(results.limits),
+                "tools": {tool: _limits_as_json(own) for tool, own in sorted(results.tools.items())},
+                "never": sorted(results.never),
+            },
             "sources": dict(profile.sources),
         }
-        for profile in profiles
+        for profile, results in zip(profiles, limits, strict=True)
     ]
     upstream = {"base_url": settings.upstream.base_url, "listed": failure is None, "reason": failure}
     return {**described[0], "upstream": upstream} if name is not None else {"models": described, "upstream": upstream}
+
+
+def _limits_as_json(limits: Limits) -> dict[str, int | None]:
+    return {"max_lines": limits.max_lines, "max_bytes": limits.max_bytes, "max_chars": limits.max_chars}
 
 
 def _plain(text: str) -> Text:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
 from proxy.core.estimate import ByteClassCounter, Counter
 from proxy.core.model_names import last_part, plainest
 
@@ -78,6 +79,23 @@ _FAMILIES: Final = (
 )
 """OpenAI's chat models by the beginning of their names, as in tiktoken/model.py; gpt-oss has o200k_base's ranks."""
 
+_ESTIMATED_FAMILIES: Final = tuple(
+    (ByteClassCounter(weights), re.compile(names))
+    for weights, names in (
+        # Distilled and fine-tuned models have the vocabulary of their base: huggingface.co/deepseek-ai/DeepSeek-R1
+        # ("based on Qwen2.5"), huggingface.co/moonshotai/Kimi-Dev-72B ("base model: Qwen/Qwen2.5-72B").
+        (QWEN, r"(?:qwen|qwq|qvq)(?![a-z])|deepseek-r1-.*qwen|kimi-dev(?![a-z])"),
+        # V3 and what came of it. Before it were other vocabularies; Ollama's `deepseek-r1:8b` is a distilled model.
+        (
+            DEEPSEEK,
+            r"deepseek-(?:chat|reasoner|v[3-9]|r[1-9])(?![a-z0-9])(?!.*(?:distill|llama|[-:](?:1\.5|\d\d?)b(?![a-z0-9])))",
+        ),
+        (GLM, r"glm-?(?:[4-9]|z1)(?![0-9])"),
+        (KIMI, r"(?:kimi(?!-audio)|moonlight|moonshot-v1)(?![0-9a-z])"),
+    )
+)
+"""Families whose vocabulary is not here, but what it makes of a text is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class TiktokenCounter:
@@ -100,19 +118,25 @@ def counter_for(tokenizer: str | None, model: str) -> Counter:
     """The counter that is configured (`o200k_base`, `cl100k_base`, `bytes`), or that of the model by its name.
 
     A configured encoding counts for any model, but is `exact` only for those that OpenAI made with it. Names that are
-    not known, and encodings whose vocabulary is not installed, get the estimate.
+    not known, and encodings whose vocabulary is not installed, get the general estimate.
     """
     own = _family_encoding(model)
     name = tokenizer if tokenizer is not None else own
-    if name is None or not _is_installed(name):
-        return _ESTIMATE
-    return TiktokenCounter(name, exact=name == own)
+    if name is None:
+        return _family_estimate(model)
+    return TiktokenCounter(name, exact=name == own) if _is_installed(name) else _ESTIMATE
 
 
 @functools.lru_cache(1024)
 def _family_encoding(model: str) -> str | None:
     name = plainest(last_part(model))
     return next((encoding for encoding, family in _FAMILIES if family.match(name)), None)
+
+
+@functools.lru_cache(1024)
+def _family_estimate(model: str) -> ByteClassCounter:
+    name = plainest(last_part(model))
+    return next((counter for counter, family in _ESTIMATED_FAMILIES if family.match(name)), _ESTIMATE)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.core import jsontext
-from proxy.core.blocks import Block
+from proxy.core.blocks import Block, in_model_tokens
 from proxy.core.edits import Artifact
 from proxy.core.profile import ModelProfile
 from proxy.core.refusal import does_not_fit
@@ -19,6 +19,8 @@ from proxy.core.way_back import WayBack
 from proxy.errors import MalformedRequest
 from proxy.settings import Settings
 from proxy.shell.models.profiles import stated_by
+from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.planning.maker import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.recent import described_blocks
@@ -47,8 +49,13 @@ class Explanation:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """A block for each message."""
-        return self.planned.plan.blocks
+        """A block for each message; all sizes are in the model's tokens."""
+        return in_model_tokens(self.planned.plan.blocks, self.planned.plan.budget)
+
+    @property
+    def beside_tokens(self) -> int:
+        """Of what is no message: tools, mostly."""
+        return self.planned.plan.budget.model_tokens(self.planned.basis.base.tokens)
 
     def described(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -62,12 +69,13 @@ class Explanation:
             "changed": planned.changed,
             "edits": dict(planned.reasons),
             "size": {
-                unit: {"before": getattr(plan.before, unit), "after": getattr(plan.after, unit)}
-                for unit in ("tokens", "chars", "bytes")
+                "tokens": {"before": planned.tokens_before, "after": planned.tokens_after},
+                "chars": {"before": plan.before.chars, "after": plan.after.chars},
+                "bytes": {"before": plan.before.bytes, "after": plan.after.bytes},
             },
-            "besides_messages_tokens": planned.basis.base.tokens,
+            "besides_messages_tokens": self.beside_tokens,
             "room": {
-                "tokens": plan.budget.certain_room_tokens,
+                "tokens": planned.room_tokens,
                 "chars": plan.budget.room_chars,
                 "bytes": plan.budget.room_bytes,
             },
@@ -102,7 +110,7 @@ class Explainer:
         planner: Planner,
         place_of: Callable[[Artifact], str],
         way: WayBack,
-        ratio_of: Callable[[str], tuple[float, bool]],
+        ratio_of: RatioOf,
     ) -> None:
         self._settings = settings
         self._planner = planner
@@ -119,7 +127,8 @@ class Explainer:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
-        return Explanation(planned, mode, places, self._ratio_of(profile.model), problem)
+        ratio = self._ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name)
+        return Explanation(planned, mode, places, ratio, problem)
 
 
 def _for_model(body: bytes, model: str) -> bytes:

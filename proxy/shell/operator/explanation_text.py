@@ -95,7 +95,7 @@ def _facts(explanation: Explanation) -> Table:
         stated = explanation.value_of(name)
         if stated["value"] is not None:
             table.add_row(label, f"{_shown(stated['value'])}  [dim]{_escaped(stated['from'] or '')}[/dim]")
-    room = budget.certain_room_tokens
+    room = planned.room_tokens
     limits = [f"unknown: {HOW_TO_STATE_A_WINDOW}" if room is None else f"{_number(room)} tokens"]
     limits += [f"{_number(budget.room_chars)} characters"] if budget.room_chars is not None else []
     limits += [f"{_number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
@@ -164,9 +164,8 @@ def _what(block: Block) -> Text:
 
 
 def _verdict(explanation: Explanation) -> Iterator[Text]:
-    plan = explanation.planned.plan
-    before, after = plan.before.tokens, plan.after.tokens
-    beside = explanation.planned.basis.base.tokens
+    before, after = explanation.planned.tokens_before, explanation.planned.tokens_after
+    beside = explanation.beside_tokens
     total = f"{_number(before)} tokens before, {_number(after)} after, {_number(beside)} of them besides the messages."
     yield Text(total, style="bold")
     if explanation.problem is not None:

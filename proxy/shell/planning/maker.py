@@ -20,8 +20,9 @@ from proxy.core.plain_plan import plain_plan
 from proxy.core.plan import Pipeline, Plan, Progress, plan
 from proxy.core.profile import ModelProfile
 from proxy.core.references import Resolved
+from proxy.core.retrieval import forces_a_call
 from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.tools import Reach, reach_of
+from proxy.core.tools import Reach, offers_subagent, reach_of
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
@@ -29,8 +30,8 @@ from proxy.shell.planning.prefix import LastSent
 from proxy.wire.openai_chat import ChatRequest
 
 ProfileOf: TypeAlias = Callable[[str], ModelProfile]
-RatioOf: TypeAlias = Callable[[str], tuple[float, bool]]
-"""Model → (the upstream's tokens for one of ours, whether that was measured)."""
+RatioOf: TypeAlias = Callable[[str, str], tuple[float, bool]]
+"""Model, name of its counter → (the upstream's tokens for one of ours, whether that was measured)."""
 
 MAX_KNOWN_GROUNDS: Final = 256
 """Each for a model, the reply limit that is asked of it, a tool list and a kind of client; all foreign input."""
@@ -54,6 +55,8 @@ class _Limits(NamedTuple):
     profile: ModelProfile
     own: Counter
     """The model's own counter."""
+    is_slow: bool
+    """Whether that costs so much that a rough count is worth having."""
     budget: Budget
     grounds: dict[tuple[bool, bytes, Terms], Ground]
     """By what else they rest on: whether a rough count will do, the tool list, the terms."""
@@ -93,14 +96,15 @@ class PlanMaker:
             basis, pipeline = self._ground(request, terms, rough=False)
             made, progress = plan(request.conversation, basis.base, resolving(pipeline, resolved))
         lowered = _lowered(request, basis.budget, made)
-        reasons = _reasons(made, lowered is not None, basis.tools is not None)
+        offered = basis.tools is not None and not forces_a_call(request.members)
+        reasons = _reasons(made, lowered is not None, offered)
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
-        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved)
+        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered)
 
     def _ground(self, request: ChatRequest, terms: Terms, *, rough: bool) -> Ground:
         """What a request is planned on; `rough`: whether a rough count will do where it surely fits."""
         limits = self._limits(request)
-        roughly = rough and not request.has_images and surely_fit(request.full_bytes, limits.budget)
+        roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
         tools = terms.tools or bytes(request.members.get("tools", b""))
         key = (roughly, tools, terms)
         ground = limits.grounds.get(key)
@@ -113,17 +117,19 @@ class PlanMaker:
 
     def _limits(self, request: ChatRequest) -> _Limits:
         """What holds for a model, remembered while its profile is the same object."""
-        profile, (ratio, calibrated) = self._profile_of(request.model), self._ratio_of(request.model)
+        profile = self._profile_of(request.model)
+        texts = counter_for(profile.tokenizer, profile.model)
+        ratio, calibrated = self._ratio_of(request.model, texts.name)
         asked = request.reply_limit[1] if request.reply_limit else None
         key = (profile.model, asked, ratio, calibrated)
         known = self._known.get(key)
         if known is not None and known.profile is profile:
             return known
-        own = with_images_of(profile.model, counter_for(profile.tokenizer, profile.model))
+        own, is_slow = with_images_of(profile.model, texts), not isinstance(texts, ByteClassCounter)
         exact = own.exact or calibrated
         budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
         self._make_room(0)
-        self._known[key] = found = _Limits(profile, own, budget, {})
+        self._known[key] = found = _Limits(profile, own, is_slow, budget, {})
         return found
 
     def _make_room(self, tools_bytes: int) -> None:
@@ -140,9 +146,18 @@ class PlanMaker:
         if terms.goal_tokens is not None:
             budget = budget.lowered_to(terms.goal_tokens)
         counter = with_images_of(profile.model, ByteClassCounter()) if roughly else own
-        base, reach = _of_tools(tools, counter, terms.way.folder is not None)
-        basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, *terms)
-        pipeline = self._pipelines.pipeline(profile, budget, counter, reach, terms.way, keeping=terms.keeping)
+        base, reach, subagent = _of_tools(tools, counter, terms.way.folder is not None)
+        basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, subagent, *terms)
+        pipeline = self._pipelines.pipeline(
+            profile,
+            budget,
+            counter,
+            reach,
+            terms.way,
+            keeping=terms.keeping,
+            subagent=subagent,
+            is_replayed=terms.goal_tokens is None,
+        )
         return Ground(basis, pipeline)
 
 
@@ -159,11 +174,12 @@ def surely_fit(full_bytes: int, budget: Budget) -> bool:
 
 
 @functools.lru_cache(64)
-def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach]:
+def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach, bool]:
     """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
     and they are often longer than what it says; its reply limit may be another one each time."""
     raw = tools or None
-    return size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS), reach_of(raw, sees_files=sees_files)
+    base = size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
+    return base, reach_of(raw, sees_files=sees_files), offers_subagent(raw)
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:

@@ -11,24 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from proxy.core.budget import Budget, BudgetRules
+from proxy.core.budget import Budget, BudgetRules, budget_for
+from proxy.core.entry import LocalStep
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.jsontext import Raw
 from proxy.core.media_routes import Routes
 from proxy.core.notices import Notices
-from proxy.core.plan import ImageLimit, LocalStep, Pipeline, cut_goal
+from proxy.core.plan import ImageLimit, Pipeline
 from proxy.core.profile import Modality, ModelProfile, ToolImages
 from proxy.core.providers import usual_tool_images
 from proxy.core.references import Resolved
+from proxy.core.reliefs import last_resorts, reliefs
 from proxy.core.retrieval import with_tool
 from proxy.core.said import RETRIEVAL_TOOL
-from proxy.core.steps.drop_old_reasoning import DropOldReasoning
-from proxy.core.steps.excerpt_results import ExcerptNewestResults
-from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.steps.route_media import RouteMedia
 from proxy.core.steps.sanitise import SanitiseText
-from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.steps.truncate_tool_output import TruncateToolOutput
 from proxy.core.tools import Reach
 from proxy.core.way_back import NOWHERE, WayBack
@@ -68,6 +66,11 @@ class Pipelines:
         """The tool list of a request with the proxy's own tool, when that is offered."""
         return with_tool(members, self._settings.artifacts.retrieval_tool)
 
+    def result_limits(self, profile: ModelProfile, ratio: float) -> TruncateToolOutput:
+        """What the results of tools may hold when they arrive; `ratio`: the upstream's tokens for one of ours."""
+        budget = budget_for(profile, None, exact=True, rules=self.rules, ratio=ratio)
+        return self._truncate(entry_of(self._settings.models, profile.model), budget.result_tokens)
+
     def page_bytes(self, model: str, budget: Budget) -> int:
         """What the results of the proxy's own tool may hold at a time: as much as one result of any tool."""
         limits = self._truncate(entry_of(self._settings.models, model), budget.result_tokens).limits_of(RETRIEVAL_TOOL)
@@ -82,25 +85,29 @@ class Pipelines:
         way: WayBack = NOWHERE,
         *,
         keeping: bool,
+        subagent: bool = False,
+        is_replayed: bool = True,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is."""
+        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
+        `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it grew."""
         reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
-        notices = Notices(self._settings.language, way, reach, keeping)
         local = self._local_steps(reading, budget.result_tokens, keeping)
+        sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
+        clean = None if sanitise is None else sanitise.clean
+        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
         entry = entry_of(self._settings.models, reading.model)
         limit = entry.max_images if entry is not None else None
+        described = _without_images(local)
         return Pipeline(
-            images=None if limit is None else ImageLimit(limit, _without_images(local)),
+            images=None if limit is None else ImageLimit(limit, described),
+            always=sanitise,
             local=local,
-            reliefs=(
-                DropOldReasoning(),
-                ShortenOldTexts(notices),
-                LeaveOutExchanges(notices, budget, cut_goal(budget)),
-            ),
-            last_resorts=(ExcerptNewestResults(notices, budget),),
+            reliefs=reliefs(notices, budget),
+            last_resorts=last_resorts(notices, budget, described, counter),
             notices=notices,
             counter=counter,
             budget=budget,
+            is_replayed=is_replayed,
         )
 
     def _build_local_steps(self, reading: Reading, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:

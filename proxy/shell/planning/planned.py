@@ -33,9 +33,11 @@ class Basis:
     base: Size
     """Of what is no message: tools, mostly."""
     reach: Reach
+    subagent: bool
+    """Whether the tools offer one."""
     way: WayBack
     tools: bytes | None = field(default=None, repr=False)
-    """With the proxy's own among them, when that is offered."""
+    """With the proxy's own among them, when the agent has it, whether or not this request carries it."""
     goal_tokens: int | None = None
     """Of the prompt at the most, after a refusal."""
     keeping: bool = True
@@ -82,6 +84,24 @@ class Planned:
     """That looking it up took for this request: others' time, not the proxy's own."""
     unknown: tuple[str, ...] = field(default=(), repr=False)
     """Marks of messages that may hide calls of the proxy's own tool."""
+    offered: bool = False
+    """Whether the proxy's own tool is in the list that is sent."""
+
+    @property
+    def tokens_before(self) -> int:
+        """Of the request as it came, in the model's tokens, as people are told all sizes."""
+        return self.plan.budget.model_tokens(self.plan.before.tokens)
+
+    @property
+    def tokens_after(self) -> int:
+        """Of what the plan sends, in the model's tokens."""
+        return self.plan.budget.model_tokens(self.plan.after.tokens)
+
+    @property
+    def room_tokens(self) -> int | None:
+        """For a prompt, in the model's tokens: never more than its window. None when that is only guessed."""
+        room = self.plan.budget.certain_room_tokens
+        return None if room is None else self.plan.budget.model_tokens(room)
 
     @property
     def changed(self) -> bool:
@@ -90,7 +110,7 @@ class Planned:
 
     @property
     def _is_rendered(self) -> bool:
-        return self.plan.changed or self.basis.tools is not None or self.request.added_bytes > 0
+        return self.plan.changed or self.offered or self.request.added_bytes > 0
 
     @property
     def new_edits(self) -> tuple[Edit, ...]:
@@ -105,6 +125,6 @@ class Planned:
         if not self._is_rendered and limit is None:
             return self.request.body
         members = {} if limit is None else reply_limit_raw(*limit)
-        if self.basis.tools is not None:
+        if self.offered and self.basis.tools is not None:
             members["tools"] = self.basis.tools
         return render(self.request, self.plan.messages, members)

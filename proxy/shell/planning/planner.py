@@ -162,7 +162,7 @@ class Planner:
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
         if known.basis.is_rough and (not surely_fit(len(body), budget) or may_hold_images(body)):
             return False  # the model's own counter comes in, and may have to load its vocabulary first
-        return new_bytes <= INLINE_BYTES and budget.excess(grown, budget.fill) is None
+        return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(
         self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack

@@ -6,7 +6,8 @@ Rule: it is filled in as the request goes and decides nothing; never a key, neve
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.attempts import Attempt, Rung
@@ -67,6 +68,9 @@ class Decision:
     """The window to which the upstream has cut the prompt without a word, as its usage proves."""
     retrieval_rounds: int = 0
     """Times that artifacts were read for the model before the client had its answer."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """What the upstream counted in all rounds of an answer together, by OpenAI's names; empty when there was one alone,
+    of which the client is told."""
     prefix_kept: float | None = None
     """The share of what the conversation sent before that this request begins with; None for its first."""
     _last_sent: LastSent | None = None
@@ -109,6 +113,11 @@ class Decision:
         """The head of the answer is here."""
         self.status, self.answered = status, time.perf_counter()
 
+    def note_usage(self, usage: Mapping[str, int]) -> None:
+        """A round of an answer is over; what was counted up to here."""
+        if self.retrieval_rounds:
+            self.usage = usage
+
     def note_error(self, error: ProxyError) -> None:
         """There will be no whole answer."""
         self.outcome, self.problem = error.code, error.message
@@ -119,11 +128,11 @@ class Decision:
 
     @property
     def sent_tokens(self) -> int:
-        """Of the last send, as they were estimated; 0 when there was no plan."""
+        """Of the last send, as they were estimated, in the model's tokens; 0 when there was no plan."""
         if self.planned is None:
             return 0
         as_it_came = self.observed or self.rung == Rung.ORIGINAL
-        return self.planned.plan.before.tokens if as_it_came else self.planned.plan.after.tokens
+        return self.planned.tokens_before if as_it_came else self.planned.tokens_after
 
     @property
     def went_well(self) -> bool:
@@ -134,19 +143,22 @@ class Decision:
         """The response headers that tell a client what was done to its request."""
         if self.planned is None:
             return []
-        plan, as_it_came = self.planned.plan, self.rung == Rung.ORIGINAL
-        after = plan.before if as_it_came else plan.after
-        room = plan.budget.certain_room_tokens
-        sizes = f"before={plan.before.tokens};after={after.tokens};room={'unknown' if room is None else room}"
+        planned, as_it_came = self.planned, self.rung == Rung.ORIGINAL
+        after = planned.tokens_before if as_it_came else planned.tokens_after
+        room = "unknown" if planned.room_tokens is None else planned.room_tokens
+        sizes = f"before={planned.tokens_before};after={after};room={room}"
         found = [
             (b"x-context-proxy-tokens", sizes.encode()),
             (b"x-context-proxy-attempts", str(self.attempts).encode()),
         ]
-        if self.planned.changed and not as_it_came:
-            counts = ";".join(f"{reason}={count}" for reason, count in self.planned.reasons.items())
+        if planned.changed and not as_it_came:
+            counts = ";".join(f"{reason}={count}" for reason, count in planned.reasons.items())
             found.append((b"x-context-proxy-edits", counts.encode()))
         if self.warning:
             found.append((b"x-context-proxy-warning", f"{self.warning}; {LARGER_WINDOW}".encode()))
+        if self.usage:
+            counted = ";".join(f"{name}={tokens}" for name, tokens in self.usage.items())
+            found.append((b"x-context-proxy-usage", counted.encode()))
         return found
 
     @property
@@ -172,6 +184,8 @@ class Decision:
             line |= {"attempts": self.attempts, "rung": self.rung}
         if self.retrieval_rounds:
             line["retrieval_rounds"] = self.retrieval_rounds
+        if self.usage:
+            line["usage"] = dict(self.usage)
         if self.prefix_kept is not None:
             line["prefix_kept"] = round(self.prefix_kept, 6)
         line |= {"body_bytes": self.body_bytes, "sent_bytes": self.sent_bytes, "answer_bytes": self.answer_bytes}
@@ -186,16 +200,15 @@ class Decision:
 
 
 def _described_plan(planned: Planned) -> dict[str, Any]:
-    plan = planned.plan
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
         "stream": planned.request.stream,
         "messages": len(planned.request.conversation),
-        "tokens_before": plan.before.tokens,
-        "tokens_after": plan.after.tokens,
-        "room_tokens": plan.budget.certain_room_tokens,
+        "tokens_before": planned.tokens_before,
+        "tokens_after": planned.tokens_after,
+        "room_tokens": planned.room_tokens,
         "window_tokens": planned.basis.profile.window_tokens,
-        "window_is_guessed": plan.budget.room_is_guessed,
+        "window_is_guessed": planned.plan.budget.room_is_guessed,
         "counted_by": planned.basis.counted_by,
         "edits": planned.reasons,
     }

@@ -11,7 +11,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_done",),
         "every chat request, however it ended: sizes, edits, times, outcome, and `prefix_kept`: the share (0–1) of the "
-        "request before in the same conversation, as it was sent, that this one begins with (from 4 KB on)",
+        "request before in the same conversation, as it was sent, that this one begins with (from 4 KB on); with "
+        "`retrieval_rounds`, `usage`: the tokens of all rounds together, of which the client is told the first prompt",
     ),
     (("request_planned",), "a request was changed: before, after, how many for which reason"),
     (("tool_output_truncated", "artifact_saved"), "a tool result was cut; its whole is in the file of that name"),

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from proxy.core.attempts import Rung
 from proxy.core.edits import Reason
-from proxy.core.overflow import Kind, Verdict
+from proxy.core.overflow import Kind
 from proxy.shell.models.learning import Learning
 from proxy.wire.model_list import NOTHING
 
@@ -31,7 +31,7 @@ SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 LABEL_VALUES: Final = {
     "reason": [reason.value for reason in Reason],
     "rung": [rung.value for rung in Rung],
-    "kind": [kind.value for kind in Kind if Verdict(kind).is_overflow],
+    "kind": [kind.value for kind in (Kind.PROMPT, Kind.PROMPT_PLUS_REPLY, Kind.RATE, Kind.EMPTY, Kind.UNKNOWN)],
     "scope": ["window", "input"],
 }
 """What stands in a label, where that is a closed set; an outcome is `answered` or the code of an error."""
@@ -161,7 +161,7 @@ class Metrics:
             return
         self._first.inc()
         if decision.planned is not None:
-            self.received_tokens.inc(decision.planned.plan.before.tokens)
+            self.received_tokens.inc(decision.planned.tokens_before)
             self.sent_tokens.inc(decision.sent_tokens)
         if (own_seconds := decision.own_seconds) is not None:
             self.own_seconds.observe(own_seconds)

@@ -16,7 +16,8 @@ from itertools import islice
 from typing import Any, Final
 
 from proxy.core.attempts import Rung
-from proxy.core.blocks import Block
+from proxy.core.blocks import Block, in_model_tokens
+from proxy.core.budget import Budget
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
 MAX_DECISIONS: Final = 500
@@ -38,7 +39,9 @@ class Recorded:
     line: Mapping[str, Any]
     """The members of its log line."""
     blocks: tuple[Block, ...]
-    """Empty when there was no plan."""
+    """Empty when there was no plan; by our estimate, as they were planned."""
+    budget: Budget | None = None
+    """Of the plan."""
     _summary: dict[str, Any] | None = None
     """Remembered from the first look on, as the dashboard looks every other second."""
 
@@ -67,10 +70,12 @@ class Recorded:
         return {**self.summary(), "blocks": described_blocks(self._sent_blocks())}
 
     def _sent_blocks(self) -> tuple[Block, ...]:
-        """What the last send did: an original that went up in place of a refused plan has no edits."""
+        """What the last send did, in the model's tokens: an original that went up in place of a refused plan has no
+        edits."""
+        blocks = self.blocks if self.budget is None else in_model_tokens(self.blocks, self.budget)
         if self.line.get("rung") != Rung.ORIGINAL:
-            return self.blocks
-        return tuple(Block(block.role, block.tool, block.tokens_before, block.tokens_before) for block in self.blocks)
+            return blocks
+        return tuple(Block(block.role, block.tool, block.tokens_before, block.tokens_before) for block in blocks)
 
 
 @dataclass(slots=True)
@@ -166,7 +171,7 @@ def _described(decision: Decision) -> dict[str, Any]:
     line: dict[str, Any] = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
     if decision.planned is not None:
         line["model"] = decision.planned.request.model[:MAX_MODEL_CHARACTERS]
-        line["tokens_before"] = decision.planned.plan.before.tokens
+        line["tokens_before"] = decision.planned.tokens_before
         line["tokens_after"] = decision.sent_tokens
     return line
 

@@ -60,8 +60,8 @@ class Recorder:
                     kept_chars=edit.after_chars,
                     artifact=edit.artifact.id,
                 )
-        room = planned.plan.budget.certain_room_tokens
-        is_new = planned.known_messages == 0 and room is not None and planned.plan.before.tokens > room // 2
+        room = planned.room_tokens
+        is_new = planned.known_messages == 0 and room is not None and planned.tokens_before > room // 2
         if room is not None and is_new and (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
@@ -76,7 +76,7 @@ class Recorder:
                 decision.warning,
                 request_id=decision.request_id,
                 model=planned.request.model[:MAX_MODEL_CHARACTERS],
-                tokens=planned.plan.after.tokens,
+                tokens=planned.tokens_after,
                 window_tokens=planned.basis.profile.window_tokens,
                 advice=LARGER_WINDOW,
             )
@@ -131,14 +131,15 @@ class Recorder:
         self._metrics.attempts.labels(attempt.rung.value).inc()
         if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
             self._media_routed(decision, decision.planned.plan.edits)
+        planned, goal = decision.planned, attempt.goal_tokens
         self._log.info(
             _RETRIED.get(attempt.rung, "overflow_retried"),
             request_id=decision.request_id,
             rung=attempt.rung.value,
-            goal_tokens=attempt.goal_tokens,
+            goal_tokens=goal if planned is None or goal is None else planned.plan.budget.model_tokens(goal),
             reply_tokens=attempt.reply_tokens,
             refused=sorted(attempt.refused),
-            tokens_after=decision.planned.plan.after.tokens if decision.planned is not None else None,
+            tokens_after=planned.tokens_after if planned is not None else None,
         )
 
     def artifact_read(self, decision: Decision, artifact: str, read_bytes: int) -> None:
@@ -173,9 +174,10 @@ class Recorder:
             self._tracer.finished(decision, now)
 
     def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
-        plan = decision.planned.plan if decision.planned is not None else None
-        self.recent.add(Recorded(time.time(), line, plan.blocks if plan is not None else ()))
-        before = plan.before.tokens if plan is not None and decision.sent is not None else 0
+        planned = decision.planned
+        plan = planned.plan if planned is not None else None
+        self.recent.add(Recorded(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None))
+        before = planned.tokens_before if planned is not None and decision.sent is not None else 0
         totals = self.recent.totals
         totals.count(
             tokens_before=before,
@@ -186,16 +188,17 @@ class Recorder:
 
 
 def system_tokens(planned: Planned) -> int:
-    """Tokens of system and developer text, which can never be shortened."""
-    return sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES)
+    """Tokens of the model in system and developer text, which can never be shortened."""
+    tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES)
+    return planned.plan.budget.model_tokens(tokens)
 
 
 def _described_changes(planned: Planned) -> dict[str, Any]:
     plan, counts = planned.plan, planned.reasons
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
-        "tokens_before": plan.before.tokens,
-        "tokens_after": plan.after.tokens,
+        "tokens_before": planned.tokens_before,
+        "tokens_after": planned.tokens_after,
         "chars_before": plan.before.chars,
         "chars_after": plan.after.chars,
         "messages_before": len(planned.request.conversation),

@@ -101,17 +101,17 @@ def _described(decision: Decision) -> Mapping[str, Any]:
 def _described_plan(decision: Decision) -> Mapping[str, Any]:
     planned = decision.planned
     assert planned is not None
-    plan, request = planned.plan, planned.request
+    request = planned.request
     found: dict[str, Any] = {
         # Half a surrogate pair, which JSON can carry, has no UTF-8.
         "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
         "gen_ai.request.stream": request.stream,
         "context_proxy.messages": len(request.conversation),
-        "context_proxy.tokens.before": plan.before.tokens,
+        "context_proxy.tokens.before": planned.tokens_before,
         "context_proxy.tokens.after": decision.sent_tokens,
         "context_proxy.observed": decision.observed,
     }
-    if (room := plan.budget.certain_room_tokens) is not None:
+    if (room := planned.room_tokens) is not None:
         found["context_proxy.tokens.room"] = room
     if request.reply_limit is not None:
         found["gen_ai.request.max_tokens"] = request.reply_limit[1]

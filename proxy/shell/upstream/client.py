@@ -7,6 +7,7 @@ reads any more is closed at once, however that comes about. Why this library: do
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -40,6 +41,10 @@ _LOCAL_IDLE_SECONDS: Final = 4
 request is on its way looks like a failure, and nobody may send a POST twice; so the proxy lets go first."""
 _HOSTED_IDLE_SECONDS: Final = 55
 """Load balancers of hosted APIs keep connections for 60 seconds and more; TLS makes new ones dear."""
+_DRAIN_SECONDS: Final = 2.0
+"""For the end of a body after the end of its answer: gateways write down what it cost in between. A connection that is
+not over then is closed, as the next one costs no more than a handshake."""
+_DRAIN_BYTES: Final = 64 * 1024
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
 
@@ -94,6 +99,14 @@ class UpstreamAnswer:
             raise UpstreamUnreachable(f"{self._where} broke off its answer: {_cause(error)}") from None
         finally:
             self._timer.cancel()
+
+    async def drain(self) -> None:
+        """Read what is left of a body that is all but over, so that its connection can be used again; not for long."""
+        left, read = _DRAIN_BYTES, self._response.content.readany
+        with contextlib.suppress(aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                while left > 0 and (piece := await read()):
+                    left -= len(piece)
 
     async def aclose(self) -> None:
         """Let go of the connection: it is back in the pool if the body was read to its end, else it is closed now."""

@@ -59,6 +59,39 @@ def test_each_shape_is_known_with_its_claims(part, shape, declared, name):
     assert found.is_part
 
 
+URL_PART = {"type": "image_url", "image_url": {"url": "https://x.org/d/a.png"}}
+
+
+@pytest.mark.parametrize("stated", [{"filename": "b.bin"}, {"metadata": {"filename": "b.bin"}}, {"fileName": "b.bin"}])
+@pytest.mark.parametrize(
+    "part",
+    [
+        image_part(),
+        {"type": "image_url", "image_url": f"data:image/png;base64,{ENCODED}"},
+        {"type": "video_url", "video_url": {"url": ENCODED}},
+        audio_part(),
+        {"type": "file", "file": {"file_data": ENCODED}},
+        {"type": "input_file", "file_data": ENCODED},
+        mcp_block(),
+        resource_block(PNG, "image/png", "file:///tmp/a.png"),
+        anthropic_block(),
+        {"inline_data": {"mime_type": "image/png", "data": ENCODED}},
+        URL_PART,
+    ],
+)
+def test_a_name_beside_a_content_or_in_its_metadata_is_its_name(part, stated):
+    found = attachment_of(part | stated)
+    assert found.name == "b.bin"
+    assert found.fetched(PNG, "image/png", "c.png").name == "b.bin"
+    for inner in ("image_url", "source", "resource", "file", "input_audio"):
+        if isinstance(part.get(inner), dict):
+            assert attachment_of(part | {inner: part[inner] | stated}).name == "b.bin"
+
+
+def test_what_is_fetched_is_called_as_it_was_found_when_nobody_states_a_name():
+    assert attachment_of(URL_PART).fetched(PNG, "image/png", "c.png").name == "c.png"
+
+
 @pytest.mark.parametrize(
     ("part", "shape", "address", "name"),
     [

@@ -16,6 +16,7 @@ from core.media_samples import (
     WAV,
     ZIP,
     anthropic_block,
+    audio_part,
     base64_of,
     data_url,
     image_part,
@@ -27,20 +28,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core import jsontext
-from proxy.core.attachments import may_hold_media, with_replaced
+from proxy.core.attachments import Replacement, may_hold_media, with_replaced
 
 STANDS = "<content>"
 ENCODED = base64_of(PNG)
 WRAPPED = "\n".join(ENCODED[at : at + 76] for at in range(0, len(ENCODED), 76))
 
 
-def replaced(text, words=STANDS):
+def replaced(text, words=STANDS, *, is_shown=False):
     """The text with words in the place of contents, and these."""
     found = []
 
     def replace(attachment):
         found.append(attachment)
-        return words
+        return None if words is None else Replacement(words, is_shown)
 
     return with_replaced(text, replace), found
 
@@ -112,6 +113,89 @@ def test_a_block_in_json_becomes_a_block_of_text(block):
     assert not found[0].is_part
 
 
+DECLARING = {
+    "data URI": lambda file: f"![a]({data_url(file, 'image/png')}) and on",
+    "data URI at the end": lambda file: f"see {data_url(file, 'application/pdf')}.",
+    "data URI in JSON": lambda file: json.dumps({"url": data_url(file, "audio/wav")}),
+    "data URI of an odd type": lambda file: f'<img src="{data_url(file, "image/x-odd;a=b")}">',
+    "MCP": lambda file: json.dumps([mcp_block(file)]),
+    "MCP audio": lambda file: json.dumps({"content": [mcp_block(file, "audio/wav", "audio")]}),
+    "resource": lambda file: json.dumps(resource_block(file, "application/zip", "file:///a")),
+    "resource of text": lambda file: json.dumps(resource_block(file, "text/plain", "file:///a")),
+    "Anthropic": lambda file: json.dumps({"content": [anthropic_block(file)]}),
+    "audio part": lambda file: json.dumps([audio_part(file)]),
+    "file part": lambda file: json.dumps(
+        [{"type": "file", "file": {"file_data": base64_of(file), "filename": "a.pdf"}}]
+    ),
+    "file_data": lambda file: json.dumps({"file_data": base64_of(file), "filename": "a.pdf"}),
+    "declared member": lambda file: json.dumps({"mime_type": "application/octet-stream", "data": base64_of(file)}),
+    "member declared in metadata": lambda file: json.dumps(
+        {"blob": base64_of(file), "metadata": {"contentType": "image/png"}}
+    ),
+    "JSON in JSON": lambda file: json.dumps({"text": json.dumps({"mimeType": "image/gif", "base64": base64_of(file)})}),
+    "structured image": lambda file: json.dumps({"routing": "image_url", "imageUrl": data_url(file, "image/png")}),
+    "structured file": lambda file: json.dumps(
+        {
+            "routing": "file",
+            "content": base64_of(file),
+            "metadata": {"mimeType": "application/pdf", "encoding": "base64"},
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("frame", DECLARING)
+@given(st.one_of(st.binary(min_size=1, max_size=60), st.sampled_from([PNG[:n] for n in range(1, 60)])))
+def test_a_declared_content_of_any_length_is_found(frame, file):
+    text = DECLARING[frame](file)
+    after, found = replaced(text)
+    assert [attachment.content() for attachment in found] == [file]
+    assert after.count(STANDS) == 1
+    assert not re.search(rf"(?<![A-Za-z0-9+/]){re.escape(base64_of(file))}", after)
+    assert may_hold_media(json.dumps({"role": "tool", "content": text}).encode())
+    assert may_hold_media(json.dumps({"role": "tool", "content": [{"type": "text", "text": text}]}).encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'url = f"data:image/png;base64,{encoded}"',
+        "data:image/png;base64,iVBORw0KGgo... is cut in this manual",
+        "data:image/png;base64,iVBORw0KGgo… is cut in this manual",
+        "`data:image/png;base64,${image}` and data:image/png;base64,%s",
+        "data:image/jpeg;base64,YOUR_IMAGE_HERE",
+        "data:image/png;base64,<DATA>",
+        "data:image/png;base64,AAAA[...]",
+        "data:text/plain;base64,aGVsbG8=",
+        "data:;base64,aGVsbG8=",
+        "data:application/json;base64,e30=",
+        json.dumps({"data": "done", "name": "cats", "type": "image"}),
+        json.dumps({"mimeType": "image/png", "name": "cats", "id": "AAAA"}),
+        json.dumps({"contentType": "image/png", "body": "done", "content": "OK", "file": "SCAN"}),
+        json.dumps({"contentType": "image/png", "body": "not found", "data": ""}),
+        json.dumps({"contentType": "application/json", "body": "true", "data": "null"}),
+        json.dumps({"content_type": "application/x-www-form-urlencoded", "data": "abcd"}),
+        json.dumps({"format": "date", "data": "2024"}),
+        json.dumps({"filename": "a.pdf", "data": "done"}),
+    ],
+)
+def test_a_short_text_that_nobody_declares_to_be_binary_stays(text):
+    assert replaced(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"filename": "a.pdf", "blob": base64_of(PDF)},
+        {"metadata": {"filename": "a.pdf"}, "data": {"deep": base64_of(PDF)}},
+        {"filename": "a.pdf", "file": mcp_block(PDF, "application/pdf", "file")},
+        [{"type": "image", "data": base64_of(PDF), "mimeType": "image/png", "metadata": {"filename": "a.pdf"}}],
+    ],
+)
+def test_a_name_in_json_is_the_name_of_its_content(found):
+    assert [attachment.name for attachment in replaced(json.dumps(found))[1]] == ["a.pdf"]
+
+
 @pytest.mark.parametrize(
     "members",
     [
@@ -137,7 +221,7 @@ def test_what_stands_beside_an_address_in_json_is_read_too():
     product = {"type": "product", "image_url": "https://example.org/a.png", "thumbnail": ENCODED}
 
     def replace_what_is_here(attachment):
-        return None if attachment.is_elsewhere else STANDS
+        return None if attachment.is_elsewhere else Replacement(STANDS)
 
     assert json.loads(with_replaced(json.dumps(product), replace_what_is_here)) == product | {"thumbnail": STANDS}
 
@@ -166,23 +250,60 @@ def test_a_type_beside_a_member_proves_what_no_signature_does():
     assert json.loads(after)["other"] == base64_of(content)
 
 
-def test_a_structured_result_keeps_its_members():
-    after, found = replaced(routing_result())
-    assert json.loads(after) == {
-        "routing": "image_url",
-        "imageUrl": {"type": "text", "text": STANDS},
-        "metadata": {"name": "a"},
-    }
-    assert found[0].is_asked_for
+def test_a_structured_result_whose_content_is_shown_keeps_its_members():
+    after, found = replaced(routing_result(), is_shown=True)
+    assert json.loads(after) == {"routing": "image_url", "imageUrl": STANDS, "metadata": {"name": "a"}}
+    assert (found[0].is_asked_for, found[0].name) == (True, "a")
 
 
-def test_a_structured_result_may_name_an_address():
-    text = json.dumps({"routing": "image_url", "imageUrl": "https://example.org/a.png", "metadata": {"big": "x" * 80}})
+PDF_URL = data_url(PDF, "application/pdf")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"routing": "image_url", "imageUrl": image_part()},
+        {"routing": "image_url", "imageUrl": {"url": data_url(PNG, "image/png")}},
+        {"routing": "image_url", "imageUrl": data_url(PNG, "image/png")},
+        {"routing": "image_url", "imageUrl": ENCODED},
+        {"routing": "image_url", "imageUrl": base64_of(PNG[:5])},
+        {"routing": "image_url", "artifact": "artifact:tool_x_0123456789abcdef.png"},
+        {"routing": "image_url", "imageUrl": "https://example.org/a.png"},
+        {"routing": "file", "file": PDF_URL},
+        {"routing": "file", "file": {"file_data": PDF_URL, "filename": "inner.pdf"}},
+        {"routing": "file", "file": base64_of(PDF)},
+        {"routing": "file", "file": base64_of(b"no magic"), "metadata": {"mimeType": "application/pdf"}},
+        {"routing": "file", "file": base64_of(b"no magic"), "metadata": {"filename": "a.pdf"}},
+        {"routing": "file", "content": PDF_URL},
+    ],
+    ids=json.dumps,
+)
+def test_a_structured_result_that_words_stand_for_is_one_of_text(members):
+    whole = {**members, "metadata": {"filename": "a.bin", **members.get("metadata", {})}, "n": 1}
+    text = json.dumps(whole)
     after, found = replaced(text)
-    assert [attachment.address for attachment in found] == ["https://example.org/a.png"]
-    assert json.loads(after)["imageUrl"] == STANDS
+    assert json.loads(after) == {"routing": "text", "content": STANDS, "metadata": whole["metadata"], "n": 1}
+    assert len(found) == 1
+    assert found[0].name == ("inner.pdf" if "inner.pdf" in text else whole["metadata"]["filename"])
+    assert may_hold_media(json.dumps({"role": "tool", "content": text}).encode())
+    assert replaced(after) == (after, [])
     assert replaced(text, None)[0] == text
-    assert may_hold_media(json.dumps({"content": text}).encode())
+
+
+def test_what_a_structured_result_says_besides_stays_in_its_content():
+    result = {"routing": "image_url", "imageUrl": ENCODED, "content": "A chart."}
+    assert json.loads(replaced(json.dumps(result))[0]) == {"routing": "text", "content": f"{STANDS}\nA chart."}
+    odd = {"routing": "image_url", "imageUrl": ENCODED, "content": [{"a": 1}]}
+    assert json.loads(replaced(json.dumps(odd))[0]) == odd | {"imageUrl": STANDS}
+
+
+def test_a_structured_result_with_one_content_shown_and_one_described_says_both():
+    def replace(attachment):
+        return Replacement("shown", is_shown=True) if attachment.name == "inner" else Replacement("described")
+
+    result = {"routing": "image_url", "imageUrl": image_part() | {"name": "inner"}, "file": PDF_URL, "metadata": {}}
+    after = with_replaced(json.dumps(result), replace)
+    assert json.loads(after) == result | {"imageUrl": "shown", "file": "described"}
 
 
 @pytest.mark.parametrize(
@@ -229,7 +350,7 @@ def test_no_source_file_is_taken_for_binary(root):
     for path in sorted(root.rglob("*.py")):
         text = path.read_text()
         if path.name != "media_samples.py":
-            assert found_in(text) == [], path
+            assert [one for one in replaced(text)[1] if not one.is_data_url] == [], path
 
 
 def test_no_file_of_the_standard_library_with_long_runs_is_taken_for_binary():

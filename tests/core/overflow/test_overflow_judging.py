@@ -130,7 +130,8 @@ def test_a_missing_size_follows_from_the_other_two():
 def test_only_exact_limits_in_tokens_and_of_known_scope_are_learnable():
     assert refused(400, TOO_LONG).limit_is_learnable
     assert not refused(400, "Prompt exceeds the 256K context window").limit_is_learnable
-    assert not refused(400, "Input exceeds the maximum length of 1048576 characters").limit_is_learnable
+    assert refused(400, "Input exceeds the maximum length of 1048576 characters").limit_is_learnable
+    assert not refused(400, "Context window of 1048576 characters exceeded").limit_is_learnable
     assert not refused(400, "messages exceed the limit of 8000 tokens").limit_is_learnable
     assert not refused(429, "Limit 6000 tokens per minute").limit_is_learnable
     assert not refused(400, "Prompt is too long").limit_is_learnable
@@ -220,19 +221,177 @@ def test_finish_reasons_that_mean_a_full_window():
     assert finished("length", 8190, 0, None).kind is Kind.ACCEPTED
 
 
-def test_a_stream_that_ended_without_an_event_near_the_window_is_an_overflow():
-    assert judge(200, [], b"data: [DONE]\n\n", estimate_tokens=8000, window_tokens=8192).is_overflow
-    assert judge(200, [], b"", estimate_tokens=800, window_tokens=8192).kind is Kind.ACCEPTED
-    assert judge(200, [], b"").kind is Kind.ACCEPTED
+NOTHINGS = [
+    b"",
+    b"data: [DONE]\n\n",
+    b"{}",
+    b'{"choices": []}',
+    b'data: {"choices":[]}\n\ndata: [DONE]\n\n',
+    b": hi\n\n",
+]
+"""llama-cpp-python refuses like this: https://github.com/abetlen/llama-cpp-python/issues/1498"""
 
 
-def test_words_without_numbers_are_not_believed_far_below_the_window():
-    body = b'{"error":{"message":"Prompt is too long"}}'
-    assert judge(400, [], body, estimate_tokens=10_000, window_tokens=128_000).kind is Kind.UNKNOWN
-    assert judge(400, [], body, estimate_tokens=100_000, window_tokens=128_000).is_overflow
-    assert judge(400, [], body, estimate_tokens=10_000).is_overflow
-    proven = b'{"error":{"message":"Prompt is too long","code":"context_length_exceeded"}}'
-    assert judge(400, [], proven, estimate_tokens=10_000, window_tokens=128_000).is_overflow
+@pytest.mark.parametrize("body", NOTHINGS)
+def test_a_success_that_holds_nothing_is_suspect_when_the_request_is_long(body: bytes):
+    def answered(**known) -> tuple[Kind, bool]:
+        verdict = judge(200, [], body, **known)
+        assert not verdict.is_overflow
+        return verdict.kind, verdict.is_suspect
+
+    assert answered(estimate_tokens=8000, window_tokens=8192) == (Kind.EMPTY, True)
+    assert answered(estimate_tokens=4000, window_tokens=8192) == (Kind.EMPTY, False)
+    assert answered(estimate_tokens=4000, window_tokens=128_000, window_is_certain=False) == (Kind.EMPTY, True)
+    assert answered(estimate_tokens=400, window_tokens=128_000, window_is_certain=False) == (Kind.EMPTY, False)
+    assert answered() == (Kind.EMPTY, False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [], "usage": {"prompt_tokens": 9000, "completion_tokens": 0}},
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
+        {"type": "ping"},
+    ],
+)
+def test_usage_and_empty_messages_are_answers(body):
+    for raw in (json.dumps(body), f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n"):
+        assert judge(200, [], raw.encode(), estimate_tokens=9000, window_tokens=9000).kind is Kind.ACCEPTED
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"error": {"code": 400, "message": ""}}', b"  \n"])
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_refusal_without_a_word_is_suspect_only_of_a_long_request_to_a_model_nobody_knows(status: int, body: bytes):
+    def is_suspect(tokens: int, *, certain: bool) -> bool:
+        verdict = judge(status, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain)
+        assert verdict.kind is Kind.UNKNOWN
+        return verdict.is_suspect
+
+    assert is_suspect(40_000, certain=False)
+    assert not is_suspect(1_000, certain=False)
+    assert not is_suspect(127_000, certain=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (500, b"", []),
+        (422, b"", []),
+        (404, b"", []),
+        (400, b"", [(b"retry-after", b"1")]),
+        (400, b"Bad Request", []),
+        (400, b'{"error": {"code": "invalid_value", "message": ""}}', []),
+    ],
+)
+def test_a_refusal_with_a_word_or_of_another_kind_is_not_suspect(status: int, body: bytes, headers):
+    assert not judge(status, headers, body, estimate_tokens=40_000, window_is_certain=False).is_suspect
+
+
+PLAIN = [
+    "Prompt is too long",
+    "Your input exceeds the context window of this model.",
+    "the input length exceeds the context length",
+    "Prompt exceeds max length",
+]
+
+
+@pytest.mark.parametrize("words", PLAIN)
+@pytest.mark.parametrize("certain", [True, False])
+def test_plain_words_are_believed_whatever_the_estimate_is(words: str, certain: bool):
+    body = json.dumps({"error": {"message": words}}).encode()
+    for tokens in (100, 10_000, 100_000):
+        assert judge(
+            400, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain
+        ).is_overflow
+
+
+@pytest.mark.parametrize(
+    "words", ["Token limit exceeded", "The text is too long", "length limit exceeded", "超过最大长度"]
+)
+def test_vague_words_are_doubted_far_below_what_the_model_surely_takes(words: str):
+    body = json.dumps({"error": {"message": words}}).encode()
+
+    def is_overflow(tokens: int, *, certain: bool) -> bool:
+        return judge(
+            400, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain
+        ).is_overflow
+
+    assert not is_overflow(10_000, certain=True)
+    assert is_overflow(100_000, certain=True)
+    assert is_overflow(10_000, certain=False), "a window that nobody states is no evidence"
+    assert not is_overflow(500, certain=False)
+    proven = json.dumps({"error": {"message": words, "code": "context_length_exceeded"}}).encode()
+    assert judge(400, [], proven, estimate_tokens=500, window_tokens=128_000).is_overflow
+
+
+TPM = (
+    "Request too large for model `m` in organization `org_1` service tier `on_demand` on tokens per minute (TPM): "
+    "Limit {limit}, Requested {requested}, please reduce your message size and try again."
+)
+"""https://github.com/continuedev/continue/issues/10218"""
+
+
+@pytest.mark.parametrize("status", [413, 429, 200])
+def test_a_request_that_is_over_a_rate_by_itself_says_by_how_much_and_teaches_nothing(status: int):
+    body = json.dumps({"error": {"message": TPM.format(limit=6000, requested=14810), "type": "tokens"}}).encode()
+    verdict = judge(status, [], body, estimate_tokens=14_000, window_tokens=128_000)
+    assert (verdict.kind, verdict.limit, verdict.requested) == (Kind.RATE, 6000, 14810)
+    assert verdict.is_over_rate
+    assert not verdict.is_overflow
+    assert not verdict.limit_is_learnable
+
+
+@pytest.mark.parametrize("middle", ["Requested 1443", "Used 5034, Requested 1443", "Used 9000"])
+def test_a_rate_that_others_have_used_up_is_no_matter_of_length(middle: str):
+    text = f"Rate limit reached for model `m` on tokens per minute (TPM): Limit 6000, {middle}. Please try again in 4s."
+    verdict = refused(429, text)
+    assert (verdict.kind, verdict.limit, verdict.is_over_rate) == (Kind.RATE, None, False)
+
+
+def test_a_parameter_over_the_window_is_no_overflow():
+    """vLLM: https://github.com/vllm-project/vllm/issues/22635"""
+    text = "truncate_prompt_tokens value (40000) is greater than max_model_len (32768). Please, select a smaller one."
+    assert (refused(400, text).kind, refused(400, text).limit) == (Kind.FIELD, None)
+
+
+def test_what_a_model_supports_only_is_an_overflow_under_401():
+    """Kimi Code: https://github.com/MoonshotAI/kimi-code/pull/2655"""
+    verdict = refused(401, "k3-256k supports only 256K context.", type="authentication_error")
+    assert (verdict.kind, verdict.limit, verdict.limit_exactness) == (Kind.PROMPT, 256_000, Exactness.ABOUT)
+    assert not refused(401, "Your plan supports only 3 projects", type="authentication_error").is_overflow
+
+
+def test_a_whole_sentence_about_nothing_but_a_length_is_vague_and_one_about_a_field_is_none():
+    assert refused(400, "Error: maximum length exceeded.").is_overflow
+    assert refused(400, "请求已超过模型的最大长度限制。").is_overflow
+    assert not refused(400, "username length limit exceeded").is_overflow
+    assert not refused(400, "String length limit exceeded").is_overflow
+    assert not refused(400, "Maximum limit exceeded").is_overflow
+    assert not refused(500, "length limit exceeded").is_overflow
+
+
+RANGE = "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 1000000]"
+"""DashScope: https://www.alibabacloud.com/help/en/model-studio/error-code"""
+
+
+def test_a_limit_far_over_our_tokens_and_under_our_characters_is_one_of_characters():
+    def read(text: str, tokens: int, chars: int | None) -> tuple[int | None, Unit | None, bool]:
+        body = json.dumps({"error": {"message": text}}).encode()
+        verdict = judge(400, [], body, estimate_tokens=tokens, chars=chars, window_is_certain=False)
+        assert verdict.is_overflow
+        return verdict.limit, verdict.unit, verdict.limit_is_learnable
+
+    assert read(RANGE, 260_000, 1_040_000) == (1_000_000, Unit.CHARS, True)
+    assert read(RANGE, 900_000, 3_600_000) == (1_000_000, Unit.TOKENS, True), "both are over it"
+    assert read(RANGE, 700_000, 1_100_000) == (1_000_000, Unit.TOKENS, True), "an estimate may be off by so much"
+    assert read(RANGE, 400_000, 900_000) == (1_000_000, Unit.TOKENS, True), "neither is over it"
+    assert read(RANGE, 400_000, None) == (1_000_000, Unit.TOKENS, True)
+    tokens = "Input token count exceeds the maximum of 1000000 tokens"
+    assert read(tokens, 400_000, 1_600_000)[1] is Unit.TOKENS
+    window = "Input exceeds the context window of 1000000"
+    assert read(window, 400_000, 1_600_000)[1] is Unit.TOKENS
 
 
 def test_numbers_that_cannot_be_true_are_dropped_and_the_verdict_stays():

@@ -97,10 +97,11 @@ def test_a_prompt_that_fits_without_its_reply_is_told_from_one_that_does_not(tem
 
 
 @given(st.sampled_from(RATES), sizes(), st.sampled_from([400, 413, 422, 429, 500, 503]))
-def test_a_rate_limit_never_triggers_nor_teaches(template, pair, status):
+def test_a_rate_limit_is_no_overflow_and_never_teaches(template, pair, status):
     verdict = judged(template.format(limit=pair[0], asked=pair[1]), status)
     assert not verdict.is_overflow
-    assert verdict.limit is None
+    assert not verdict.limit_is_learnable
+    assert (verdict.limit is None) != verdict.is_over_rate
 
 
 @given(st.sampled_from(RATES), sizes(), sizes(), st.booleans())

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 
-from core.strategies import exchange, kept_of, pipeline, planned, user
+from core.strategies import exchange, kept_of, notices, pipeline, planned, user
 
-from proxy.core.budget import Budget
+from proxy.core.budget import Budget, Mark
 from proxy.core.edits import Reason
+from proxy.core.notices import MARK
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 
 LONG = "because " * 600
@@ -31,10 +32,11 @@ HISTORY = [
 
 
 def test_long_reasoning_of_finished_turns_goes_first_and_all_else_stays():
-    made = planned(HISTORY, pipeline(Budget(5_500)))
+    made = planned(HISTORY, pipeline(Budget(3_200)))
     assert reasons(made) == [(1, Reason.OLD_REASONING), (3, Reason.OLD_REASONING), (5, Reason.OLD_REASONING)]
     dropped = json.loads(made.messages[1])
-    assert "reasoning_content" not in dropped
+    assert dropped["reasoning_content"].startswith(MARK)
+    assert made.edits[0].artifact.id in dropped["reasoning_content"]
     assert dropped["tool_calls"] == HISTORY[1]["tool_calls"]
     assert all(edit.before_chars > 4_000 for edit in made.edits)
 
@@ -53,7 +55,7 @@ def test_short_reasoning_stays():
 def test_chinese_is_measured_in_characters_however_it_is_written():
     history = [user("a"), *thinking(exchange(["r"]), "因为" * 900), user("b"), *thinking(exchange(["r"]), "因" * 2_001)]
     kept = kept_of([*history, {"role": "assistant", "content": "x", "reasoning_content": ["r" * 2_000]}, user()])
-    changes = [edit for change in DropOldReasoning()(kept) for edit in change.edits]
+    changes = [edit for change in DropOldReasoning(notices())(kept, Mark(0)) for edit in change.edits]
     assert [(edit.message, edit.before_chars) for edit in changes] == [(4, 2_001), (6, 2_004)]
 
 

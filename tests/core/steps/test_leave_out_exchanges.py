@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from core.strategies import exchange, kept_of, notices, pipeline, planned, system, user
 
-from proxy.core.budget import Budget
+from proxy.core.budget import Budget, Mark
 from proxy.core.conversation import Message
 from proxy.core.edits import Reason
+from proxy.core.estimate import ByteClassCounter
 from proxy.core.notices import MARK
-from proxy.core.plan import DIGEST_SHARE, cut_goal
+from proxy.core.plan import NOTE_SHARE, task_tokens
+from proxy.core.sizes import size_of
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 
 
@@ -37,7 +40,7 @@ def test_a_cut_goes_down_to_the_low_mark_and_not_further():
         made = planned(run(count), pipeline(budget))
         sizes.append(made.after.tokens)
     assert max(sizes) <= 4_000
-    assert min(sizes) > 4_000 * (budget.low_mark - DIGEST_SHARE) * 0.8
+    assert min(sizes) > 4_000 * (budget.low_mark - NOTE_SHARE) * 0.8
     cuts = sum(after < before for before, after in pairwise(sizes))
     assert cuts < len(sizes) / 5
 
@@ -45,8 +48,7 @@ def test_a_cut_goes_down_to_the_low_mark_and_not_further():
 def test_a_large_result_on_the_edge_of_a_cut_is_cut_and_stays():
     history = [*run(3, 4), *exchange(["a very long line of output\n" * 900], first_call=90), *run(2, 20)[2:]]
     kept = kept_of(history)
-    budget = Budget(7_000)
-    for change in LeaveOutExchanges(notices(), budget, 0.5)(kept):
+    for change in LeaveOutExchanges(notices(), 700)(kept, Mark(3_500)):
         kept.apply(change)
     assert [edit.reason for edit in kept.edits()] == [Reason.OLD_EXCHANGE] * 6 + [Reason.OLD_RESULT]
     (cut,) = [edit for edit in kept.edits() if edit.reason is Reason.OLD_RESULT]
@@ -62,8 +64,8 @@ def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
     budget = Budget(30_000)
     made = planned(history, pipeline(budget))
     assert gone(made) == []
-    assert {edit.reason for edit in made.edits} == {Reason.LONG_OLD_TEXT}
-    assert 0.3 < made.after.tokens / budget.room_tokens <= cut_goal(budget)
+    assert {edit.reason for edit in made.edits} <= {Reason.LONG_OLD_TEXT, Reason.NEWEST_TEXT}
+    assert 0.85 < made.after.tokens / budget.room_tokens <= 1
     told = Message.read(made.messages[1]).content()
     assert told.startswith("def function_0()")
     assert told.endswith("return 3999\n")
@@ -80,14 +82,67 @@ def test_over_in_characters_or_bytes_whole_exchanges_go():
 
 def test_over_in_characters_too_a_large_result_goes_whole():
     kept = kept_of([*run(1, 4), *exchange(["a very long line of output\n" * 900], first_call=90), *run(2, 20)[2:]])
-    for change in LeaveOutExchanges(notices(), Budget(4_000, 16_000), 0.9)(kept):
+    for change in LeaveOutExchanges(notices(), 400)(kept, Mark(3_600, 14_400)):
         assert change.edits == ()
         kept.apply(change)
     assert [edit.message for edit in kept.edits()] == [2, 3, 4, 5]
 
 
-def test_a_turn_goes_with_its_question_once_its_last_answer_goes():
-    history = [user("first"), *exchange(["x" * 2_000]), {"role": "assistant", "content": "done"}, *run(30)[1:]]
-    made = planned(history, pipeline(Budget(3_000)))
-    assert {0, 1, 2, 3} <= set(gone(made))
-    assert Message.read(made.messages[0]).content() == "one task"
+def test_the_first_user_message_stays_and_a_later_turn_goes_with_its_question():
+    done = {"role": "assistant", "content": "done"}
+    history = [
+        user("the task"),
+        *exchange(["x" * 2_000]),
+        done,
+        user("second"),
+        *exchange(["y" * 2_000], first_call=5),
+        done,
+    ]
+    made = planned([*history, *run(30)[1:]], pipeline(Budget(3_000)))
+    assert {1, 2, 4, 5, 6, 7} <= set(gone(made))
+    assert [Message.read(raw).text() for raw in made.messages[:3]] == ["the task", "done", "one task"]
+
+
+@pytest.mark.parametrize("words", [200, 900, 5_000])
+def test_of_a_long_first_user_message_beginning_and_end_stay_up_to_a_tenth_of_the_room(words):
+    task = "BEGIN " + "a word " * words + "END"
+    history = [system(), user(task), {"role": "assistant", "content": "done"}, user("second"), *run(60)[2:]]
+    budget = Budget(6_000)
+    made = planned(history, pipeline(budget))
+    told = Message.read(made.messages[1]).content()
+    assert told.startswith("BEGIN ")
+    assert told.endswith("END")
+    assert (told == task) == (words == 200)
+    size = size_of(Message.read(made.messages[1]), ByteClassCounter()).tokens
+    assert size <= task_tokens(budget)
+    assert told == task or size > 0.7 * task_tokens(budget)
+    assert told == task or {artifact.content for artifact in made.artifacts} >= {task.encode()}
+
+
+def test_a_later_cut_stops_at_the_low_mark_too():
+    """The note about what went before has a room of its own: it is not paid for a second time."""
+    budget = Budget(8_000)
+    sizes = [planned(run(count), pipeline(budget)).after.tokens for count in range(40, 130, 2)]
+    assert min(sizes) > 8_000 * (budget.low_mark - NOTE_SHARE)
+
+
+def test_a_long_last_message_does_not_make_more_go_than_it_needs():
+    history = [system(), user("task")]
+    for number in range(30):
+        history += [{"role": "assistant", "content": f"answer {number} " * 60}, user(f"question {number} " * 30)]
+    history += [{"role": "assistant", "content": "the previous answer " * 60}, user("a long question " * 1_200)]
+    budget = Budget(14_000)
+    made = planned(history, pipeline(budget))
+    assert made.after.tokens > 0.6 * budget.room_tokens
+    assert "the previous answer" in Message.read(made.messages[-2]).text()
+
+
+def test_a_large_system_text_does_not_make_every_turn_a_cut():
+    budget, sizes = Budget(10_000), []
+    for count in range(1, 40):
+        history = run(count, 20)
+        history[0] = system("a rule of the house " * 1_300)
+        sizes.append(planned(history, pipeline(budget)).after.tokens)
+    cuts = sum(after < before for before, after in pairwise(sizes))
+    assert sizes[0] > 0.65 * budget.room_tokens
+    assert 2 <= cuts < len(sizes) / 4

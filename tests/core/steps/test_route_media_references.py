@@ -165,7 +165,7 @@ def test_a_structured_result_that_names_an_image_shows_it(result):
 def test_an_artifact_that_a_result_names_is_not_called_base64_where_nobody_says_what_the_model_reads():
     result = json.dumps({"routing": "image_url", "artifact": HELD})
     content, edits = routed("tool", result, {HELD: FETCHED}, None)
-    assert "It is not known whether the current model can read this kind of file." in json.loads(content)["artifact"]
+    assert "It is not known whether the current model can read this kind of file." in json.loads(content)["content"]
     assert edits[0].media.reason == "unstated"
 
 
@@ -179,7 +179,7 @@ def test_a_structured_result_whose_image_failed_says_so():
     result = json.dumps({"routing": "image_url", "imageUrl": image()})
     content, _ = routed("tool", result, {URL: GONE})
     assert "[cannot fetch]" in content
-    assert json.loads(content)["routing"] == "image_url"
+    assert json.loads(content)["routing"] == "text"
 
 
 def test_a_structured_text_stays():

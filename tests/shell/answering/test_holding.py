@@ -49,18 +49,39 @@ async def collected(answer: HeldAnswer) -> list[bytes]:
 
 
 async def test_of_a_stream_no_more_is_read_than_its_first_event_that_says_something() -> None:
-    upstream = FakeAnswer([b": wait\n\n", b"event: x\n", b"data: {}\n", b"\n", b"data: 2\n\n"], EVENTS)
+    upstream = FakeAnswer([b": wait\n\n", b"event: x\n", b"data: 1\n", b"\n", b"data: 2\n\n"], EVENTS)
     answer = held(upstream)
     await answer.look()
-    assert (upstream.read, answer.evidence) == (4, b": wait\n\nevent: x\ndata: {}\n\n")
-    assert await collected(answer) == [b": wait\n\n", b"event: x\n", b"data: {}\n", b"\n", b"data: 2\n\n"]
+    assert (upstream.read, answer.evidence) == (4, b": wait\n\nevent: x\ndata: 1\n\n")
+    assert await collected(answer) == [b": wait\n\n", b"event: x\n", b"data: 1\n", b"\n", b"data: 2\n\n"]
+
+
+@pytest.mark.parametrize("nothing", [b"data: {}\n\n", b'data: {"choices":[],"prompt_filter_results":[{}]}\n\n'])
+async def test_an_event_that_holds_nothing_does_not_end_the_look(nothing: bytes) -> None:
+    upstream = FakeAnswer(
+        [nothing, nothing, b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n', b"more"], EVENTS
+    )
+    answer = held(upstream)
+    await answer.look()
+    assert (upstream.read, answer.is_whole) == (3, False)
+
+
+@pytest.mark.parametrize(
+    "something",
+    [b"data: [DONE]\n\n", b'data: {"choices":[],"usage":{"prompt_tokens":3}}\n\n', b'data: {"error":"no"}\n\n'],
+)
+async def test_an_end_a_usage_or_an_error_ends_the_look(something: bytes) -> None:
+    upstream = FakeAnswer([b"data: {}\n\n", something, b"data: 2\n\n"], EVENTS)
+    answer = held(upstream)
+    await answer.look()
+    assert upstream.read == 2
 
 
 async def test_a_short_body_is_read_whole() -> None:
     upstream = FakeAnswer([b'{"error"', b": 1}"])
     answer = held(upstream)
     await answer.look()
-    assert (upstream.read, answer.evidence) == (2, b'{"error": 1}')
+    assert (upstream.read, answer.evidence, answer.is_whole) == (2, b'{"error": 1}', True)
 
 
 async def test_of_a_long_body_only_the_beginning_is_held() -> None:

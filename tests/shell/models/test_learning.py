@@ -54,7 +54,7 @@ def window(found: Learning, model: str = "m") -> int | None:
 
 def use(found: Learning, *ratios: float, model: str = "m", estimate: int = 10_000) -> None:
     for ratio in ratios:
-        found.note_usage(model, estimate, round(estimate * ratio), "req-1")
+        found.note_usage(model, "bytes", estimate, round(estimate * ratio), "req-1")
 
 
 def test_an_exact_limit_is_believed_at_once_and_survives_a_restart(tmp_path: Path) -> None:
@@ -81,6 +81,7 @@ def test_a_limit_of_the_input_bounds_the_input(tmp_path: Path) -> None:
         refusal(None),
         refusal(60_000, limit_exactness=Exactness.ABOUT),
         refusal(60_000, unit=Unit.CHARS),
+        refusal(60_000, unit=Unit.CHARS, limit_scope=Scope.UNKNOWN),
         refusal(60_000, limit_scope=Scope.UNKNOWN),
         refusal(511),
         refusal(2**31),
@@ -101,6 +102,82 @@ def test_a_limit_under_half_of_what_is_believed_needs_two_sightings(tmp_path: Pa
     assert found.limits("m") is None, "two different ones are no confirmation"
     found.note_refusal("m", refusal(40_000), BELIEVED)
     assert window(found) == 40_000
+
+
+def test_a_window_that_is_a_guess_is_no_evidence_against_a_limit(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None)
+    assert window(found) == 4_096
+    found.note_refusal("m", refusal(128_000), None)
+    assert window(found) == 128_000
+
+
+def test_a_limit_that_the_client_may_have_written_needs_another_clients_refusal(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_refusal("m", refusal(60_000), None, by="one", is_echo=True)
+    assert found.limits("m") is None
+    learning(tmp_path).note_refusal("m", refusal(60_000), None, by="two", is_echo=True)
+    found.refresh()
+    assert window(found) == 60_000
+
+
+def test_a_limit_that_the_client_may_have_written_is_believed_once_a_request_without_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(60_000), None, by="one", is_echo=True)
+    found.note_refusal("m", refusal(60_000), BELIEVED, by="one")
+    assert window(found) == 60_000
+
+
+def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(tmp_path: Path) -> None:
+    found, changes = learning(tmp_path), []
+    found.on_change = lambda: changes.append(1)
+    with capture_logs() as log:
+        for _ in range(2):
+            found.note_refusal("m", refusal(900_000, unit=Unit.CHARS, limit_scope=Scope.INPUT), BELIEVED)
+    assert (
+        found.limits("m") == learning(tmp_path).limits("m") == (Limits(input_chars=900_000), "learned from a refusal")
+    )
+    assert [(line["event"], line["limit_chars"]) for line in log] == [("limit_learned", 900_000)]
+    assert len(changes) == 1
+
+
+def test_one_count_of_a_refusal_is_enough_for_a_ratio(tmp_path: Path) -> None:
+    found, changes = learning(tmp_path), []
+    found.on_change = lambda: changes.append(1)
+    found.note_count("m", "bytes", 30_000, 36_600)
+    assert found.ratio("m", "bytes") == learning(tmp_path).ratio("m", "bytes") == (1.25, True)
+    use(found, 1.22, 1.23, 1.24, 1.21)
+    assert (found.ratio("m", "bytes"), len(changes)) == ((1.25, True), 1), "a little more moves nothing"
+
+
+def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_is_one_sample(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.0] * MIN_SAMPLES)
+    found.note_count("m", "bytes", 30_000, 39_000)
+    assert found.ratio("m", "bytes") == (1.35, True)
+    found.note_count("m", "bytes", 30_000, 36_000)
+    assert found.ratio("m", "bytes") == (1.35, True)
+
+
+@pytest.mark.parametrize(("estimate", "counted"), [(999, 1_200), (10_000, 35_000), (10_000, 4_000), (0, 5)])
+def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(estimate: int, counted: int, tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_count("m", "bytes", estimate, counted)
+    assert found.ratio("m", "bytes") == (1.0, False)
+    off = learning(tmp_path / "off", enabled=False)
+    off.note_count("m", "bytes", 30_000, 36_000)
+    assert off.ratio("m", "bytes") == (1.0, False)
+
+
+def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    for _ in range(3):
+        found.note_unnamed_refusal("m", 30_000)
+        found.note_usage("m", "bytes", 31_000, 31_000, "req-1")
+    assert found.limits("m") is None
 
 
 def test_the_second_sighting_may_be_another_workers(tmp_path: Path) -> None:
@@ -168,10 +245,27 @@ def test_a_limit_that_is_known_is_news_only_once(tmp_path: Path) -> None:
 def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(tmp_path: Path) -> None:
     found = learning(tmp_path)
     use(found, *[1.22] * (MIN_SAMPLES - 1))
-    assert found.ratio("m") == (1.0, False)
+    assert found.ratio("m", "bytes") == (1.0, False)
     use(found, 1.22)
-    assert found.ratio("m") == (1.25, True)
-    assert learning(tmp_path).ratio("m") == (1.25, True)
+    assert found.ratio("m", "bytes") == (1.25, True)
+    assert learning(tmp_path).ratio("m", "bytes") == (1.25, True)
+
+
+def test_a_ratio_holds_for_the_counter_that_it_was_learned_with_and_for_no_other(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.22] * MIN_SAMPLES)
+    assert found.ratio("m", "bytes:qwen") == (1.0, False)
+    for _ in range(MIN_SAMPLES):
+        found.note_usage("m", "bytes:qwen", 10_000, 9_900, "req-1")
+    assert learning(tmp_path).ratio("m", "bytes:qwen") != (1.0, False)
+    assert learning(tmp_path).ratio("m", "bytes") == (1.0, False)
+
+
+def test_a_ratio_that_names_no_counter_is_learned_anew(tmp_path: Path) -> None:
+    written = {UPSTREAM: {"m": {"window_tokens": 60_000, "ratio": 0.6, "calibrated": True, "taught": 1_800_000_000}}}
+    (tmp_path / "learned.json").write_text(json.dumps(written))
+    found = learning(tmp_path, clock=Clock())
+    assert (window(found), found.ratio("m", "bytes:qwen")) == (60_000, (1.0, False))
 
 
 def test_a_ratio_that_wanders_within_two_steps_moves_nothing_and_writes_nothing(tmp_path: Path) -> None:
@@ -179,7 +273,7 @@ def test_a_ratio_that_wanders_within_two_steps_moves_nothing_and_writes_nothing(
     use(found, *[1.22] * MIN_SAMPLES)
     written = (tmp_path / "learned.json").stat()
     use(found, *[1.17, 1.24, 1.18, 1.25, 1.16] * 10)
-    assert found.ratio("m") == (1.25, True)
+    assert found.ratio("m", "bytes") == (1.25, True)
     assert (tmp_path / "learned.json").stat().st_ino == written.st_ino
 
 
@@ -187,9 +281,9 @@ def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_
     found = learning(tmp_path)
     use(found, *[1.22] * MIN_SAMPLES)
     use(found, *[1.6] * 40)
-    assert found.ratio("m") == (1.6, True)
+    assert found.ratio("m", "bytes") == (1.6, True)
     use(found, *[1.2] * 40)
-    assert found.ratio("m")[0] <= 1.2 + 2 * RATIO_STEP
+    assert found.ratio("m", "bytes")[0] <= 1.2 + 2 * RATIO_STEP
 
 
 @given(st.lists(st.floats(0.5, 3.0), min_size=MIN_SAMPLES, max_size=60))
@@ -197,7 +291,7 @@ def test_an_adopted_ratio_is_a_whole_step_and_plausible(ratios: list[float]) -> 
     found = learning(Path(os.devnull) / "nowhere")  # nothing can be written there: memory alone
     with capture_logs():
         use(found, *ratios)
-    adopted, calibrated = found.ratio("m")
+    adopted, calibrated = found.ratio("m", "bytes")
     assert calibrated
     assert 0.5 <= adopted <= 3.0
     assert round(adopted / RATIO_STEP, 6) == round(adopted / RATIO_STEP)
@@ -208,14 +302,14 @@ def test_the_adopted_ratio_of_a_steady_upstream_never_counts_too_little(ratio: f
     found = learning(Path(os.devnull) / "nowhere")
     with capture_logs():
         use(found, *[ratio] * answers, estimate=1_000_000)
-    assert 0 <= round(found.ratio("m")[0] - ratio, 5) <= RATIO_STEP
+    assert 0 <= round(found.ratio("m", "bytes")[0] - ratio, 5) <= RATIO_STEP
 
 
 @pytest.mark.parametrize(("estimate", "ratio"), [(999, 1.5), (10_000, 3.5), (10_000, 0.0)])
 def test_short_prompts_and_implausible_counts_teach_nothing(estimate: int, ratio: float, tmp_path: Path) -> None:
     found = learning(tmp_path)
     use(found, *[ratio] * 5, estimate=estimate)
-    assert found.ratio("m") == (1.0, False)
+    assert found.ratio("m", "bytes") == (1.0, False)
 
 
 def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing(tmp_path: Path) -> None:
@@ -223,7 +317,7 @@ def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing
     with capture_logs() as log:
         use(found, *[0.3] * 4)
     assert {line["event"] for line in log} == {"upstream_truncated_silently"}
-    assert found.ratio("m") == (1.0, False)
+    assert found.ratio("m", "bytes") == (1.0, False)
     use(found, *[1.2] * MIN_SAMPLES)
     with capture_logs() as log:
         use(found, 0.8)
@@ -259,9 +353,9 @@ def test_what_refusals_teach_stands_for_a_week_and_the_ratio_for_ever(tmp_path: 
     clock.now += 1
     for _ in range(2):
         found.refresh()
-    assert (found.limits("m"), found.ratio("m"), changes) == (None, (1.25, True), [1])
+    assert (found.limits("m"), found.ratio("m", "bytes"), changes) == (None, (1.25, True), [1])
     again = learning(tmp_path, clock=clock)
-    assert (again.limits("m"), again.ratio("m")) == (None, (1.25, True))
+    assert (again.limits("m"), again.ratio("m", "bytes")) == (None, (1.25, True))
 
 
 def test_a_refused_tool_is_news_once_for_every_worker(tmp_path: Path) -> None:
@@ -329,10 +423,10 @@ def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tm
     found, changes = learning(tmp_path), []
     found.note_refusal("m", refusal(60_000, limit_scope=scope), BELIEVED)
     found.on_change = lambda: changes.append(1)
-    found.note_usage("m", 60_000, 60_000, "req-1")
+    found.note_usage("m", "bytes", 60_000, 60_000, "req-1")
     assert (window(found), changes) == (60_000, [])
     with capture_logs() as log:
-        found.note_usage("m", 60_001, 60_001, "req-1")
+        found.note_usage("m", "bytes", 60_001, 60_001, "req-1")
     assert (found.limits("m"), learning(tmp_path).limits("m"), changes) == (None, None, [1])
     assert [(line["event"], line["limit_tokens"], line["refuted_by_tokens"]) for line in log] == [
         ("limit_learned", None, 60_001)
@@ -343,7 +437,7 @@ def test_a_prompt_that_was_taken_refutes_what_was_inferred_and_where_that_came_f
     found = learning(tmp_path)
     for tokens in (30_000, 30_000):
         found.note_unnamed_refusal("m", tokens)
-    found.note_usage("m", 27_001, 27_001, "req-1")
+    found.note_usage("m", "bytes", 27_001, 27_001, "req-1")
     assert found.limits("m") is None
     found.note_unnamed_refusal("m", 50_000)
     assert found.limits("m") is None, "it begins anew, with two refusals"
@@ -359,7 +453,7 @@ def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) 
     assert (window(second), len(changes)) == (60_000, 1)
     use(second, *[1.22] * MIN_SAMPLES)
     first.refresh()
-    assert (window(first), first.ratio("m")) == (60_000, (1.25, True))
+    assert (window(first), first.ratio("m", "bytes")) == (60_000, (1.25, True))
 
 
 def test_two_writes_within_one_tick_of_the_clock_are_both_seen(tmp_path: Path) -> None:
@@ -377,7 +471,7 @@ def test_samples_that_are_not_adopted_yet_survive_what_others_write(tmp_path: Pa
     second.note_refusal("other", refusal(60_000), BELIEVED)
     first.refresh()
     use(first, 1.22)
-    assert first.ratio("m") == (1.25, True)
+    assert first.ratio("m", "bytes") == (1.25, True)
 
 
 def test_upstreams_do_not_mix(tmp_path: Path) -> None:
@@ -404,7 +498,7 @@ def test_a_broken_file_is_reported_once_and_replaced_by_the_next_lesson(content:
         found = learning(tmp_path)
         found.refresh()
     assert [line["event"] for line in log] == ["learning_not_read"]
-    assert (found.limits("m"), found.ratio("m")) == (None, (1.0, False))
+    assert (found.limits("m"), found.ratio("m", "bytes")) == (None, (1.0, False))
     found.note_refusal("m", refusal(60_000), BELIEVED)
     assert window(learning(tmp_path)) == 60_000
 
@@ -432,7 +526,7 @@ def test_where_nothing_can_be_written_the_process_knows_and_the_log_says_so(tmp_
         found.note_refusal("m", refusal(60_000), BELIEVED)
         use(found, *[1.22] * MIN_SAMPLES)
         found.refresh()
-    assert (window(found), found.ratio("m")) == (60_000, (1.25, True))
+    assert (window(found), found.ratio("m", "bytes")) == (60_000, (1.25, True))
     assert [line["event"] for line in log if line["log_level"] == "warning"] == ["learning_not_kept"] * 2
 
 
@@ -501,7 +595,7 @@ def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path)
         found.note_unnamed_refusal("m", 30_000)
     found.note_refusal("n", refusal(60_000), BELIEVED)
     use(found, *[1.22] * MIN_SAMPLES)
-    assert (found.limits("m"), found.limits("n"), found.ratio("m")) == (None, None, (1.0, False))
+    assert (found.limits("m"), found.limits("n"), found.ratio("m", "bytes")) == (None, None, (1.0, False))
     assert (tmp_path / "learned.json").read_bytes() == before
 
 
@@ -513,7 +607,7 @@ def test_the_number_of_models_is_bounded_and_the_newest_stay(tmp_path: Path) -> 
     assert len(found.models) == MAX_MODELS
     assert (found.limits("m0"), window(found, f"m{MAX_MODELS + 49}")) == (None, 60_000)
     use(found, *[1.22] * MIN_SAMPLES, model="m100")
-    assert found.ratio("m100") == (1.25, True), "a full table still learns"
+    assert found.ratio("m100", "bytes") == (1.25, True), "a full table still learns"
 
 
 @given(st.text(st.characters(), max_size=40) | st.just("x" * 100_000) | st.just("\ud800/../../etc"))
@@ -613,7 +707,7 @@ def test_a_window_that_usage_has_proven_ends_with_another_word_of_the_server_or_
     found.note_allocated("m", 64_000)
     assert found.limits("m") is None
     found.note_cut("m", 4_096, None)
-    found.note_usage("m", 9_000, 9_000, "req-1")
+    found.note_usage("m", "bytes", 9_000, 9_000, "req-1")
     assert found.limits("m") is None
 
 

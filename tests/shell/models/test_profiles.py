@@ -230,6 +230,12 @@ def test_any_string_has_a_profile(name: str) -> None:
     assert profile.sources["window_tokens"]
 
 
+def test_a_window_that_was_inferred_bounds_and_is_no_evidence() -> None:
+    learned = (Limits(window_tokens=9000, window_is_inferred=True), "inferred from refusals that name no limit")
+    profile = resolver(learned=lambda _: learned).profile("gpt-5")
+    assert (profile.window_tokens, profile.window_is_guessed, profile.certain_window_tokens) == (9000, False, None)
+
+
 def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() -> None:
     learned = (Limits(taken_tokens=500_000), "learned")
     raised = resolver(learned=lambda _: learned).profile("gpt-5")

@@ -12,6 +12,7 @@ from proxy.core.profile import Modality
 from proxy.settings import Settings
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.table import print_models
+from proxy.shell.planning.pipelines import Pipelines
 
 BASE = "https://llm.example.org/v1"
 
@@ -19,7 +20,7 @@ BASE = "https://llm.example.org/v1"
 def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) -> str:
     out = io.StringIO()
     made = Settings(**{"upstream": {"base_url": BASE, "api_key": "sk-secret"}, **settings})
-    print_models(made, name, as_json=as_json, console=Console(file=out, width=200))
+    print_models(made, Pipelines(made).result_limits, name, as_json=as_json, console=Console(file=out, width=200))
     assert "sk-secret" not in out.getvalue()
     return out.getvalue()
 
@@ -52,6 +53,28 @@ def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path) -> None:
         (row,) = (line for line in printed(name, data_dir=tmp_path).splitlines() if "has refused" in line)
         assert [cell.strip() for cell in row.split("  ") if cell] == ["has refused", shown, "learned from a refusal"]
         assert json.loads(printed(name, as_json=True, data_dir=tmp_path))["results_hold_text"] is (name != "tool")
+
+
+@respx.mock
+def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> None:
+    respx.get(f"{BASE}/models").respond(500)
+    models = [
+        {"match": "small", "context_window": 8_000},
+        {"match": "large", "context_window": 200_000, "max_tool_result_chars": 500},
+    ]
+    tools = {"never": ["Task"], "tools": {"Read": {"max_bytes": 200_000}}}
+
+    def rows(name: str) -> dict[str, str]:
+        lines = printed(name, models=models, tool_output=tools).splitlines()
+        return {line.split("  ")[0].strip(): line.split("  ", 1)[1].strip() for line in lines if "  " in line}
+
+    assert rows("small")["a tool result at most"].startswith("2 000 lines, 5 760 bytes ")  # 24 % of it, 3 bytes a token
+    assert rows("large")["a tool result at most"].startswith("2 000 lines, 51 200 bytes, 1 000 characters ")
+    assert rows("large")["one of Read"].startswith("2 000 lines, 200 000 bytes, 1 000 characters ")
+    assert rows("large")["never cut"].startswith("Task")
+    found = json.loads(printed("small", as_json=True, models=models, tool_output=tools))["tool_results"]
+    assert found["max_bytes"] == 7_440
+    assert found["tools"]["Read"]["max_bytes"] == 200_000
 
 
 @respx.mock

@@ -143,7 +143,6 @@ def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
         ("gpt-50", "bytes"),
         ("o1labs", "bytes"),
         ("gpt-j-6b", "bytes"),
-        ("qwen3-32b", "bytes"),
         ("anthropic/claude-sonnet-4", "bytes"),
         ("", "bytes"),
     ],
@@ -151,6 +150,44 @@ def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
 def test_openai_models_are_counted_exactly_and_others_estimated(model, name):
     counter = counter_for(None, model)
     assert (counter.name, counter.exact) == (name, name != "bytes")
+
+
+@pytest.mark.parametrize(
+    ("family", "models"),
+    [
+        (
+            "bytes:qwen",
+            "qwen3-32b Qwen/Qwen2.5-Coder-32B-Instruct-AWQ qwen-max qwen3-coder:480b-cloud qwq-32b qwen.qwen3-32b-v1:0 "
+            "DeepSeek-R1-Distill-Qwen-32B deepseek-r1-0528-qwen3-8b moonshotai/Kimi-Dev-72B",
+        ),
+        (
+            "bytes:deepseek",
+            "deepseek-chat deepseek-reasoner deepseek/deepseek-chat-v3.1:free deepseek-ai/DeepSeek-V3.2-Exp "
+            "deepseek-r1 deepseek-r1-0528 deepseek-r1:671b deepseek-v4-pro",
+        ),
+        ("bytes:glm", "glm-4.5-air z-ai/glm-4.6 glm4:9b GLM-4.5V-FP8 glm-5 THUDM/glm-z1-9b zai.glm-4.7"),
+        (
+            "bytes:kimi",
+            "kimi-k2-0905-preview moonshotai/Kimi-K2-Instruct kimi-k2.5 kimi-latest moonshot-v1-128k "
+            "moonshot.kimi-k2-thinking",
+        ),
+        (
+            "bytes",  # other vocabularies: older ones, those of distilled models, and names of which nothing is known
+            "codeqwen1.5-7b qwenster deepseek-coder-6.7b deepseek-v2.5 deepseek-r1:8b deepseek-r1:1.5b "
+            "DeepSeek-R1-Distill-Llama-70B chatglm3-6b glm-40 kimi-audio-7b kimis my-model",
+        ),
+    ],
+)
+def test_a_family_whose_vocabulary_was_measured_has_an_estimate_of_its_own(family, models):
+    counters = {model: counter_for(None, model) for model in models.split()}
+    assert {model: (counter.name, counter.exact) for model, counter in counters.items()} == dict.fromkeys(
+        counters, (family, False)
+    )
+
+
+def test_a_configured_bytes_is_the_general_estimate_for_a_family_too():
+    assert counter_for("bytes", "qwen3-32b") == ByteClassCounter()
+    assert counter_for(None, "qwen3-32b") != ByteClassCounter()
 
 
 def test_models_that_tiktoken_knows_have_the_encoding_that_it_says():

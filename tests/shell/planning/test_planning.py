@@ -20,7 +20,7 @@ def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) 
     return Planner(
         Pipelines(Settings(**settings)),
         lambda model: ModelProfile(model, window, tokenizer=tokenizer),
-        lambda model: ratio,
+        lambda *_: ratio,
     )
 
 
@@ -86,7 +86,7 @@ async def test_other_limits_of_the_same_conversation_start_anew():
     remembering = Planner(
         Pipelines(Settings()),
         lambda model: ModelProfile(model, windows[model], tokenizer="bytes"),
-        lambda model: (1.0, False),
+        lambda *_: (1.0, False),
     )
     assert (await remembering.plan(OWNER, body(run(80)))).changed
     assert not (await remembering.plan(OWNER, body(run(80), model="large"))).changed

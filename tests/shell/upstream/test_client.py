@@ -52,6 +52,10 @@ async def whole(answer: UpstreamAnswer) -> bytes:
         await answer.aclose()
 
 
+async def whole_body(answer: UpstreamAnswer) -> bytes:
+    return b"".join([piece async for piece in answer.chunks()])
+
+
 async def post(upstream: Upstream, body: bytes | AsyncIterator[bytes] | None = b"{}", headers: Headers = []) -> bytes:  # noqa: B006 - never changed
     return await whole(await upstream.send("POST", b"/chat/completions", headers, body))
 
@@ -306,6 +310,52 @@ async def test_a_connection_is_used_again_after_a_whole_body() -> None:
         for _ in range(3):
             assert await post(upstream) == b"ok"
         assert scripted.connections == 1
+
+
+async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon() -> None:
+    ending = asyncio.Event()
+
+    async def lingering(connection: Connection) -> None:
+        for _ in range(2):
+            await connection.request()
+            await connection.send(CHUNKED + chunk(b"data: [DONE]\n\n"))
+            await ending.wait()
+            await connection.send(LAST_CHUNK)
+
+    async with ScriptedUpstream(lingering) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/chat/completions", [], b"{}")
+        reading = asyncio.create_task(whole_body(answer))
+        await asyncio.sleep(0)
+        reading.cancel()  # as when a client leaves
+        await asyncio.gather(reading, return_exceptions=True)
+        asyncio.get_running_loop().call_soon(ending.set)
+        await soon(answer.drain())
+        await answer.aclose()
+        assert await post(upstream) == b"data: [DONE]\n\n"
+    assert scripted.connections == 1
+
+
+@pytest.mark.parametrize("what", ["more than a little", "nothing", "a reset"])
+async def test_what_is_left_of_a_body_is_not_read_for_long(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_DRAIN_SECONDS", 0.01 if what == "nothing" else PATIENCE_SECONDS)
+    closed = asyncio.Event()
+
+    async def going_on(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED + chunk(b"data: [DONE]\n\n"))
+        if what == "a reset":
+            connection.reset()
+        with contextlib.suppress(ConnectionError):
+            while what == "more than a little":
+                await connection.send(chunk(b"x" * 10_000))
+        await connection.until_closed()
+        closed.set()
+
+    async with ScriptedUpstream(going_on) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/chat/completions", [], b"{}")
+        await soon(answer.drain())
+        await answer.aclose()
+        await soon(closed.wait())
 
 
 async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used() -> None:

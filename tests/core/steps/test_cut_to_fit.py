@@ -6,11 +6,13 @@ import pytest
 from core.strategies import conversation, exchange, notices, part, pipeline, planned, system, user
 
 from proxy.core.budget import Budget
+from proxy.core.conversation import Message
 from proxy.core.edits import Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.excerpt import Limits
-from proxy.core.steps.excerpt_results import excerpted
+from proxy.core.notices import MARK
+from proxy.core.steps.cut_to_fit import excerpted
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
 UNCUT = Limits(10**9, 10**9)
@@ -28,7 +30,7 @@ def test_the_newest_result_is_cut_to_what_fits_and_is_told_of_the_whole(budget):
     assert edit.artifact.content.decode() == LOG
     assert "of 3,000 lines" in json.loads(edit.replacement)
     used = made.after.tokens / 4_000 if budget.room_chars is budget.room_bytes else made.after.chars / 12_000
-    assert used > 0.5
+    assert used > 0.85
 
 
 def test_small_results_are_spared_while_large_ones_can_give():
@@ -59,10 +61,42 @@ def test_twenty_parallel_results_fit_together():
     assert len(cut(made)) == 20
 
 
-def test_a_newest_message_without_results_has_nothing_to_give():
-    made = planned([user(LOG)], pipeline(Budget(1_000)))
-    assert not made.fits
-    assert made.edits == ()
+def text_of(made, position):
+    return Message.read(made.messages[position]).content()
+
+
+def test_a_last_user_message_that_does_not_fit_is_cut_in_its_middle_and_told_of_the_whole():
+    made = planned([system(), user("Read this. " + LOG + " What is wrong?")], pipeline(Budget(4_000)))
+    assert made.fits
+    told = text_of(made, 1)
+    assert told.startswith("Read this. ")
+    assert told.endswith(" What is wrong?")
+    assert told.count(MARK) == 1
+    assert made.after.tokens > 0.85 * 4_000
+    assert [(edit.reason, edit.artifact.content.decode()) for edit in made.edits] == [
+        (Reason.NEWEST_TEXT, "Read this. " + LOG + " What is wrong?")
+    ]
+
+
+def test_everything_else_gives_before_the_last_user_message_does():
+    history = [user("task " * 300), {"role": "assistant", "content": LOG}, user("now this " * 300)]
+    made = planned(history, pipeline(Budget(2_600)))
+    assert made.fits
+    assert text_of(made, 2).endswith("now this " * 300)
+    assert len(text_of(made, 1)) < len(LOG)
+
+
+def test_words_that_have_to_stay_are_cut_in_their_middle():
+    newest = exchange(["ok"], words="thinking " * 9_000)
+    made = planned([user("u"), *newest], pipeline(Budget(2_000)))
+    assert made.fits
+    assert text_of(made, 1).startswith("thinking ")
+    assert MARK in text_of(made, 1)
+    assert json.loads(made.messages[1])["tool_calls"] == newest[0]["tool_calls"]
+
+
+def test_only_what_system_texts_and_tools_take_is_refused():
+    assert not planned([system(LOG), user("u")], pipeline(Budget(4_000))).fits
 
 
 def test_what_fits_together_is_not_cut():

@@ -1,0 +1,47 @@
+"""What is given up for room, in which order: the one list of it.
+
+Rule: what an agent can do without goes first, what it was asked to do goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proxy.core.budget import Budget
+from proxy.core.edits import Reason
+from proxy.core.entry import Entry, LocalStep
+from proxy.core.estimate import Counter
+from proxy.core.kept import Kept
+from proxy.core.notices import Notices
+from proxy.core.plan import Relief, task_tokens
+from proxy.core.steps.cut_to_fit import TEXT_LIMITS, CutToFit, DescribeMedia
+from proxy.core.steps.drop_old_reasoning import DropOldReasoning
+from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
+from proxy.core.steps.shorten_old_texts import ShortenOldTexts
+
+
+def reliefs(notices: Notices, budget: Budget) -> tuple[Relief, ...]:
+    """Tried in order until the low mark is reached."""
+    return (DropOldReasoning(notices), ShortenOldTexts(notices), LeaveOutExchanges(notices, task_tokens(budget)))
+
+
+def last_resorts(
+    notices: Notices, budget: Budget, described: Sequence[LocalStep], counter: Counter
+) -> tuple[Relief, ...]:
+    """Tried in order before a request is refused: only system texts and tools are never cut. `described`: the local
+    steps for a message whose images are described."""
+
+    def texts(of: Callable[[Kept], Sequence[Entry]], least_tokens: int = 0) -> CutToFit:
+        return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens)
+
+    results = CutToFit(notices, Kept.newest_results, Reason.NEWEST_RESULT)
+    return (
+        results,
+        CutToFit(notices, Kept.separating_results, Reason.OLD_RESULT),
+        DescribeMedia(tuple(described), notices, counter),
+        results,  # those that were just prepared anew are whole again
+        texts(Kept.newest_words),
+        texts(Kept.first_request, task_tokens(budget)),
+        texts(Kept.last_request),
+        texts(Kept.first_request),
+    )

@@ -1,0 +1,162 @@
+"""What a model or a client reads of ours in Chinese holds no English sentence: never three English words in a row.
+
+Rule: every notice is rendered, with content that is Chinese itself, by every way to an artifact that there is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from core.strategies import exchange, pipeline, planned, system, user
+
+from proxy import errors
+from proxy.core import fetch_notices, media_descriptions, media_notices, notice_words, reading_notices, refusal
+from proxy.core import retrieval_notices as own_tool
+from proxy.core.budget import Budget
+from proxy.core.edits import Artifact
+from proxy.core.excerpt import Excerpt
+from proxy.core.grep import Hits
+from proxy.core.lines import Page
+from proxy.core.media import Kind, MediaType
+from proxy.core.media.table import known
+from proxy.core.media_descriptions import Described, Why, description
+from proxy.core.notices import Notices
+from proxy.core.reading import Query
+from proxy.core.references import Obstacle, Unfetched
+from proxy.core.search import MAX_PATTERN_CHARACTERS
+from proxy.core.tools import Reach
+from proxy.core.way_back import WayBack
+from proxy.errors import ProxyError
+
+ENGLISH = re.compile(r"(?:[A-Za-z]+[ ,.;:]+){2}[A-Za-z]+")
+"""Three words in a row."""
+CUT = Artifact("内容".encode(), "工具")
+URL = "http://127.0.0.1:8787/artifacts"
+WAYS = [
+    WayBack(),
+    WayBack("/数据"),
+    WayBack(url=URL, key_headers=("Authorization: Bearer",)),
+    WayBack(url=URL, tool=True),
+]
+NOTICES = [
+    Notices("zh", way, reach, kept, subagent)
+    for way, reach, kept, subagent in product(WAYS, Reach, (True, False), (True, False))
+]
+PNG = MediaType("image/png", Kind.IMAGE, "png")
+SHOWN = Excerpt("开头\n", ("错误",), "结尾\n", "中间\n" * 9, 12, 90, 3, 30)
+LONG_LINES = replace(SHOWN, gap="长" * 90_000)
+PROBLEMS = [
+    {"lines": "often"},
+    {"lines": "9-2"},
+    {"grep": "("},
+    {"grep": "a" * (MAX_PATTERN_CHARACTERS + 1)},
+    {"grep": "a", "context": "999"},
+    {"grep": "a", "context": "x"},
+    {"context": "1"},
+]
+
+
+def about_an_artifact():
+    for notices in NOTICES:
+        for excerpt in (SHOWN, LONG_LINES, replace(SHOWN, head="", rescued=(), tail="")):
+            yield notices.truncated(excerpt, CUT, ["src/甲.py"])
+        yield notices.digest(CUT, 3, 400, ["src/甲.py"], ["请看"])
+        yield notices.response_text(CUT)
+        yield notices.whole(CUT)
+        yield notices.replaced(3)
+
+
+def about_media():
+    for why, artifact, notices in product(Why, (CUT, None), NOTICES):
+        yield description(Described(PNG, why, "图.png", 2_000, (3, 2), limit=5_000_000), artifact, notices)
+        yield description(Described(PNG, why, "图.png", address="https://x.org/图.png"), artifact, notices)
+    for mime in media_notices._NAMES:
+        yield description(Described(known(mime), Why.MODEL, "甲"), CUT, NOTICES[0])
+    for kind in Kind:
+        found = MediaType("", kind, "")
+        yield media_notices.friendly_type(found, "zh")
+        yield media_descriptions.shown(found, 1, behind=True, language="zh")
+        yield media_descriptions.shown(found, 1, behind=False, language="zh")
+    for tool, call in product(("工具", ""), ("call_1", "")):
+        yield media_descriptions.label(tool, call, 1, "zh")
+    yield media_descriptions.spoken("zh")
+
+
+def about_what_was_not_fetched():
+    for obstacle in Obstacle:
+        unfetched = Unfetched(obstacle, 404, "https://x.org/b", "text/html", 5.0)
+        yield fetch_notices.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
+
+
+def about_reading():
+    for following, cut in product((None, "81-"), (True, False)):
+        page = Page("字".encode(), 1, 80, following, cut, 300, 9_000)
+        yield reading_notices.page_header(page, CUT.id, "zh")
+    for following in (None, "81-"):
+        yield reading_notices.hits_header(Hits("字".encode(), 3, 1, 80, following, 300), CUT.id, "zh")
+    yield own_tool.unnamed("zh")
+    yield own_tool.too_many(4, "zh")
+    yield own_tool.last_reading(4, "zh")
+    yield own_tool.stopped(4, "zh")
+    yield own_tool.withheld("zh")
+    for kind in (
+        errors.ArtifactNotFound,
+        errors.ArtifactStoreUnavailable,
+        errors.RangeOutside,
+        errors.BadArtifactQuery,
+    ):
+        yield own_tool.failed(CUT.id, kind("there is no such thing at all"), "zh")
+    for asked in PROBLEMS:
+        with pytest.raises(ProxyError) as caught:
+            Query.parse(asked)
+        yield own_tool.failed(CUT.id, caught.value, "zh")
+
+
+def about_a_refusal():
+    for budget in (Budget(50), Budget(50, 10, 10)):
+        plan = planned([system("规则" * 900), user("问题"), *exchange(["结果" * 500])], pipeline(budget))
+        # It begins with OpenAI's own words, by which clients tell what it is.
+        yield re.sub(
+            r"This model's maximum context length[^.]*\.[^.]*\.", "", refusal.does_not_fit(plan, "m", 99, "zh")
+        )
+    yield refusal.refused_twice(900, "zh")
+
+
+EVERY = [about_an_artifact, about_media, about_what_was_not_fetched, about_reading, about_a_refusal]
+
+
+@pytest.mark.parametrize("rendered", EVERY)
+def test_no_notice_in_chinese_holds_an_english_sentence(rendered):
+    for text in rendered():
+        assert ENGLISH.search(text) is None, text
+        assert re.search(r"[\u4e00-\u9fff]", text), text
+
+
+def phrases():
+    yield from notice_words.WORDS["zh"].values()
+    for module in (reading_notices, own_tool):
+        yield from module._WORDS["zh"].values()
+    yield from refusal._WORDS["zh"].values()
+    for catalogue in (
+        media_descriptions._REASONS,
+        media_descriptions._PHRASES,
+        media_notices._NAMES,
+        media_notices._BY_KIND,
+        fetch_notices._WORDS,
+        fetch_notices._LIMITS,
+        fetch_notices._REASONS,
+    ):
+        yield from (chinese for _, chinese in catalogue.values())
+
+
+def test_no_phrase_that_notices_are_made_of_holds_one_either():
+    for phrase in phrases():
+        assert ENGLISH.search(phrase) is None, phrase
+
+
+def test_an_english_sentence_would_be_seen():
+    assert ENGLISH.search("未能读取：there is no such line")
+    assert ENGLISH.search(own_tool.failed(CUT.id, errors.RangeOutside("there is no line 9"), "en"))

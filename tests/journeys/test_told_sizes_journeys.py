@@ -1,0 +1,77 @@
+"""Sizes as clients and operators are told them: in the model's tokens, whatever the proxy's own estimate is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from journey import Received, World
+from models import said
+from starlette.types import Send
+
+from proxy.demo.chat import Reply
+from proxy.demo.completions import Completion
+
+WINDOW = 16_000
+QUESTION = "Which of these reports names the unit that failed? "
+
+
+def counting(share: float) -> Any:
+    """A model that counts so many tokens for one of the estimate's."""
+
+    async def answer(received: Received, send: Send) -> bool:
+        counted = int(share * sum(len(str(message["content"])) for message in received.messages) / 4.4)
+        completion = Completion.make(received.body, "m", Reply("Done."), counted, 1_000)
+        await said(send, json.dumps(completion.whole()).encode())
+        return True
+
+    return answer
+
+
+def prose(words: int) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": QUESTION * (words // 9)}], "max_tokens": 500}
+
+
+def told(header: str) -> dict[str, int]:
+    return {name: int(tokens) for name, tokens in (pair.split("=") for pair in header.split(";"))}
+
+
+def taught(build: Any, share: float) -> World:
+    """A world whose model counts otherwise than the estimate, and has taught it."""
+    world: World = build(answer=counting(share), models=[{"match": "*", "context_window": WINDOW}])
+    for _ in range(4):
+        world.ask(prose(3_000))
+    assert [line["ratio"] for line in world.logged("ratio_learned")] != [1.0]
+    return world
+
+
+@pytest.mark.parametrize("share", [0.85, 1.6], ids=["fewer", "more"])
+def test_header_log_and_decisions_tell_sizes_in_the_models_tokens(share: float, build: Any) -> None:
+    world = taught(build, share)
+    answer = world.ask(prose(7_000))
+    sizes = told(answer.headers["x-context-proxy-tokens"])
+    counted = answer.json()["usage"]["prompt_tokens"]
+    assert sizes["after"] == pytest.approx(counted, rel=0.1)
+    assert sizes["after"] <= sizes["room"] <= WINDOW
+    line = world.logged("request_done", 5)[-1]
+    assert sizes == {"before": line["tokens_before"], "after": line["tokens_after"], "room": line["room_tokens"]}
+    page = world.proxies[0].removesuffix("/v1")
+    decision = world.client.get(f"{page}/decisions/{line['request_id']}").json()
+    assert (decision["tokens_before"], decision["room_tokens"]) == (sizes["before"], sizes["room"])
+    assert sum(block["tokens_after"] for block in decision["blocks"]) == pytest.approx(sizes["after"], abs=5)
+    explained = world.client.post(f"{page}/explain", json=prose(7_000)).json()
+    assert explained["size"]["tokens"] == {"before": sizes["before"], "after": sizes["after"]}
+    assert explained["room"]["tokens"] == sizes["room"]
+
+
+def test_nobody_is_told_of_a_room_that_is_larger_than_the_window(build: Any) -> None:
+    world = taught(build, 0.85)
+    system = {"role": "system", "content": QUESTION * 4_000}
+    answer = world.ask({"model": "m", "messages": [system, {"role": "user", "content": "Go."}], "max_tokens": 500})
+    sizes = told(answer.headers["x-context-proxy-tokens"])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert sizes["room"] <= WINDOW < sizes["after"]
+    message = answer.json()["error"]["message"]
+    assert f"{sizes['room']:,}" in message
+    assert f"({sizes['after']} in the messages, " in message

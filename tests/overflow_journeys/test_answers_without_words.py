@@ -1,0 +1,176 @@
+"""Refusals that say nothing: a success without an answer, a 400 without a body. One smaller request is tried, and what
+the upstream said stands when that is not taken either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged
+from overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
+
+EMPTY_BODIES = pytest.mark.parametrize(
+    "nothing", [b"", b"{}", b'{"choices": []}'], ids=["no bytes", "object", "choices"]
+)
+
+
+def log_of(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, object]]:
+    lines = (line for line in capfd.readouterr().out.splitlines() if event in line)
+    return [json.loads(line) for line in lines]
+
+
+@EMPTY_BODIES
+async def test_a_body_without_an_answer_is_tried_again_shorter(tmp_path: Path, nothing: bytes) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(200, nothing), accepting)
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+        assert_valid(stage.model.bodies[1])
+        assert estimate(stage.model.bodies[1]) <= 0.55 * estimate(stage.model.bodies[0])
+
+
+async def test_a_stream_without_an_answer_is_tried_again_shorter_whatever_window_is_assumed(tmp_path: Path) -> None:
+    """llama-cpp-python: https://github.com/abetlen/llama-cpp-python/issues/1498"""
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(200, b"", EVENTS), accepting)
+        answer = await stage.ask(conversation(4_500, stream=True))
+        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "a success that holds nothing"), ("zh", "内容为空")])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_who_is_answered_with_nothing_twice_is_told_so(
+    tmp_path: Path, stream: bool, language: str, words: str
+) -> None:
+    async with staged(tmp_path, language=language) as stage:
+        nothing = saying(200, b"data: [DONE]\n\n", EVENTS) if stream else saying(200, b"{}")
+        stage.model.plays(nothing, nothing)
+        answer = await stage.ask(conversation(9_500, stream=stream))
+        error = json.loads(answer.body)["error"]
+        assert (answer.status, error["code"], error["type"]) == (502, "upstream_empty", "upstream_error")
+        assert words in error["message"]
+        assert len(stage.model.bodies) == 2
+
+
+async def test_a_refusal_and_then_nothing_is_told_as_well(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(12_000)) as stage:
+        stage.model.plays(saying(400, too_long(8_000, 9_500)), saying(200, b"", EVENTS))
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.status, json.loads(answer.body)["error"]["code"]) == (502, "upstream_empty")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [], "usage": {"prompt_tokens": 9_000, "completion_tokens": 0, "total_tokens": 9_000}},
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]},
+    ],
+)
+async def test_an_empty_message_is_an_answer(tmp_path: Path, body: dict[str, object]) -> None:
+    async with staged(tmp_path) as stage:
+        raw = json.dumps(body).encode()
+        stage.model.plays(saying(200, raw))
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.attempts) == (200, raw, "1")
+
+
+async def test_a_stream_that_begins_without_a_choice_passes_byte_for_byte(tmp_path: Path) -> None:
+    """Azure's first chunk: https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-streaming"""
+    async with staged(tmp_path) as stage:
+        raw = b'data: {"choices":[],"prompt_filter_results":[{"prompt_index":0}]}\n\n' + STREAM
+        stage.model.plays(saying(200, raw, EVENTS))
+        answer = await stage.ask(conversation(9_500, stream=True))
+        assert (answer.status, answer.body, answer.attempts) == (200, raw, "1")
+
+
+async def test_a_short_request_that_is_answered_with_nothing_is_not_sent_again(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(200, b"{}"))
+        answer = await stage.ask(conversation(900))
+        assert (answer.status, answer.body, answer.attempts) == (200, b"{}", "1")
+
+
+async def test_a_400_without_a_word_is_tried_again_shorter_where_nobody_knows_the_window(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Cerebras, and gateways: https://github.com/can1357/oh-my-pi/issues/1251"""
+    async with staged(tmp_path, log={"format": "json"}) as stage:
+        stage.model.plays(saying(400, b""), accepting)
+        body = conversation(9_500)
+        answer = await stage.ask(body)
+        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+        assert stage.model.bodies[0] == body
+        assert estimate(stage.model.bodies[1]) <= 0.55 * estimate(body)
+        (detected,) = log_of(capfd, "overflow_detected")
+        assert (detected["kind"], detected["status"]) == ("unknown", 400)
+
+
+@pytest.mark.parametrize("second", [b'{"error": "still no"}', b""])
+@pytest.mark.parametrize("status", [400, 422, 429, 500])
+async def test_when_less_is_refused_as_well_the_client_gets_the_first_answer(
+    tmp_path: Path, status: int, second: bytes
+) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(400, b"  ", JSON, "x-refusal: its own"), saying(status, second))
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.headers["x-refusal"]) == (400, b"  ", "its own")
+        assert len(stage.model.bodies) == 2
+
+
+async def taken_shorter(stage: Stage, tokens: int) -> int:
+    """Have a request refused without a word, and half of it taken; the tokens that were refused."""
+    stage.model.plays(saying(400, b""), accepting)
+    assert (await stage.ask(conversation(tokens, model="m"))).status == 200
+    return estimate(stage.model.bodies[0])
+
+
+async def test_a_400_without_a_word_teaches_only_when_less_was_taken(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        for _ in range(3):
+            stage.model.plays(saying(400, b""), saying(400, b""))
+            await stage.ask(conversation(9_500, model="m"))
+        stage.model.plays(accepting)
+        await stage.ask(conversation(9_500, model="m"))
+        assert estimate(stage.model.bodies[0]) > 9_000, "nothing was learned"
+        refused = [await taken_shorter(stage, 9_500) for _ in range(2)]
+        stage.model.plays(accepting)
+        answer = await stage.ask(conversation(9_500, model="m"))
+        assert answer.attempts == "1"
+        assert estimate(stage.model.bodies[0]) <= 0.9 * min(refused)
+
+
+async def test_what_was_concluded_and_is_still_too_much_is_tried_again_shorter(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        refused = [await taken_shorter(stage, tokens) for tokens in (9_500, 9_500, 20_000, 20_000)]
+        assert refused == sorted(refused, reverse=True), "each time a little less"
+
+
+async def test_an_edited_request_that_is_refused_without_a_word_goes_up_as_it_came(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        body = json.loads(conversation(6_000, exchanges=8))
+        body["messages"][3]["content"] += "\n".join(f"line {number} of the log" for number in range(2_500))
+        raw = json.dumps(body).encode()
+        stage.model.plays(saying(400, b""), saying(400, b"still no"))
+        answer = await stage.ask(raw)
+        assert (answer.status, answer.body, stage.model.bodies[1]) == (400, b"still no", raw)
+
+
+async def test_what_is_taken_in_full_later_refutes_a_400_without_a_word(tmp_path: Path) -> None:
+    """A gateway that fails now and then, at any length: https://github.com/earendil-works/pi/issues/9482"""
+    async with staged(tmp_path) as stage:
+        for _ in range(3):
+            refused = await taken_shorter(stage, 9_500)
+            usage = {"prompt_tokens": 12_000, "completion_tokens": 2, "total_tokens": 12_002}
+            stage.model.plays(saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode()))
+            answer = await stage.ask(conversation(10_500, model="m"))
+            assert answer.attempts == "1"
+            assert estimate(stage.model.bodies[0]) > refused
+
+
+async def test_a_400_with_a_word_passes_after_one_send(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        refusal = openai_error("Unknown parameter: 'foo'.")
+        stage.model.plays(saying(400, refusal))
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.attempts) == (400, refusal, "1")
