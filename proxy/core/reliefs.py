@@ -14,7 +14,7 @@ from proxy.core.estimate import Counter
 from proxy.core.kept import Kept
 from proxy.core.notices import Notices
 from proxy.core.plan import Relief, task_tokens
-from proxy.core.steps.cut_to_fit import TEXT_LIMITS, CutToFit, DescribeMedia
+from proxy.core.steps.cut_to_fit import TEXT_LIMITS, CutToFit, DescribeImages
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.steps.shorten_old_texts import ShortenOldTexts
@@ -26,10 +26,10 @@ def reliefs(notices: Notices, budget: Budget) -> tuple[Relief, ...]:
 
 
 def last_resorts(
-    notices: Notices, budget: Budget, described: Sequence[LocalStep], counter: Counter
+    notices: Notices, budget: Budget, showing: Callable[[int], Sequence[LocalStep]], counter: Counter
 ) -> tuple[Relief, ...]:
-    """Tried in order before a request is refused: only system texts and tools are never cut. `described`: the local
-    steps for a message whose images are described."""
+    """Tried in order before a request is refused: only system texts and tools are never cut. `showing`: the local steps
+    for a message of which so many images are shown."""
 
     def texts(of: Callable[[Kept], Sequence[Entry]], least_tokens: int = 0) -> CutToFit:
         return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens)
@@ -38,7 +38,7 @@ def last_resorts(
     return (
         results,
         CutToFit(notices, Kept.separating_results, Reason.OLD_RESULT),
-        DescribeMedia(tuple(described), notices, counter),
+        DescribeImages(showing, notices, counter),
         results,  # those that were just prepared anew are whole again
         texts(Kept.newest_words),
         texts(Kept.first_request, task_tokens(budget)),

@@ -201,7 +201,7 @@ def pipeline(
     return Pipeline(
         local=local,
         reliefs=reliefs(words, budget),
-        last_resorts=last_resorts(words, budget, local, counter or ByteClassCounter()),
+        last_resorts=last_resorts(words, budget, lambda _: local, counter or ByteClassCounter()),
         notices=words,
         counter=counter or ByteClassCounter(),
         budget=budget,

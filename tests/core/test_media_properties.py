@@ -241,7 +241,7 @@ def test_what_is_taken_out_is_kept(history, reads, target):
 
 def worded(every, words):
     """The same steps with other notices."""
-    resorts = last_resorts(words, every.budget, every.local, every.counter)
+    resorts = last_resorts(words, every.budget, lambda _: every.local, every.counter)
     return replace(every, notices=words, reliefs=reliefs(words, every.budget), last_resorts=resorts)
 
 

@@ -61,20 +61,24 @@ class CutToFit:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeMedia:
-    """A last resort: media in messages that have to stay are described, the oldest first."""
+class DescribeImages:
+    """A last resort: images in messages that have to stay are described, the oldest first, and no more than needed."""
 
-    described: tuple[LocalStep, ...]
-    """The local steps for a message none of whose images is shown."""
+    showing: Callable[[int], Sequence[LocalStep]]
+    """The local steps for a message of which so many images are shown, the last ones."""
     notices: Notices
     counter: Counter
 
     def __call__(self, kept: Kept, _: Mark) -> Iterator[Change]:
-        """One change for each message."""
+        """One change for each message and number of images that stay: half as many each time."""
         for entry in kept.staying():
-            if entry.images:
-                again = prepared(entry.index, entry.original, entry.tool, self.described, self.notices, self.counter)
-                yield Change(redone=again)
+            shown = entry.images
+            while shown:
+                shown //= 2
+                steps = self.showing(shown)
+                yield Change(
+                    redone=prepared(entry.index, entry.original, entry.tool, steps, self.notices, self.counter)
+                )
 
 
 def excerpted(

@@ -97,13 +97,12 @@ class Pipelines:
         notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
         entry = entry_of(self._settings.models, reading.model)
         limit = entry.max_images if entry is not None else None
-        described = _without_images(local)
         return Pipeline(
-            images=None if limit is None else ImageLimit(limit, described),
+            images=None if limit is None else ImageLimit(limit, _showing(local, 0)),
             always=sanitise,
             local=local,
             reliefs=reliefs(notices, budget),
-            last_resorts=last_resorts(notices, budget, described, counter),
+            last_resorts=last_resorts(notices, budget, functools.partial(_showing, local), counter),
             notices=notices,
             counter=counter,
             budget=budget,
@@ -161,10 +160,10 @@ def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[Loca
     return tuple(replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
 
 
-def _without_images(steps: Sequence[LocalStep]) -> tuple[LocalStep, ...]:
-    """The same steps, but every image is described."""
+def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
+    """The same steps, but of a message so many images are shown at the most; the others are described."""
     return tuple(
-        replace(step, routes=replace(step.routes, max_images=0)) if isinstance(step, RouteMedia) else step
+        replace(step, routes=replace(step.routes, max_images=images)) if isinstance(step, RouteMedia) else step
         for step in steps
     )
 
