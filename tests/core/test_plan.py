@@ -525,3 +525,24 @@ def test_a_cut_goes_under_whatever_share_of_the_room_may_be_used_up(fill):
     made = planned(conversation(history), pipeline(Budget(8_000, fill=fill)))
     assert made.before.tokens > 8_000
     assert 8_000 * fill * 0.4 < made.after.tokens <= 8_000 * fill
+
+
+def test_nothing_is_given_up_for_a_guessed_room():
+    history = [
+        system("Be brief."),
+        *(part for n in range(8) for part in (user(f"{n} " * 900), *exchange(["word " * 900]))),
+    ]
+    assert planned(history, pipeline(Budget(2_000))).edits
+    made = planned(history, pipeline(Budget(2_000, room_is_guessed=True)))
+    assert made.edits == ()
+    assert made.may_be_sent
+
+
+def test_before_a_server_that_cuts_silently_what_does_not_fit_is_as_small_as_it_can_be():
+    history = [system("Rule. " * 3_000), user("Fix it."), *exchange(["word " * 900]), *exchange(["word " * 900])]
+    refused = planned(history, pipeline(Budget(2_000)))
+    assert (refused.edits, refused.may_be_sent) == ((), False)
+    made = planned(history, pipeline(Budget(2_000, cuts_silently=True)))
+    assert (made.fits, made.may_be_sent) == (False, True)
+    assert made.after.tokens < refused.after.tokens
+    assert json.loads(made.messages[0]) == history[0]

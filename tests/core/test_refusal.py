@@ -51,6 +51,21 @@ def test_a_limit_in_another_unit_is_told_in_that_unit(budget, words):
     assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in told
 
 
+@pytest.mark.parametrize(("language", "end"), [("en", "may be left out."), ("zh", "发给 gpt-x 的大小。")])
+def test_a_room_that_is_only_guessed_is_not_told(language, end):
+    made, told = refused(language, Budget(2_000, room_is_guessed=True, room_chars=3_000))
+    assert made.after.tokens > 2_000
+    assert told.startswith("This model's maximum context length is 3000 characters.")
+    assert end in told
+    assert "2,000" not in told
+
+
+def test_a_window_that_was_guessed_too_small_is_not_told_once_more_is_known_to_fit():
+    _, told = refused(budget=Budget(2_000, room_is_guessed=True).lowered_to(5_000), window_tokens=4_000)
+    assert told.startswith("This model's maximum context length is 5000 tokens.")
+    assert "0 in the completion" in told
+
+
 @pytest.mark.parametrize("ratio", [0.85, 1.4])
 def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
     made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
