@@ -291,7 +291,7 @@ FILES: dict[str, tuple[str, bytes]] = {
     "rar": ("application/vnd.rar", b"Rar!\x1a\x07\0" + bytes(20)),
     "rar5": ("application/vnd.rar", b"Rar!\x1a\x07\x01\0" + bytes(20)),
     "7z": ("application/x-7z-compressed", b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(20)),
-    "gz": ("application/gzip", gzip.compress(b"hello")),
+    "gz": ("application/gzip", gzip.compress(b"hello", mtime=0)),
     "xz": ("application/x-xz", lzma.compress(b"hello")),
     "bz2": ("application/x-bzip2", bz2.compress(b"hello")),
     "zst": ("application/zstd", b"\x28\xb5\x2f\xfd\x04\x58" + bytes(20)),
