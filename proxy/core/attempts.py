@@ -24,6 +24,9 @@ ALWAYS_SMALLER: Final = 0.9
 """Of what was refused, whatever the upstream says of its limit."""
 MIN_USEFUL_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered under this to make a prompt fit: the answer would break off at once."""
+_LIMIT_SHARE: Final = 0.95
+"""Of the true limit, for a prompt that cannot be brought down to the share of an emergency: the upstream has just
+counted it, so what is left for errors is the margin of an estimate."""
 _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers disagree with themselves by a few tokens."""
 
@@ -48,6 +51,10 @@ class Attempt:
     """The reply limit at the most, in place of the request's own."""
     goal_tokens: int | None = None
     """Of the prompt at the most, by our estimate."""
+    most_tokens: int | None = None
+    """Of the prompt where what has to stay is more than the goal: as far under the true limit as the margin asks."""
+    least_reply_tokens: int | None = None
+    """The reply limit beside such a prompt; None: the one that is sent anyway."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
 
@@ -93,8 +100,8 @@ def attempts(situation: Situation) -> Attempts:
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
             yield Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
         else:
-            shorter = emergency_reply(verdict, situation)
-            yield Attempt(Rung.EMERGENCY, shorter, emergency_goal(verdict, situation))
+            shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
+            yield Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation))
     elif outcome.fitting_tokens is not None:
         yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
     elif verdict.kind is Kind.MEDIA and outcome.media:
@@ -136,6 +143,20 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
     # The upstream counted the same prompt: what it counts more than we do holds for the next one, too.
     ours_per_theirs = min(1.0, estimate / max(1, _counted(verdict, verdict.limit, situation)))
     return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * ALWAYS_SMALLER))
+
+
+def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, int | None]:
+    """Tokens, by our estimate, that a prompt may have beside the shortest useful reply, and that reply; None where
+    nobody knows the limit, and where no reply has to be lowered."""
+    if not verdict.is_overflow or verdict.limit is None or verdict.unit is Unit.CHARS:
+        return None, None
+    asked = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
+    reply = None if asked is None else min(asked, MIN_USEFUL_REPLY_TOKENS)
+    # An exact count has the say, whichever way the estimate is off: nothing is refused on an estimate.
+    is_exact = verdict.prompt is not None and verdict.exactness is Exactness.EXACT
+    ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
+    ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
+    return int((verdict.limit - (reply or 0)) * _LIMIT_SHARE * ours_per_theirs), reply
 
 
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:

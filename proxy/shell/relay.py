@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
-from proxy.core.overflow import Kind
+from proxy.core.overflow import Kind, Unit, Verdict
 from proxy.core.profile import Modality
 from proxy.core.refusal import does_not_fit, empty_twice, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
@@ -156,12 +156,12 @@ class Relay:
                 if following.rung is Rung.FITTED:
                     return await self._fitted(journey, following, answer, decision)
                 if following.goal_tokens is not None:
-                    harsher = await self._harsher(journey, following.goal_tokens)
+                    harsher, following = await self._harsher_for(journey, following, following.goal_tokens)
                     self._judge.learn_from_recount(outcome.verdict, planned, harsher)
                     if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
                         if not outcome.verdict.is_overflow:
                             return answer
-                        raise _overflow(self._refusal(harsher), outcome)
+                        raise _overflow(self._refusal(harsher, outcome.verdict), outcome)
                 if outcome.verdict.is_suspect and following.rung is Rung.EMERGENCY:
                     self._recorder.overflowed(decision, outcome.verdict)
                     wordless = answer if outcome.status >= 400 and answer.is_whole else None
@@ -222,6 +222,17 @@ class Relay:
             return ladder.send(outcome)
         except StopIteration:
             return None
+
+    async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
+        """The plan for a second send: down to its goal, or else as far under the true limit as can be, with the
+        shortest useful reply beside it."""
+        planned = await self._harsher(journey, goal_tokens)
+        if planned.plan.fits or attempt.most_tokens is None or attempt.most_tokens <= goal_tokens:
+            return planned, attempt
+        fallback = await self._harsher(journey, attempt.most_tokens)
+        reply = attempt.least_reply_tokens
+        reply = attempt.reply_tokens if reply is None else reply
+        return fallback, replace(attempt, reply_tokens=reply, goal_tokens=attempt.most_tokens)
 
     async def _harsher(self, journey: Journey, goal_tokens: int) -> Planned:
         """The plan for a second send of at most so many tokens, as the first was counted; whether it fits it says."""
@@ -291,9 +302,12 @@ class Relay:
         decision.note_plan(planned)
         return planned
 
-    def _refusal(self, planned: Planned) -> str:
+    def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> str:
+        """What a client is told of a request that cannot be made to fit; `refused`: what the upstream said of it."""
         profile = planned.basis.profile
-        return does_not_fit(planned.plan, profile.model, profile.window_tokens, self._settings.language)
+        is_told = refused.limit is not None and refused.unit is Unit.TOKENS
+        window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
+        return does_not_fit(planned.plan, profile.model, window, self._settings.language)
 
     def _mode(self, headers: Headers) -> str:
         """Raises MalformedRequest: who misspells `observe` wants anything but an edited request."""

@@ -134,6 +134,29 @@ async def test_a_request_that_cannot_be_made_smaller_is_refused_with_what_takes_
         assert "4000 tokens" in error["upstream"]["message"]
 
 
+@pytest.mark.parametrize("reply", [None, 4_000])
+@pytest.mark.parametrize("rules", [17_000, 20_000, 22_000])
+async def test_where_the_share_of_an_emergency_cannot_be_reached_the_true_limit_is_what_counts(
+    tmp_path: Path, rules: int, reply: int | None
+) -> None:
+    async with staged(tmp_path, **window(64_000)) as stage:
+        words = "Mind this rule. "
+        system = {"role": "system", "content": words * (rules // 4)}
+        calls = [{"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}} for n in range(2)]
+        results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"row {n} of it\n" * 1_400} for n in range(2)]
+        called = {"role": "assistant", "content": None, "tool_calls": calls}
+        body = {"model": "m", "messages": [system, {"role": "user", "content": "Go."}, called, *results]}
+        if reply is not None:
+            body["max_tokens"] = reply
+        stage.model.plays(saying(400, too_long(32_000, rules + 17_000)), accepting)
+        answer = await stage.ask(json.dumps(body).encode())
+        assert (answer.status, answer.attempts) == (200, "2"), answer.body
+        second = json.loads(stage.model.bodies[1])
+        assert second["messages"][0] == system
+        assert len(json.dumps(second)) < len(json.dumps(body))
+        assert reply is None or second["max_tokens"] <= (reply if rules == 17_000 else 256)
+
+
 async def test_with_retry_off_the_refusal_passes_untouched_after_one_send(tmp_path: Path) -> None:
     async with staged(tmp_path, **window(12_000, overflow={"retry": False})) as stage:
         stage.model.plays(saying(400, too_long(8_000, 9_500), JSON, "x-refusal: its own"))
