@@ -92,6 +92,10 @@ class Notices:
         """What stands in the place of reasoning that is left out."""
         return MARK + self._say("reasoning", chars=chars) + self._kept_at(artifact, "whole", "call_whole") + "]"
 
+    def arguments(self, artifact: Artifact) -> str:
+        """What stands in the middle of an argument that is cut."""
+        return MARK + self._say("arguments") + self._kept_at(artifact, "whole", "call_whole") + "]"
+
     def response_text(self, artifact: Artifact) -> str:
         """The `text` of a tool response whose data was cut."""
         # In one line, mostly; all of it would be cut again, and at the same place.

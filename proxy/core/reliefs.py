@@ -14,7 +14,7 @@ from proxy.core.estimate import Counter
 from proxy.core.kept import Kept
 from proxy.core.notices import Notices
 from proxy.core.plan import Relief, task_tokens
-from proxy.core.steps.cut_to_fit import TEXT_LIMITS, CutToFit, DescribeImages
+from proxy.core.steps.cut_to_fit import TEXT_LIMITS, CutArguments, CutToFit, DescribeImages
 from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.steps.shorten_old_texts import ShortenOldTexts
@@ -41,6 +41,7 @@ def last_resorts(
         DescribeImages(showing, notices, counter),
         results,  # those that were just prepared anew are whole again
         texts(Kept.newest_words),
+        CutArguments(notices),
         texts(Kept.first_request, task_tokens(budget)),
         texts(Kept.last_request),
         texts(Kept.first_request),

@@ -19,6 +19,7 @@ from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices
+from proxy.core.steps.shorten_arguments import argument_texts, shortened_arguments
 from proxy.core.steps.truncate_tool_output import shortened_result
 from proxy.core.units import Change
 
@@ -58,6 +59,37 @@ class CutToFit:
             )
             left = max(self.least_tokens, int(max(0, held - excess) * share))
             yield from excerpted(entries, left, self.notices, self.reason, self.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class CutArguments:
+    """A last resort: the arguments of calls in the newest unit are cut to what fits."""
+
+    notices: Notices
+
+    def __call__(self, kept: Kept, goal: Mark) -> Iterator[Change]:
+        """One change for each message and attempt."""
+        for share in _ATTEMPTS:
+            for entry in kept.newest_words():
+                over = kept.over(goal)
+                if over is None:
+                    return
+                texts = list(argument_texts(entry.original))
+                whole_bytes = sum(utf8_length(text) for _, text in texts)
+                # The arguments are nearly all of a message that is too long for them.
+                bytes_per_token = whole_bytes / max(1, entry.original_size.tokens)
+                excess = max(over.tokens * bytes_per_token, over.chars, over.bytes)
+                held = sum(utf8_length(text) for _, text in argument_texts(entry.message))
+                left = max(0.0, held - excess) * share / max(1, whole_bytes)
+                edits = (
+                    shortened_arguments(
+                        entry.index, path, text, int(utf8_length(text) * left), self.notices, Reason.NEWEST_TEXT
+                    )
+                    for path, text in texts
+                )
+                found = tuple(edit for edit in edits if edit is not None)
+                if found:
+                    yield Change(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,30 @@ def test_words_that_have_to_stay_are_cut_in_their_middle():
     assert json.loads(made.messages[1])["tool_calls"] == newest[0]["tool_calls"]
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_arguments_that_have_to_stay_are_cut_and_stay_json(language):
+    written = {"path": "src/main.py", "content": LOG, "edits": [{"old": "short", "new": LOG}], "force": True}
+    calls = exchange(["ok"], arguments=json.dumps(written), tool="write_file")
+    made = planned([user("u"), *calls], pipeline(Budget(3_000), language=language))
+    assert made.fits
+    sent = json.loads(json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"])
+    assert (sent["path"], sent["force"], sent["edits"][0]["old"]) == ("src/main.py", True, "short")
+    for text in (sent["content"], sent["edits"][0]["new"]):
+        assert text.startswith("00000 a line")
+        assert text.endswith("a line of a log\n")
+        assert text.count(MARK) == 1
+    assert json.dumps(written).encode() in {artifact.content for artifact in made.artifacts}
+    assert made.after.tokens > 0.6 * 3_000
+
+
+def test_arguments_that_are_no_json_are_cut_as_text():
+    made = planned([user("u"), *exchange(["ok"], arguments="a" * 90_000)], pipeline(Budget(2_000)))
+    assert made.fits
+    sent = json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"]
+    assert sent.startswith("aaa")
+    assert MARK in sent
+
+
 def test_only_what_system_texts_and_tools_take_is_refused():
     assert not planned([system(LOG), user("u")], pipeline(Budget(4_000))).fits
 
