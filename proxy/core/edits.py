@@ -50,7 +50,7 @@ class Reason(StrEnum):
     NEWEST_RESULT = "newest_result"
     """The newest tool results did not fit: excerpts stand in their place."""
     NEWEST_TEXT = "newest_text"
-    """The newest words or the last user message did not fit: they were cut in their middle."""
+    """The newest words or calls, or what the user asked, did not fit: they were cut in their middle."""
     CLAMP_REPLY = "clamp_reply"
     """The reply limit was lowered so that the prompt fits."""
     RETRIEVAL_TOOL = "retrieval_tool"
