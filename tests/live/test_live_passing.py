@@ -102,7 +102,9 @@ async def test_a_body_over_the_limit_is_a_413(announced: bool, proxy: Any, clien
     assert (status, json.loads(answer)["error"]["code"]) == (413, "body_too_large")
 
 
-@pytest.mark.parametrize(("encoding", "packed"), [("gzip", gzip.compress(BODY)), ("deflate", zlib.compress(BODY))])
+@pytest.mark.parametrize(
+    ("encoding", "packed"), [("gzip", gzip.compress(BODY, mtime=0)), ("deflate", zlib.compress(BODY))]
+)
 async def test_compressed_requests_pass_as_they_are(encoding: str, packed: bytes, proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     async with upstream(proxy, answering(JSON_OK, seen=seen)):
@@ -129,7 +131,7 @@ async def test_a_gzip_bomb_is_a_413_and_takes_no_memory(proxy: Any, client: Any)
 
 
 async def test_broken_gzip_is_a_400(proxy: Any, client: Any) -> None:
-    client.ask(CHAT, gzip.compress(BODY)[:-9], "content-encoding: gzip")
+    client.ask(CHAT, gzip.compress(BODY, mtime=0)[:-9], "content-encoding: gzip")
     assert (await client.answer())[0] == 400
 
 
