@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from proxy.core import jsontext
 from proxy.core.conversation import Message
 from proxy.core.edits import Edit, Moved, Path, Reason, spliced
 from proxy.core.estimate import Counter
@@ -20,6 +21,8 @@ from proxy.core.sizes import NOTHING, Size, size_of
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool that it answers for, notices) → edits of that message."""
+_ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
+"""Of a call: where what the model wrote for it stands. A custom tool takes free text."""
 _IMAGE: Final = b'"image_url"'
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits for the sake of what a model can read, not for the saving."""
@@ -99,6 +102,16 @@ def content_texts(message: Message) -> Iterator[tuple[Path, str]]:
         for position, part in enumerate(content):
             if isinstance(part, dict) and isinstance(text := part.get("text"), str):
                 yield ("content", position, "text"), text
+
+
+def argument_texts(message: Message) -> Iterator[tuple[Path, str]]:
+    """The arguments of each call of a message, as the model wrote them, with their path."""
+    calls = jsontext.opened(message.members().get("tool_calls")) if message.calls else None
+    for position, call in enumerate(calls if isinstance(calls, list) else ()):
+        for kind, name in _ARGUMENTS:
+            called = call.get(kind) if isinstance(call, dict) else None
+            if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                yield ("tool_calls", position, kind, name), text
 
 
 def prepared(

@@ -30,12 +30,11 @@ from proxy.core import jsontext
 from proxy.core.budget import Budget
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.edits import Reason
-from proxy.core.entry import content_texts
+from proxy.core.entry import argument_texts, content_texts
 from proxy.core.estimate import ByteClassCounter
 from proxy.core.excerpt import Limits
 from proxy.core.plan import plan
 from proxy.core.sizes import Size, size_of
-from proxy.core.steps.shorten_arguments import argument_texts
 
 thorough = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 LANGUAGES = st.sampled_from(["en", "zh"])

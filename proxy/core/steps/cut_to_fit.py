@@ -13,13 +13,13 @@ from typing import Final
 
 from proxy.core.budget import Mark
 from proxy.core.edits import Edit, Reason
-from proxy.core.entry import Entry, LocalStep, content_texts, prepared
+from proxy.core.entry import Entry, LocalStep, argument_texts, content_texts, prepared
 from proxy.core.estimate import Counter
 from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices
-from proxy.core.steps.shorten_arguments import argument_texts, shortened_arguments
+from proxy.core.steps.shorten_arguments import shortened_arguments
 from proxy.core.steps.truncate_tool_output import shortened_result
 from proxy.core.units import Change
 

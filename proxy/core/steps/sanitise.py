@@ -17,7 +17,7 @@ from typing import Final
 from proxy.core import jsontext
 from proxy.core.conversation import SYSTEM_ROLES, Message
 from proxy.core.edits import Edit, Path, Reason
-from proxy.core.entry import content_texts
+from proxy.core.entry import argument_texts, content_texts
 from proxy.core.notices import Notices
 from proxy.core.tool_response import tool_response, with_note
 
@@ -44,7 +44,6 @@ _CLASSES: Final = {
 
 _UNNOTED_ROLES: Final = frozenset({"assistant", *SYSTEM_ROLES})
 _REASONING: Final = ("reasoning_content", "reasoning")
-_ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +100,4 @@ def _other_texts(message: Message) -> Iterator[tuple[Path, str]]:
     for name in _REASONING:
         if isinstance(text := jsontext.value(members.get(name, b"null")), str):
             yield (name,), text
-    calls = jsontext.value(members.get("tool_calls", b"null"))
-    for position, call in enumerate(calls if isinstance(calls, list) else ()):
-        for kind, name in _ARGUMENTS:
-            called = call.get(kind) if isinstance(call, dict) else None
-            if isinstance(called, dict) and isinstance(text := called.get(name), str):
-                yield ("tool_calls", position, kind, name), text
+    yield from argument_texts(message)

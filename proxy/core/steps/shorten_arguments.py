@@ -6,11 +6,9 @@ can do so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from proxy.core import jsontext
-from proxy.core.conversation import Message
 from proxy.core.edits import Artifact, Edit, Path, Reason
 from proxy.core.excerpt import Limits, excerpt
 from proxy.core.measures import utf8_length
@@ -20,17 +18,6 @@ _LONG_CHARACTERS: Final = 200
 """Shorter strings are paths, patterns, names."""
 _MAX_DEPTH: Final = 16
 """Values that are nested deeper stay: tools ask for a few levels at the most."""
-_KINDS: Final = (("function", "arguments"), ("custom", "input"))
-
-
-def argument_texts(message: Message) -> Iterator[tuple[Path, str]]:
-    """The arguments of each call of a message, as the model wrote them, with their path."""
-    calls = jsontext.opened(message.members().get("tool_calls")) if message.calls else None
-    for position, call in enumerate(calls if isinstance(calls, list) else ()):
-        for kind, name in _KINDS:
-            called = call.get(kind) if isinstance(call, dict) else None
-            if isinstance(called, dict) and isinstance(text := called.get(name), str):
-                yield ("tool_calls", position, kind, name), text
 
 
 def shortened_arguments(
