@@ -16,7 +16,7 @@ from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Notices, is_ours
-from proxy.core.steps.truncate_tool_output import shortened_text
+from proxy.core.steps.truncate_tool_output import shortened_result
 from proxy.core.units import Change
 
 LONG_TEXT_CHARS: Final = 30_000
@@ -42,6 +42,6 @@ class ShortenOldTexts:
             for path, text in content_texts(entry.message):
                 if len(text) > self.over_chars and not is_ours(text):
                     limits = Limits(len(text), int(utf8_length(text) * self.keep_share), head_share=TEXT_HEAD_SHARE)
-                    edit = shortened_text(entry.index, path, text, "", limits, self.notices, Reason.LONG_OLD_TEXT)
+                    edit = shortened_result(entry.index, path, text, "", limits, self.notices, Reason.LONG_OLD_TEXT)
                     if edit is not None:
                         yield Change((edit,))

@@ -84,24 +84,11 @@ def shortened_result(
     reason: Reason,
     preview_chars: int | None = None,
 ) -> Edit | None:
-    """A shorter result in the place of one, in the common shape if it has that; None when that would save nothing."""
+    """An excerpt with a notice in the place of a text, in the common shape of a tool response if it has that; None when
+    that would save nothing."""
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
         return shortened_response(index, path, text, response, tool, limits, preview_chars, notices, reason)
-    return shortened_text(index, path, text, tool, limits, notices, reason, preview_chars)
-
-
-def shortened_text(
-    index: int,
-    path: Path,
-    text: str,
-    tool: str,
-    limits: Limits,
-    notices: Notices,
-    reason: Reason,
-    preview_chars: int | None = None,
-) -> Edit | None:
-    """An excerpt with a notice in the place of a text; None when that would save nothing."""
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
     text_bytes = utf8_length(text)
     # A text of many short lines may have fewer bytes than its limit: what stands for it is shorter all the same.
