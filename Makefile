@@ -3,12 +3,14 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 UPSTREAM ?= https://api.openai.com/v1
+SOAK ?= 20
+MINUTES ?= 60
 
 PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--default-index https://pypi.org/simple --no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo test coverage check bench e2e validate serve lock clean
+.PHONY: help demo test coverage check bench faults fuzz e2e validate serve lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -44,6 +46,12 @@ check: .venv/made ## lint, format, types, imports
 
 bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
 	@$(BIN)/python -m bench --write docs/benchmarks.md
+
+faults: .venv/made ## what may go wrong, tried; written to docs/reliability.md; SOAK=minutes of mixed traffic
+	@$(BIN)/python -m faults --soak $(SOAK) --write docs/reliability.md
+
+fuzz: .venv/made ## cases that break a rule, looked for; MINUTES=60; what is found goes into tests/fuzz/corpus
+	@PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES)
 
 e2e: .venv/made ## real clients and coding agents, directly and through the proxy; installs them into .e2e
 	@$(BIN)/python -m e2e

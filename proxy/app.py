@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,12 +17,13 @@ from proxy import __version__
 from proxy.settings import Settings
 from proxy.shell.answering.retrieval import Retrieval
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.folder import ArtifactFolder
+from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.whereabouts import WaysBack
+from proxy.shell.data_folder import look_after
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -41,10 +43,14 @@ from proxy.shell.telemetry.logs import configure_logging
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
+from proxy.shell.workload import Workload, give_memory_back
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
 
+SWITCH_SECONDS: Final = 0.0005
+"""For which a thread that plans may keep the interpreter while the event loop waits for it. Python's 5 ms add up, as
+that happens after each read and write of a socket."""
 REFRESH_SECONDS: Final = 2
 """Between two looks at what other workers have learned; a look is one stat."""
 
@@ -63,11 +69,19 @@ def _reconsider(learning: Learning, discovery: Discovery) -> None:
             learning.note_allocated(model, window)
 
 
+def _tune_interpreter() -> None:
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
+    gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
+    gc.enable()
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+
 def create_explainer(settings: Settings) -> Explainer:
     """What explains requests without a proxy that runs: reads what was learned, and touches neither network nor disk
     otherwise."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning.limits)
+    models = ModelResolver(settings, learned=learning)
     folder = create_folder(settings)
     store, here = _store(settings, folder), WaysBack(settings.artifacts, folder.place_of("")).here
     return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
@@ -78,12 +92,13 @@ def create_app(settings: Settings) -> Front:
     configure_logging(settings.log)
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     metrics = Metrics(learning)
-    models = ModelResolver(settings, learned=learning.limits)
+    models = ModelResolver(settings, learned=learning)
     learning.on_change = models.forget
     models.discovery.on_allocated = lambda: _reconsider(learning, models.discovery)
     upstream = Upstream(settings.upstream)
     tracer = _tracer(settings)
     recorder = Recorder(metrics, tracer)
+    workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder)
     store.on_saved, store.on_swept = metrics.saved, metrics.stored
@@ -109,10 +124,7 @@ def create_app(settings: Settings) -> Front:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        gc.collect()
-        gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
-        gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
-        gc.enable()
+        _tune_interpreter()
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
@@ -124,11 +136,13 @@ def create_app(settings: Settings) -> Front:
             at_the_end.push_async_callback(readiness.close)
             models.start()
             at_the_end.callback(asyncio.create_task(_follow(learning)).cancel)
+            at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
+            at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, owners)).cancel)
             await store.start()
             yield
 
     app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    chat = ChatCompletions(relay, recorder, ways, settings.server.max_body_bytes)
+    chat = ChatCompletions(relay, recorder, ways, settings.server, workload)
     app.router.routes.clear()
 
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
@@ -138,7 +152,7 @@ def create_app(settings: Settings) -> Front:
     artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
     app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
     app.router.default = unknown_path
-    return Front(chat, PassThrough(relay), app)
+    return Front(chat, PassThrough(relay, settings.server.body_timeout_seconds), app)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
@@ -147,6 +161,19 @@ def create_folder(settings: Settings) -> PrivateFolder | Bucket:
     if scheme and scheme != "file":
         return Bucket(settings.artifacts.url or "")
     return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
+
+
+def unwritable(settings: Settings) -> str | None:
+    """Why nothing can be kept in the local folder; None when it can, or artifacts go into a bucket. It is tried out."""
+    folder = create_folder(settings)
+    if isinstance(folder, Bucket):
+        return None
+    try:
+        folder.put(TRIAL_KEY, b"ok\n")
+    except TROUBLE as error:
+        where = f"{folder.address} (data_dir, or artifacts.url for another place)"
+        return f"nothing can be kept in {where}: {reason_of(error)}"
+    return None
 
 
 def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Owners:

@@ -1,8 +1,9 @@
 """Everything that can go wrong, and the HTTP status and code it has in OpenAI's error shape.
 
     ProxyError                    status, code
-    ├── ServerStopping 503
+    ├── ServerStopping 503 · TooManyConnections 503 · LoopDetected 508
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
+    │                  RequestTimeout 408 · HeadTooLarge 431
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
     │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
@@ -35,6 +36,20 @@ class ServerStopping(ProxyError):
 
     status = 503
     code = "server_stopping"
+
+
+class TooManyConnections(ProxyError):
+    """As many clients are connected as may be, and each waits for an answer."""
+
+    status = 503
+    code = "too_many_connections"
+
+
+class LoopDetected(ProxyError):
+    """The request has been here before: the upstream leads back to this proxy."""
+
+    status = 508
+    code = "loop_detected"
 
 
 class ClientError(ProxyError):
@@ -76,6 +91,20 @@ class UnknownDecision(ClientError):
 
     status = 404
     code = "unknown_decision"
+
+
+class HeadTooLarge(ClientError):
+    """The request line and headers have more bytes or lines than are read."""
+
+    status = 431
+    code = "head_too_large"
+
+
+class RequestTimeout(ClientError):
+    """The client took longer over its request than a configured time."""
+
+    status = 408
+    code = "request_timeout"
 
 
 class BodyTooLarge(ClientError):

@@ -5,37 +5,46 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import multiprocessing
 import os
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from proxy.app import create_app
+from proxy.app import create_app, unwritable
+from proxy.preflight import leads_here
 from proxy.settings import ServerSettings, Settings
+from proxy.shell.http1.connection import ConnectionLimits, Connections, telling
 from proxy.shell.telemetry.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 KEEP_ALIVE_SECONDS: Final = 75
 """Longer than the 60 seconds for which load balancers keep idle connections: the side that reuses must close first."""
 
+_OWN_FILES: Final = 256
+"""Open files that are no client's: the store, the log, what is downloaded."""
 _BACKLOG: Final = 2048
 """Connections that wait to be taken; uvicorn's own figure."""
 
 
 def serve(settings: Settings) -> int:
-    """Serve until a signal comes; the exit status: 0, or 1 when the port cannot be had."""
+    """Serve until a signal comes; the exit status: 0, or 1 when the port cannot be had or nothing be kept."""
     config = uvicorn.Config(
-        partial(create_app, settings),
+        partial(_application, settings),
         factory=True,
         host=settings.server.host,
         port=settings.server.port,
         workers=settings.server.workers,
+        http=Connections(_limits(settings.server)),  # type: ignore[arg-type] # called as the class would be
         log_config=None,
         access_log=False,
         server_header=False,
@@ -43,10 +52,14 @@ def serve(settings: Settings) -> int:
         ws="none",
         interface="asgi3",
         proxy_headers=False,  # nothing here asks who the client is, so nobody's X-Forwarded-For has to be believed
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        # Never first: a head of the next request that is on its way has to reach uvicorn before.
+        timeout_keep_alive=math.ceil(KEEP_ALIVE_SECONDS + settings.server.header_timeout_seconds) + 1,
         timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace_seconds),
     )
     configure_logging(settings.log)
+    if (problem := unwritable(settings)) is not None:
+        print(problem, file=sys.stderr)
+        return 1
     try:
         listener = _listener(settings.server)
     except OSError as error:
@@ -55,6 +68,10 @@ def serve(settings: Settings) -> int:
         print(f"cannot listen at {where} (server.host, server.port): {reason}", file=sys.stderr)
         return 1
     host, port = listener.getsockname()[:2]
+    if reason := leads_here(settings.upstream.base_url, host, port):
+        listener.close()
+        print(reason, file=sys.stderr)
+        return 1
     logger().info("listening", host=host, port=port, upstream=settings.upstream.base_url, workers=config.workers)
     if settings.server.workers > 1:
         with _shared_counts():
@@ -63,6 +80,48 @@ def serve(settings: Settings) -> int:
     else:
         uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _application(settings: Settings) -> ASGIApp:
+    """Made in the process that serves."""
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes would cut running streams
+    if settings.server.workers > 1:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    return telling(create_app(settings))
+
+
+def _end_with_parent() -> None:
+    """End as on SIGTERM when the parent is gone: nobody else could end this worker, or start its successor."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _limits(settings: ServerSettings) -> ConnectionLimits:
+    """What clients may take, with as many open files as the system allows: each has a connection to the upstream."""
+    files = _open_files()
+    possible = settings.max_connections if files is None else max(1, (files - _OWN_FILES) // 2)
+    return ConnectionLimits(
+        max_head_bytes=settings.max_header_bytes,
+        head_seconds=settings.header_timeout_seconds,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        max_connections=min(settings.max_connections, possible),
+    )
+
+
+def _open_files() -> int | None:
+    """How many files this process may have open, once that is as many as the system allows; None: any number."""
+    if sys.platform == "win32":
+        return None
+    import resource  # noqa: PLC0415 - Windows has none
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS says "infinite", and takes less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if files == resource.RLIM_INFINITY else files
 
 
 def _listener(settings: ServerSettings) -> socket.socket:
@@ -77,13 +136,16 @@ def _listener(settings: ServerSettings) -> socket.socket:
 
 
 class _Workers(Multiprocess):
-    """uvicorn's, but for the parent's own hold on the socket: with it new connections would be taken until the last
-    worker has ended, and answered by nobody."""
+    """uvicorn's, but for the parent's own hold on the socket, and for SIGHUP, which it takes for a restart."""
 
     def terminate_all(self) -> None:
+        # With the parent's hold new connections would be taken until the last worker has ended, and answered by nobody.
         for listener in self.sockets:
             listener.close()
         super().terminate_all()
+
+    def handle_hup(self) -> None:
+        """Nothing, as in a single process: a restart ends running streams."""
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ from proxy.core.profile import Modality
 STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
 """No user, no password, no query: those come from the environment."""
+_ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses)/?$")
+"""What clients add to a base URL themselves."""
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
 """It stands in what models read."""
 
@@ -39,6 +41,8 @@ def _base_url(url: str) -> str:
         raise ValueError("must be a URL such as https://api.openai.com/v1")
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError("must have no query, no fragment, no user and no password; keys go into upstream.api_key")
+    if endpoint := _ENDPOINT.search(parts.path):
+        raise ValueError(f"must be the base URL, without {endpoint[1]}")
     return url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + "/v1"
 
 
@@ -101,4 +105,6 @@ Mode = Annotated[
     BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
 ]
 """YAML reads an unquoted `on` as true."""
+Tokenizer = Literal["o200k_base", "cl100k_base", "bytes"]
+"""The vocabularies that are installed with us, and the estimate by bytes."""
 Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]

@@ -37,6 +37,7 @@ from proxy.setting_types import (
     PublicUrl,
     SentKey,
     StoreUrl,
+    Tokenizer,
 )
 from proxy.sources import Nested, merge, read_environment, read_yaml, sentence
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
@@ -89,6 +90,16 @@ class ServerSettings(_Section):
     """Processes that share the port."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     """Largest chat request that is read, before and after decompression; past it the client gets a 413."""
+    max_header_bytes: int = Field(default=32 * 1024, ge=1024)
+    """Most bytes of a request's first line and headers together; past it the client gets a 431. As nginx's
+    `large_client_header_buffers`: 4 of 8 KB."""
+    header_timeout_seconds: float = Field(default=60, gt=0)
+    """How long a client may take for them; past it a 408. As nginx's `client_header_timeout`."""
+    body_timeout_seconds: float = Field(default=60, gt=0)
+    """Longest pause of a client within its body; past it a 408. As nginx's `client_body_timeout`."""
+    max_connections: int = Field(default=20_000, ge=1)
+    """Clients of one worker at once, or as many as the system's limit of open files lets it have. One more takes the
+    place of the longest idle one; when all wait for answers, it gets a 503."""
     admin_key: Annotated[Key, Field(min_length=16)] | None = None
     """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`, or as the
     password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
@@ -132,7 +143,7 @@ class ModelSettings(_Section):
     """Most characters of one tool result for it: 0 or less means 4000, 1 to 999 means 1000."""
     sanitise: frozenset[Sanitise] = frozenset()
     """What to replace for upstreams that choke on it: `non_bmp` (emoji and the like), `surrogates`, `control`."""
-    tokenizer: str | None = None
+    tokenizer: Tokenizer | None = None
     """tiktoken encoding that counts for it (`o200k_base`, `cl100k_base`), or `bytes` for the estimate by bytes."""
 
 

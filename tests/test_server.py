@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from proxy import server
+from proxy.settings import ServerSettings, Settings
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 
@@ -27,3 +29,10 @@ def test_without_a_place_for_it_each_tells_its_own_and_the_log_says_so(monkeypat
     with capture_logs() as log, server._shared_counts():
         assert SHARED_FOLDER not in os.environ
     assert [(line["event"], line["reason"]) for line in log] == [("metrics_not_shared", "No space left on device")]
+
+
+def test_a_start_that_cannot_work_ends_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    settings = Settings(data_dir=tmp_path / "file", server=ServerSettings(port=0))
+    assert server.serve(settings) == 1
+    assert capsys.readouterr().err.startswith("nothing can be kept in ")

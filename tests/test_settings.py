@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+from typing import get_args
 
 import pytest
 
 from proxy.core.excerpt import Direction
 from proxy.core.profile import Modality
-from proxy.settings import ENV_ALIASES, Settings, SettingsError, load
+from proxy.settings import ENV_ALIASES, ModelSettings, Settings, SettingsError, load
+from proxy.shell.models.tokenizer import _VOCABULARIES
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +143,7 @@ def test_a_base_url_without_a_path_gets_v1(given, used):
         ("prot: 1", "prot: unknown setting; known here are artifacts, budget, "),
         (
             "server: {prot: 1}",
-            "server.prot: unknown setting; known here are admin_key, host, host_names, max_body_bytes, port, ",
+            "server.prot: unknown setting; known here are admin_key, body_timeout_seconds, header_timeout_seconds, ",
         ),
         (
             "models: [{match: x}, {match: y, windo: 1}]",
@@ -269,7 +271,7 @@ def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
         (
             "CONTEXT_PROXY_SERVER__PRT",
             "1",
-            "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are ADMIN_KEY, HOST, HOST_NAMES, MAX_",
+            "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are ADMIN_KEY, BODY_TIMEOUT_SECONDS, ",
         ),
         ("CONTEXT_PROXY_", "1", "CONTEXT_PROXY_: unknown setting; known here are ARTIFACTS, "),
         ("CONTEXT_PROXY_PROT", "", "CONTEXT_PROXY_PROT: unknown setting"),
@@ -371,3 +373,19 @@ def test_most_characters_of_a_tool_result_have_a_floor(given, used, config):
 
 def test_one_modality_needs_no_list(config):
     assert load(config("defaults: {input: vision}")).defaults.input == {Modality.VISION}
+
+
+@pytest.mark.parametrize("endpoint", ["/chat/completions", "/completions", "/responses"])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_base_url_is_no_endpoint(endpoint, slash):
+    url = f"https://host/v1{endpoint}{slash}"
+    assert mistakes(flags={"upstream": {"base_url": url}}) == [
+        f"upstream.base_url: must be the base URL, without {endpoint}, found {url!r}"
+    ]
+
+
+def test_a_tokenizer_is_one_that_is_installed():
+    known = ModelSettings.model_fields["tokenizer"].annotation
+    assert set(get_args(get_args(known)[0])) == {*_VOCABULARIES, "bytes"}
+    (said,) = mistakes(flags={"models": [{"match": "x", "tokenizer": "o200k"}]})
+    assert said == "models[0].tokenizer: must be 'o200k_base', 'cl100k_base' or 'bytes', found 'o200k'"

@@ -35,6 +35,7 @@ class Rung(StrEnum):
     """What kind of send it is."""
 
     FIRST = "first"
+    AS_KNOWN = "as_known"
     SHORTER_REPLY = "shorter_reply"
     EMERGENCY = "emergency"
     WITHOUT_MEDIA = "without_media"
@@ -55,6 +56,9 @@ class Attempt:
     """Of the prompt where what has to stay is more than the goal: as far under the true limit as the margin asks."""
     least_reply_tokens: int | None = None
     """The reply limit beside such a prompt; None: the one that is sent anyway."""
+    sure_tokens: int | None = None
+    """Of a prompt that surely fits, as the upstream has counted the one before: the plan that the next turn will go on
+    from is better than the goal, where it is that small."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
 
@@ -73,6 +77,8 @@ class Situation:
     """Whether what is sent first differs from what came."""
     original_could_fit: bool
     """Whether what came is inside the window by our estimate."""
+    tried_over_tokens: int | None = None
+    """The learned window, where what is sent first is larger to find out whether it still holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,9 @@ def attempts(situation: Situation) -> Attempts:
     """The sends for one request."""
     outcome = yield Attempt(Rung.FIRST)
     verdict = outcome.verdict
-    if verdict.is_overflow or verdict.is_over_rate:
+    if verdict.is_overflow and _still_holds(verdict, situation.tried_over_tokens):
+        yield Attempt(Rung.AS_KNOWN)
+    elif verdict.is_overflow or verdict.is_over_rate:
         reply = _fitting_reply(verdict, situation)
         if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
             yield Attempt(Rung.SHORTER_REPLY, reply_tokens=reply)
@@ -126,6 +134,11 @@ _REFUSED_FOR_CONTENT: Final = frozenset({Kind.FIELD, Kind.COUNT, Kind.PAIRING, K
 proxy's own tool a list may have one too many; OpenAI takes 128."""
 
 
+def _still_holds(verdict: Verdict, tried_over_tokens: int | None) -> bool:
+    """Whether a refusal of a larger request says nothing against what is known to fit."""
+    return tried_over_tokens is not None and (verdict.limit is None or verdict.limit >= tried_over_tokens)
+
+
 def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:
     """The kinds of input that the second send does without: no third one could do without the next."""
     named = refused & sent or sent
@@ -145,18 +158,21 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
     return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * ALWAYS_SMALLER))
 
 
-def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, int | None]:
-    """Tokens, by our estimate, that a prompt may have beside the shortest useful reply, and that reply; None where
-    nobody knows the limit, and where no reply has to be lowered."""
+def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, int | None, int | None]:
+    """Tokens, by our estimate, that a prompt may have beside the shortest useful reply, and that reply; then those of
+    a prompt that surely fits. None where nobody knows the limit, where no reply has to be lowered, and where nothing is
+    sure."""
     if not verdict.is_overflow or verdict.limit is None or verdict.unit is Unit.CHARS:
-        return None, None
+        return None, None, None
     asked = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
     reply = None if asked is None else min(asked, MIN_USEFUL_REPLY_TOKENS)
     # An exact count has the say, whichever way the estimate is off: nothing is refused on an estimate.
     is_exact = verdict.prompt is not None and verdict.exactness is Exactness.EXACT
     ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
     ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
-    return int((verdict.limit - (reply or 0)) * _LIMIT_SHARE * ours_per_theirs), reply
+    usable = _LIMIT_SHARE * ours_per_theirs
+    sure = int(min(verdict.limit * usable, situation.estimate_tokens * ALWAYS_SMALLER)) if is_exact else None
+    return int((verdict.limit - (reply or 0)) * usable), reply, sure
 
 
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.profile import ModelProfile
+from proxy.core.profile import ModelProfile, Witness
 from proxy.core.sizes import Size
 
 REPLY_SHARE: Final = 16
@@ -19,7 +19,7 @@ MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered under this where the window has room for it: an answer that breaks off at once is worse
 than an error. In a small window it is lowered to what is kept free for a reply there."""
-LOW_MARK: Final = 0.6
+LOW_MARK: Final = 0.58
 """Share of what may be used up beside what cannot be given up, that stays after a cut; measured, see
 docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.02
@@ -88,13 +88,19 @@ class Budget:
 
     room_tokens: int
     """For everything that is sent: messages and tools."""
+    most_tokens: int | None = field(default=None, kw_only=True)
+    """What a second send may hold where what has to stay is more than its room; None: no more."""
     room_is_guessed: bool = field(default=False, kw_only=True)
     """Whether the window is a guess. Then the room bounds nothing, and is no evidence either."""
-    cuts_silently: bool = field(default=False, kw_only=True)
-    """Whether the upstream takes any prompt and cuts it to its window: to refuse would be worse than to send it as
-    small as it can be made."""
+    window_may_be_wrong: bool = field(default=False, kw_only=True)
+    """Whether a request over the room in tokens may be taken all the same: nobody who must know states the window, or
+    the upstream takes any prompt and cuts it."""
+    count_may_be_wrong: bool = field(default=False, kw_only=True)
+    """Whether it may be taken because tokens are estimated, and nothing has confirmed the estimate."""
     room_chars: int | None = None
     room_bytes: int | None = None
+    chars_may_be_wrong: bool = field(default=False, kw_only=True)
+    """Whether a request over the room in characters may be taken all the same: only a refusal has named it."""
     fill: float = 1.0
     """Share of the room that may be used up: the high mark."""
     low_mark: float = LOW_MARK
@@ -109,16 +115,35 @@ class Budget:
     reserved_reply_tokens: int = 0
     """Kept free for the reply."""
 
-    def lowered_to(self, room_tokens: int) -> Budget:
-        """The budget of a second send: a smaller room, all of which is used; a refusal makes it certain. Results keep
-        the limits at which they arrived: what was sent of them first is cut further only where that is needed."""
-        room = room_tokens if self.room_is_guessed else min(self.room_tokens, room_tokens)
-        return replace(self, room_tokens=room, room_is_guessed=False, fill=1.0, low_mark=1.0)
+    def for_one_send(self, room_tokens: int, most_tokens: int | None = None) -> Budget:
+        """The budget of a send that no other goes on from: a room all of which is used, and `most_tokens` for what has
+        to stay. Larger than the room of all others only where that may be wrong. Results keep the limits at which they
+        arrived: what was sent of them first is cut further only where that is needed."""
+        is_open = self.room_is_guessed or self.window_may_be_wrong
+        room = room_tokens if is_open else min(self.room_tokens, room_tokens)
+        most = most_tokens if is_open or most_tokens is None else min(self.room_tokens, most_tokens)
+        together = self.max_reply_tokens
+        if together is not None and room > self.room_tokens:  # as large as the window has to be for such a prompt
+            together += int((room - self.room_tokens) * self.ratio)
+        return replace(
+            self,
+            room_tokens=room,
+            most_tokens=most,
+            room_is_guessed=False,
+            fill=1.0,
+            low_mark=1.0,
+            max_reply_tokens=together,
+        )
+
+    @property
+    def ceiling_tokens(self) -> int:
+        """What must not be passed, guessed or not."""
+        return self.room_tokens if self.most_tokens is None else max(self.room_tokens, self.most_tokens)
 
     @property
     def certain_room_tokens(self) -> int | None:
         """The room; None when it is only guessed."""
-        return None if self.room_is_guessed else self.room_tokens
+        return None if self.room_is_guessed else self.ceiling_tokens
 
     @property
     def usable_tokens(self) -> int:
@@ -130,14 +155,24 @@ class Budget:
         """What may be used up before something is given up."""
         return self._mark(self.fill)
 
+    @property
+    def ceiling(self) -> Mark:
+        """What must not be passed."""
+        return replace(self._mark(1.0), tokens=self.certain_room_tokens)
+
     def admits(self, size: Size) -> bool:
         """Whether a request of this size fits."""
-        return self._mark(1.0).excess(size) is None
+        return self.ceiling.excess(size) is None
 
     def refuses(self, size: Size) -> bool:
-        """Whether a request that cannot be made smaller than this is not sent."""
-        over = self._mark(1.0).excess(size)
-        return over is not None and not (self.cuts_silently and not over.chars and not over.bytes)
+        """Whether a request that cannot be made smaller than this is not sent. Where the room may be wrong, the
+        upstream is asked."""
+        sure = self.ceiling
+        if self.window_may_be_wrong or self.count_may_be_wrong:
+            sure = replace(sure, tokens=None)
+        if self.chars_may_be_wrong:
+            sure = replace(sure, chars=None)
+        return sure.excess(size) is not None
 
     def model_tokens(self, tokens: int) -> int:
         """Tokens by our estimate, in the model's own: as people are told sizes and room. What fits stays within what is
@@ -178,14 +213,17 @@ def budget_for(
         room = min(room, profile.input_tokens - margin)
     # Where a prompt is cut without a word, even a guess is better than none.
     is_guessed = profile.window_is_guessed and not profile.cuts_silently
+    room_chars = _room_chars(profile, rules)
     return Budget(
         max(0, int(room / ratio)),
-        _room_chars(profile, rules),
+        room_chars,
         rules.max_request_bytes,
         rules.fill,
         rules.low_mark,
         room_is_guessed=is_guessed,
-        cuts_silently=profile.cuts_silently,
+        window_may_be_wrong=profile.cuts_silently or profile.witness is not Witness.STATED,
+        count_may_be_wrong=not exact,
+        chars_may_be_wrong=room_chars != rules.max_request_chars,
         max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed else None,
         ratio=ratio,
         result_tokens=int(widest * ARRIVAL_SHARE / ratio),

@@ -18,6 +18,8 @@ from proxy.core.jsontext import Raw
 TOOL_ROLES = frozenset({"tool", "function"})
 """Roles of a tool's answer; `function` is what the API called it until 2023, and some servers still do."""
 SYSTEM_ROLES = frozenset({"system", "developer"})
+_ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
+"""One text for each, whoever writes it: a conversation has thousands."""
 
 
 class _Head(msgspec.Struct, gc=False):
@@ -80,7 +82,8 @@ class Message(msgspec.Struct, frozen=True, weakref=True):
             return cls._read_leniently(kept)
         calls = _calls(head.tool_calls) if bytes(head.tool_calls) else ()
         reasoning_bytes = len(bytes(head.reasoning_content))
-        return cls(kept, head.role, head.tool_call_id, head.name, calls, reasoning_bytes)
+        role = _ROLES.get(head.role, head.role)
+        return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes)
 
     @classmethod
     def _read_leniently(cls, kept: bytes) -> Message:

@@ -7,7 +7,7 @@ same between two cuts, and everything in it is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -17,23 +17,20 @@ from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.edits import ARTIFACT_NAME, Artifact, Edit, Path, Reason, spliced
 from proxy.core.entry import Entry, content_texts
 from proxy.core.estimate import Counter
-from proxy.core.names import most_telling, names_in
+from proxy.core.line_pool import LinePool
+from proxy.core.names import names_in
 from proxy.core.notices import Notices
 from proxy.core.sizes import NOTHING, Size, size_of
 from proxy.core.tool_response import tool_response, with_note
 
 _CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))
 """Who carries the note: best a tool's result, where a model expects words about results; its own words least."""
-_NAMES: Final[WeakKeyDictionary[Message, tuple[str, ...]]] = WeakKeyDictionary()
-"""Remembered as long as the message is."""
-_MAX_POOL: Final = 4_000
-"""Names that are remembered of what is left out: many times what a note has room for."""
+_NAMES: Final[WeakKeyDictionary[Message, str]] = WeakKeyDictionary()
+"""Remembered as long as the message is; in one text, as each name by itself would take five times as much memory."""
 _MAX_ASKED: Final = 8
 _ASKED_CHARACTERS: Final = 200
 _ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
 """Whole, or cut off at the end of a quotation."""
-_BYTES_PER_TOKEN: Final = 2.5
-"""Of lists of names, at the least: they are denser than prose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ class Digest:
     """One for each cut; each names the one before, so the last leads to all."""
     messages: int = 0
     chars: int = 0
-    pool: Mapping[str, int] = field(default_factory=dict)
-    """Names in what is left out, with the number of messages that hold them; the most telling ones first."""
+    pool: LinePool = field(default_factory=LinePool)
+    """Lines of what is left out, of which the note tells the most telling ones."""
     asked: tuple[str, ...] = ()
     """How the user's messages that are left out began."""
     note: str = ""
@@ -56,32 +53,23 @@ class Digest:
     size: Size = NOTHING
     """What the note adds to that message."""
 
-    def extended(self, gone: Sequence[Entry], asked: Sequence[str], used: Collection[str]) -> Digest:
-        """The digest after one more cut. `asked` is what people said in what is gone, `used` are the names that the
-        assistant has used itself."""
+    def extended(self, gone: Sequence[Entry], asked: Sequence[str]) -> Digest:
+        """The digest after one more cut. `asked` is what people said in what is gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message a line: what searches a file by lines finds a message, and not all of them.
         messages = b"[\n" + b",\n".join(entry.original.raw for entry in gone) + b"\n]"
         content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
-        pool = dict(self.pool)
-        for entry in gone:
-            for name in _names_of(entry.whole):
-                pool[name] = pool.get(name, 0) + 1
-        # Sorting is stable, so this is by use and then by spread; sorting by pairs takes five times as long.
-        spread_first = sorted(pool, key=pool.__getitem__, reverse=True)
-        ranked = sorted(spread_first, key=lambda name: name not in used)[:_MAX_POOL]
         return Digest(
             artifacts=(*self.artifacts, Artifact(content, suffix="json")),
             messages=self.messages + len(gone),
             chars=self.chars + sum(entry.whole_size.chars for entry in gone),
-            pool={name: pool[name] for name in ranked},
+            pool=self.pool.extended(gone),
             asked=(*self.asked, *map(_quoted, asked))[-_MAX_ASKED:],
         )
 
     def placed(
         self,
         kept: Sequence[Entry | None],
-        used: Collection[str],
         notices: Notices,
         counter: Counter,
         room_tokens: int,
@@ -89,8 +77,8 @@ class Digest:
         *,
         brief: bool = False,
     ) -> Digest:
-        """The digest with its note on the message that carries it, using about `room_tokens` for names. `brief`: with
-        neither names nor quotations.
+        """The digest with its note on the message that carries it, of about `room_tokens`. `brief`: with neither lines
+        nor quotations.
 
         It stands before the text of that message; behind it in the newest exchange (from `newest_index` on), where the
         model looks for the answer to its call first.
@@ -98,12 +86,14 @@ class Digest:
         carrier = _carrier(kept)
         if carrier is None or not self.artifacts:
             return self.untold()
-        names: Sequence[str] = ()
-        if room_tokens and not brief:
-            known = {name for entry in kept if entry is not None for name in _names_of(entry.message)}
-            names = most_telling(self.pool, known, used, int(room_tokens * _BYTES_PER_TOKEN))
-        asked = () if brief else self.asked
-        note = notices.digest(self.artifacts[-1], self.messages, self.chars, names, asked)
+        artifact, asked = self.artifacts[-1], () if brief else self.asked
+        note = notices.digest(artifact, self.messages, self.chars, (), asked)
+        left = room_tokens - counter.count(note)
+        if left > 0 and not brief:
+            standing = [entry for entry in kept if entry is not None]
+            known = {name for entry in standing for name in _names_of(entry.message)}
+            told = self.pool.told(standing, known, left, counter)
+            note = notices.digest(artifact, self.messages, self.chars, told, asked)
         return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
     def carried_by(self, carrier: Entry, counter: Counter) -> Digest:
@@ -150,11 +140,6 @@ class Digest:
         return spliced(message.raw, {self.edit.path: self.edit.replacement})
 
 
-def names_used(entries: Iterable[Entry]) -> set[str]:
-    """The names in the assistant's own words and calls: what it has needed once it tends to need again."""
-    return {name for entry in entries if entry.original.role == "assistant" for name in _names_of(entry.whole)}
-
-
 def _quoted(text: str) -> str:
     """How a text began, in one line. It names no artifact: one that only a message names that is left out is kept with
     that message."""
@@ -187,5 +172,5 @@ def _names_of(message: Message) -> tuple[str, ...]:
     """A cut asks for the names of all that is kept; most of it was there at the last cut, too."""
     names = _NAMES.get(message)
     if names is None:
-        names = _NAMES[message] = names_in(message.text())
-    return names
+        names = _NAMES[message] = " ".join(names_in(message.text()))
+    return tuple(names.split())

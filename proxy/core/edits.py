@@ -35,6 +35,8 @@ class Reason(StrEnum):
     """Media went where the model can read them, or a description stands in their place."""
     TRUNCATE_TOOL_OUTPUT = "truncate_tool_output"
     """A tool result was over its limit: an excerpt stands in its place."""
+    QUOTED_NOTICE = "quoted_notice"
+    """What a tool printed looked like a notice of the proxy: it is marked as quoted."""
     SANITISE = "sanitise"
     """Characters that this model's upstream chokes on were replaced."""
     OLD_REASONING = "old_reasoning"

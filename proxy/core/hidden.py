@@ -1,8 +1,9 @@
 """Calls that the client never saw, in an answer in which it had calls of its own: what is remembered of them, and how
 they come back into the conversation.
 
-Rule: the client returns its own calls, and those tell what was hidden beside them; the calls and results that are put
-back are the same bytes in every later turn, on every replica and after a restart.
+Rule: the client returns its own calls; those, and all that the client told before them, tell what was hidden beside
+them. What is put back is the same bytes in every later turn, on every replica and after a restart, and never another
+owner's.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from proxy.core import jsontext
-from proxy.core.conversation import Conversation, Message, texts_of
+from proxy.core.conversation import SYSTEM_ROLES, Message, texts_of
 from proxy.core.edits import Artifact, spliced
 from proxy.core.jsontext import Raw
 from proxy.core.said import RETRIEVAL_TOOL, Said
 
+HISTORY_BYTES: Final = 16
+"""Of what tells a conversation up to one message: 128 bits, as nobody but its owner can bring another one about."""
 _MAX_CALLS: Final = 1_000
 """Of one message that is looked up."""
 
@@ -49,11 +52,10 @@ class HiddenCalls:
     """Tool messages, one for each call."""
 
     @classmethod
-    def of(cls, conversation: Conversation, said: Said, results: Sequence[bytes]) -> HiddenCalls:
-        """What has to be remembered of a mixed answer to the client's conversation."""
+    def of(cls, history: bytes, said: Said, results: Sequence[bytes]) -> HiddenCalls:
+        """What has to be remembered of a mixed answer to a conversation with this history."""
         positions = tuple(call.position for call in said.own)
-        mark = mark_of(task_of(conversation), said.others)
-        return cls(mark, positions, tuple(call.raw for call in said.own), tuple(results))
+        return cls(mark_of(history, said.others), positions, tuple(call.raw for call in said.own), tuple(results))
 
     @classmethod
     def read(cls, content: bytes, mark: str) -> HiddenCalls | None:
@@ -88,28 +90,48 @@ class HiddenCalls:
         return Message.read(whole), *(Message.read(result) for result in self.results)
 
 
-def mark_of(task: str, calls: Sequence[Raw]) -> str:
-    """What tells some calls of a client from all others: what its conversation is about, and their ids, names and
+def beginning(owner: str) -> bytes:
+    """The history of a conversation of which nothing has been said yet."""
+    return hashlib.blake2b(owner.encode(), digest_size=HISTORY_BYTES).digest()
+
+
+def extended(history: bytes, message: Message) -> bytes:
+    """The history after one more message of the client.
+
+    It holds what a client repeats from turn to turn: what users and tools said, what the assistant called, and what it
+    said where it called nothing. Neither system texts, where clients put the time of day, nor reasoning, media, and
+    marks for caches, which they leave out or move.
+    """
+    if message.role in SYSTEM_ROLES:
+        return history
+    if message.calls:
+        told: Any = _told(jsontext.items(message.members()["tool_calls"]))
+    else:
+        told = "\n".join(texts_of(message.content())).strip()
+    said = _canonical([message.role, message.tool_call_id, told])
+    return hashlib.blake2b(history + said, digest_size=HISTORY_BYTES).digest()
+
+
+def mark_of(history: bytes, calls: Sequence[Raw]) -> str:
+    """What tells some calls of a client from all others: the conversation before them, and their ids, names and
     arguments, however they are written.
 
-    The ids alone do not: Kimi numbers them anew in every conversation.
+    Ids alone do not: Kimi numbers them anew in every conversation, other servers in every answer.
     https://huggingface.co/moonshotai/Kimi-K2-Instruct-0905/blob/main/docs/tool_call_guidance.md
     """
-    told = [_meant(jsontext.opened(raw)) for raw in calls[:_MAX_CALLS]]
-    return hashlib.sha256(_canonical([task, told])).hexdigest()
+    return hashlib.sha256(history + _canonical(_told(calls))).hexdigest()
 
 
-def task_of(conversation: Conversation) -> str:
-    """The words of the first user message: of all that a client repeats, the last that it changes."""
-    first = next((message for message in conversation if message.role == "user"), None)
-    return "\n".join(texts_of(first.content())) if first is not None else ""
-
-
-def mark_in(task: str, message: Message) -> str | None:
-    """The mark of the calls in a message that a client returns; None when there is nothing to look up."""
+def mark_in(history: bytes, message: Message) -> str | None:
+    """The mark of the calls in a message that a client returns, after what it told before; None when there is nothing
+    to look up."""
     if message.role != "assistant" or not message.calls:
         return None
-    return mark_of(task, jsontext.items(message.members()["tool_calls"]))
+    return mark_of(history, jsontext.items(message.members()["tool_calls"]))
+
+
+def _told(calls: Sequence[Raw]) -> list[list[Any]]:
+    return [_meant(jsontext.opened(raw)) for raw in calls[:_MAX_CALLS]]
 
 
 def _meant(call: Any) -> list[Any]:

@@ -45,10 +45,12 @@ _BY_VENDOR: Final = {"anthropic": ImageRule.ANTHROPIC, "google": ImageRule.GEMIN
 
 @dataclass(frozen=True, slots=True)
 class ImageCounter:
-    """A counter of text that counts images by another rule than OpenAI's."""
+    """A counter of text that counts images by another rule than OpenAI's, or as the upstream has shown to."""
 
     texts: Counter
     rule: ImageRule
+    learned: tuple[tuple[str, int], ...] = ()
+    """Tokens of an image, by `image_key`."""
 
     @property
     def name(self) -> str:
@@ -62,20 +64,37 @@ class ImageCounter:
         return self.texts.count(text)
 
 
-def with_images_of(model: str, texts: Counter) -> Counter:
-    """The counter for a model, by its name.
+def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], ...] = ()) -> Counter:
+    """The counter for a model, by its name and by what was learned of its images.
 
     >>> from proxy.core.estimate import ByteClassCounter
     >>> with_images_of("qwen2.5-vl-7b", ByteClassCounter()).rule.value
     'qwen'
     """
-    rule = _BY_VENDOR.get(vendor_of(last_part(model)))
-    return texts if rule is None else ImageCounter(texts, rule)
+    rule = _BY_VENDOR.get(vendor_of(last_part(model)), ImageRule.OPENAI)
+    return texts if rule is ImageRule.OPENAI and not learned else ImageCounter(texts, rule, learned)
+
+
+def image_key(size: tuple[int, int] | None, detail: str | None) -> str:
+    """What images that cost the same have in common.
+
+    >>> image_key((1280, 800), "auto"), image_key(None, "low")
+    ('1280x800', '? low')
+    """
+    pixels = "?" if size is None else f"{size[0]}x{size[1]}"
+    return f"{pixels} low" if detail == "low" else pixels
 
 
 def tokens_of_image(counter: Counter, size: tuple[int, int] | None, detail: str | None) -> int:
     """Tokens of an image of so many pixels; of one whose size is not known, as OpenAI has for a usual one."""
-    rule = counter.rule if isinstance(counter, ImageCounter) else ImageRule.OPENAI
+    if not isinstance(counter, ImageCounter):
+        return _by_rule(ImageRule.OPENAI, size, detail)
+    learned = dict(counter.learned) if counter.learned else {}
+    tokens = learned.get(image_key(size, detail))
+    return _by_rule(counter.rule, size, detail) if tokens is None else tokens
+
+
+def _by_rule(rule: ImageRule, size: tuple[int, int] | None, detail: str | None) -> int:
     if size is None:
         return image_tokens(None, None, detail)
     width, height = size

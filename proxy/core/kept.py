@@ -15,7 +15,7 @@ from proxy.core.batch_media import before_a_user, done_again, with_media
 from proxy.core.blocks import Block
 from proxy.core.budget import Budget, Mark
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES
-from proxy.core.digest import Digest, names_used
+from proxy.core.digest import Digest
 from proxy.core.edits import Edit, Moved, Reason
 from proxy.core.entry import Entry, content_texts
 from proxy.core.estimate import Counter
@@ -49,8 +49,6 @@ class Kept:
         """Left out since the note was written."""
         self._gone_units: list[tuple[int, int]] = []
         """The units of these: where each began and stopped."""
-        self._used: frozenset[str] = frozenset()
-        """Names that the assistant used in what is left out."""
         self._has_calls = False
         """Whether anything was called or answered a call: then tools do not answer in user messages."""
         self._openings: frozenset[str] = frozenset()
@@ -69,10 +67,19 @@ class Kept:
         twin.units = list(self.units)
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.digest = self.digest
-        twin._open_calls, twin._used, twin._moved = self._open_calls, self._used, self._moved
+        twin._open_calls, twin._moved = self._open_calls, self._moved
         twin._edited, twin._raws = self._edited, list(self._raws)
         twin._has_calls, twin._openings = self._has_calls, self._openings
         return twin
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether anything is left out, of which a note has to tell."""
+        return bool(self._gone) or self.digest.messages > 0
+
+    def become(self, other: Kept) -> None:
+        """Take over all of another one, which is not used any more."""
+        vars(self).update(vars(other))
 
     @property
     def total(self) -> Size:
@@ -174,10 +181,14 @@ class Kept:
         return removable(self.units)
 
     def results(self, unit: Unit) -> list[Entry]:
-        """What tools printed in a unit and may be cut: pages of the proxy's own tool stay whole, or go whole."""
+        """What tools printed in a unit and may be cut.
+
+        Pages of the proxy's own tool may be where they were put back beside results of the client; by themselves they
+        have just been read, and stay whole, or go whole: they are read again, and smaller, where there is no room.
+        """
         roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
-        found = (entry for entry in self.in_unit(unit) if entry.message.role in roles)
-        return [entry for entry in found if not is_page(entry.message, entry.tool)]
+        found = [entry for entry in self.in_unit(unit) if entry.message.role in roles]
+        return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
     def newest_results(self) -> list[Entry]:
         """The results of the newest unit that may be cut."""
@@ -266,17 +277,14 @@ class Kept:
         """Bring the note about what is left out up to date, at the end of a cut. `brief`: without quotations, too."""
         if not self._gone and not self.digest.messages:
             return
-        used = self._used | names_used(self._gone)
-        used |= names_used(entry for entry in self.entries if entry is not None)
         if self._gone:
-            self.digest = self.digest.extended(self._gone, self._asked(), used)
+            self.digest = self.digest.extended(self._gone, self._asked())
             for gone in self._gone:
                 self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.digest.artifacts[-1])
-            self._used, self._gone = frozenset(names_used(self._gone)) | self._used, []
-            self._gone_units = []
+            self._gone, self._gone_units = [], []
         if self.digest.messages:
             self.digest = self.digest.placed(
-                self.entries, used, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
+                self.entries, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
             )
 
     def _asked(self) -> list[str]:

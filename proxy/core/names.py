@@ -6,7 +6,7 @@ Rule: the order is a function of the texts alone; no set is walked, as its order
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from proxy.core.measures import utf8_length
@@ -14,6 +14,9 @@ from proxy.core.measures import utf8_length
 _NAME: Final = re.compile(r"(?<![\w\u00c0-\u024f])[A-Za-z_][\w\u00c0-\u024f./:-]{5,}", re.ASCII)
 """Words of six characters and more, with what paths, URLs and qualified names are made of. Of letters beyond ASCII only
 Latin ones: in Chinese a name stands between others without a blank."""
+_BETWEEN_NAMES: Final = re.compile(r"[^\w\u00c0-\u024f./:-]", re.ASCII)
+_SLICE_CHARACTERS: Final = 16 * 1024
+"""Searched at a time, as no other thread runs during a search: 2 ms."""
 _DIGEST: Final = re.compile(r"(?<![0-9A-Za-z])(?=[0-9a-f]*[0-9])[0-9a-f]{7,}(?![0-9A-Za-z])", re.IGNORECASE)
 """A hash, or the part of one: of a commit, a UUID, an artifact of ours. It tells nobody what a text is about."""
 _MAX_NAME_CHARACTERS: Final = 80
@@ -28,8 +31,18 @@ def names_in(text: str) -> tuple[str, ...]:
     >>> names_in("open src/main.py at line 1234 of 3f2a91bc, then src/main.py")
     ('src/main.py',)
     """
-    found = dict.fromkeys(_NAME.findall(text))
+    found = dict.fromkeys(name for piece in _slices(text) for name in _NAME.findall(piece))
     return tuple([name for name in found if len(name) <= _MAX_NAME_CHARACTERS and _DIGEST.search(name) is None])
+
+
+def _slices(text: str) -> Iterator[str]:
+    """A text in pieces, cut where no name stands."""
+    start = 0
+    while start < len(text):
+        border = _BETWEEN_NAMES.search(text, start + _SLICE_CHARACTERS)
+        end = len(text) if border is None else border.end()
+        yield text[start:end]
+        start = end
 
 
 def most_telling(spread: Mapping[str, int], known: Collection[str], used: Collection[str], max_bytes: int) -> list[str]:

@@ -77,8 +77,16 @@ class Notices:
             return self._say("shown_brief", **counts) + self._way_back_brief(artifact, resume)
         return self._say("shown", parts=self._parts(shown), **counts) + self.way_back(artifact, resume)
 
-    def digest(self, artifact: Artifact, messages: int, chars: int, names: Sequence[str], asked: Sequence[str]) -> str:
-        """What stands in the place of messages that are left out."""
+    def digest(
+        self,
+        artifact: Artifact,
+        messages: int,
+        chars: int,
+        told: Sequence[tuple[str, Sequence[str]]],
+        asked: Sequence[str],
+    ) -> str:
+        """What stands in the place of messages that are left out. `told`: lines of theirs, each group under the file or
+        command that it comes from."""
         notice = self._say("digest", messages=messages, chars=chars)
         # Each line of that file is a message, and as long as that may be.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
@@ -86,7 +94,11 @@ class Notices:
         if asked:
             heads = " / ".join(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked[-_ASKED_REQUESTS:])
             notice += self._say("asked", asked=heads)
-        return self._framed(notice + self._names(names))
+        if told:
+            notice += self._say("told")
+        for source, lines in told:
+            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *lines))
+        return self._framed(notice)
 
     def reasoning(self, artifact: Artifact, chars: int) -> str:
         """What stands in the place of reasoning that is left out."""

@@ -1,4 +1,5 @@
-"""Results of the proxy's own tool: recognised, and never cut, routed or kept again.
+"""Results of the proxy's own tool: recognised, and not cut, routed or kept again when they arrive. Only for room they
+give way, once they are put back into a client's conversation, like any other result.
 
 Rule: a page is a tool's answer to a call of that tool that carries our mark; what another tool says is none, whatever
 it quotes.

@@ -26,9 +26,14 @@ Relief: TypeAlias = Callable[[Kept, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change and stops asking when it is
 enough."""
 
-NOTE_SHARE: Final = 0.1
+NOTE_SHARE: Final = 0.25
 """Of the room beside what cannot be given up, at the most, for the note about what is left out; measured,
 docs/decisions/0003-what-to-give-up.md."""
+_WORTH_ANOTHER_CUT: Final = 0.1
+"""Of that room, left unused by a note that has little to tell: prose in long lines, mostly. The conversation has it
+then."""
+_NOTE_ATTEMPTS: Final = (1.0, 0.6)
+"""Shares of the note's room: what it costs inside its message is known once it is there."""
 TASK_SHARE: Final = 0.1
 """Of the room, that the first user message keeps when more of it has to go: it holds the task, and what the task is
 about may be a document of any length."""
@@ -192,12 +197,48 @@ def _settle(kept: Kept, pipeline: Pipeline) -> None:
     if kept.over(high) is None or kept.is_hopeless(budget):
         return
     kept.take_note_off()
-    fixed = kept.fixed(task_tokens(budget))
-    _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark - NOTE_SHARE))
-    kept.note_what_is_gone(pipeline.notices, int(max(0, budget.usable_tokens - fixed.tokens) * NOTE_SHARE))
+    untouched = kept.copy()
+    unused = _cut(kept, pipeline, NOTE_SHARE)
+    if kept.has_gaps and unused > _WORTH_ANOTHER_CUT:
+        kept.become(untouched)
+        _cut(kept, pipeline, max(0.0, NOTE_SHARE - unused))
     if kept.over(high) is not None:
         kept.note_what_is_gone(pipeline.notices, 0, brief=True)
-        _relieve(kept, pipeline, pipeline.last_resorts, high)
+        _relieve(kept, pipeline, pipeline.last_resorts, budget.ceiling)
+
+
+def _cut(kept: Kept, pipeline: Pipeline, note_share: float) -> float:
+    """Come down to the low mark, with a note of at least that share; which share is left unused, as what is left out
+    holds nothing that a note would tell."""
+    budget, high = pipeline.budget, pipeline.budget.high_mark
+    fixed = kept.fixed(task_tokens(budget))
+    _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark))
+    if kept.has_gaps:
+        _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark - note_share))
+    room_tokens = _note_tokens(kept, budget, fixed)
+    for share in _NOTE_ATTEMPTS:
+        kept.note_what_is_gone(pipeline.notices, int(room_tokens * share))
+        if kept.over(high) is None:
+            break
+    low = high.share_beside(fixed, budget.low_mark).tokens
+    return 0.0 if low is None else (low - kept.total.tokens) / max(1, budget.usable_tokens - fixed.tokens)
+
+
+def _note_tokens(kept: Kept, budget: Budget, fixed: Size) -> int:
+    """Room for the note: its share, and what a cut of whole exchanges has given up too much; in the unit that leaves
+    least."""
+    total, high = kept.total, budget.high_mark
+    low = high.share_beside(fixed, budget.low_mark)
+    rooms = [
+        min(max(int((limit - beside) * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
+        for limit, goal, beside, size in (
+            (high.tokens, low.tokens, fixed.tokens, total.tokens),
+            (high.chars, low.chars, fixed.chars, total.chars),
+            (high.bytes, low.bytes, fixed.bytes, total.bytes),
+        )
+        if limit is not None and goal is not None
+    ]
+    return max(0, min(rooms, default=0))
 
 
 def task_tokens(budget: Budget) -> int:

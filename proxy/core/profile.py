@@ -37,6 +37,20 @@ class Modality(StrEnum):
     FILE = "file"
 
 
+class Witness(StrEnum):
+    """How it is known that a window is so large."""
+
+    STATED = "stated"
+    """By the settings, the upstream itself, or the catalogue's entry for this very provider."""
+    LEARNED = "learned"
+    """A refusal printed it, or usage has shown it: it was true then."""
+    INFERRED = "inferred"
+    """From refusals that name no window: requests are fitted to it, but it is no evidence against another refusal."""
+    GUESSED = "guessed"
+    """The default, or another provider's: good enough for shares and hints, but nothing is refused or left out because
+    of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
     """One model at one upstream."""
@@ -62,21 +76,24 @@ class ModelProfile:
     cuts_silently: bool = False
     """Whether its upstream cuts a longer prompt without a word: such a request is made as small as it can be, and sent
     even when that is not small enough."""
-    window_is_guessed: bool = False
-    """Whether the window is the default's or another provider's: good enough for shares and hints, but nothing is
-    refused or left out because of it."""
-    window_is_inferred: bool = False
-    """Whether the window was concluded from refusals that name none: requests are fitted to it, but it is no evidence
-    against another refusal."""
+    witness: Witness = Witness.STATED
+    """Of the window."""
+    image_tokens: tuple[tuple[str, int], ...] = ()
+    """Of images, by `image_key`, as its upstream has shown to count them."""
     input_chars: int | None = None
     """Of the prompt alone, where an upstream bounds it so."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value came from: by field name, a phrase such as `config models[0]` or `default`."""
 
     @property
+    def window_is_guessed(self) -> bool:
+        """Whether nobody who must know says how large the window is, and nothing has shown it."""
+        return self.witness is Witness.GUESSED
+
+    @property
     def certain_window_tokens(self) -> int | None:
-        """The window, when somebody states it who must know; None when it is guessed or inferred."""
-        return None if self.window_is_guessed or self.window_is_inferred else self.window_tokens
+        """The window, when it is stated or learned; None when it is guessed or inferred."""
+        return self.window_tokens if self.witness in (Witness.STATED, Witness.LEARNED) else None
 
     def reads(self, modality: Modality) -> bool | None:
         """Whether the model takes this kind of input; None when nobody states it."""

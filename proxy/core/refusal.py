@@ -5,6 +5,7 @@ Rule: sizes, roles, tools and indexes only; never content.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from proxy.core.notices import Language
@@ -26,6 +27,7 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "stop": ".",
         "largest": " The largest of what has to stay: {largest}.",
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
+        "put_in": "a page of {tool} behind messages[{index}] ({tokens:,} tokens)",
         "tools": "the tool list ({tokens:,} tokens)",
         "advice": " Shorten the system text or the tool list, or take a model with a larger window.",
     },
@@ -35,6 +37,7 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "stop": "。",
         "largest": "必须保留的最大部分：{largest}。",
         "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
+        "put_in": "messages[{index}] 之后的一页 {tool}（{tokens:,} 个 token）",
         "tools": "工具列表（{tokens:,} 个 token）",
         "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
     },
@@ -71,14 +74,15 @@ def refused_twice(tokens: int, language: Language) -> str:
     return _REFUSED_TWICE[language].format(tokens=tokens)
 
 
-def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language) -> str:
-    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens."""
+def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language, put_in: Collection[int] = ()) -> str:
+    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens, positions the
+    client's. `put_in`: indexes of the messages that the client did not send."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
-    after, room = told(size.tokens), told(budget.room_tokens)
+    after, room = told(size.tokens), told(budget.ceiling_tokens)
     is_bound = not budget.room_is_guessed
     text = []
-    if is_bound and size.tokens > budget.room_tokens:
+    if is_bound and size.tokens > budget.ceiling_tokens:
         window_tokens = max(window_tokens, room)  # after a refusal that proved a guess too small
         after, reserved = max(after, room + 1), window_tokens - room
         text.append(
@@ -90,18 +94,14 @@ def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language)
     ):
         if limit is not None and found > limit:
             text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
-    largest = [
-        (
-            entry.size.tokens,
-            words["message"].format(
-                index=entry.index,
-                role=entry.message.role or "?",
-                tool=f" {entry.tool}" if entry.tool else "",
-                tokens=told(entry.size.tokens),
-            ),
-        )
-        for entry in plan.largest
-    ]
+    largest = []
+    for entry in plan.largest:
+        is_put_in = entry.index in put_in
+        index = entry.index - sum(one <= entry.index for one in put_in)
+        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool else ""
+        role, tokens = entry.message.role or "?", told(entry.size.tokens)
+        named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
+        largest.append((entry.size.tokens, named))
     if plan.base.bytes:
         largest.append((plan.base.tokens, words["tools"].format(tokens=told(plan.base.tokens))))
     largest.sort(key=lambda found: found[0], reverse=True)

@@ -6,6 +6,7 @@ Rule: what an agent can do without goes first, what it was asked to do goes last
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from proxy.core.budget import Budget
 from proxy.core.edits import Reason
@@ -19,6 +20,10 @@ from proxy.core.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.steps.shorten_old_texts import ShortenOldTexts
 
+MAY_BE_OVER: Final = 1.5
+"""Times what it would be: an estimate of English prose was 1.47 times the count of a vocabulary that knows it well.
+What people wrote is not cut because of such an estimate: the upstream is asked first."""
+
 
 def reliefs(notices: Notices, budget: Budget) -> tuple[Relief, ...]:
     """Tried in order until the low mark is reached."""
@@ -26,13 +31,19 @@ def reliefs(notices: Notices, budget: Budget) -> tuple[Relief, ...]:
 
 
 def last_resorts(
-    notices: Notices, budget: Budget, showing: Callable[[int], Sequence[LocalStep]], counter: Counter
+    notices: Notices,
+    budget: Budget,
+    showing: Callable[[int], Sequence[LocalStep]],
+    counter: Counter,
+    *,
+    was_refused: bool = False,
 ) -> tuple[Relief, ...]:
     """Tried in order before a request is refused: only system texts and tools are never cut. `showing`: the local steps
-    for a message of which so many images are shown."""
+    for a message of which so many images are shown. `was_refused`: whether the upstream has refused more."""
+    may_fit = budget.count_may_be_wrong and not was_refused
 
     def texts(of: Callable[[Kept], Sequence[Entry]], least_tokens: int = 0) -> CutToFit:
-        return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens)
+        return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens, MAY_BE_OVER if may_fit else 1.0)
 
     results = CutToFit(notices, Kept.newest_results, Reason.NEWEST_RESULT)
     return (

@@ -66,11 +66,17 @@ def size_of_tools(tools: Raw | None, counter: Counter) -> Size:
 
 
 def _media_tokens(part: Mapping[str, Any], counter: Counter) -> int:
+    image = image_of(part)
+    return OTHER_MEDIA_TOKENS if image is None else tokens_of_image(counter, *image)
+
+
+def image_of(part: Mapping[str, Any]) -> tuple[tuple[int, int] | None, str | None] | None:
+    """Size in pixels, where it can be told, and `detail` of an image; None for another part."""
     image = part.get("image_url")
     if image is None:
-        return OTHER_MEDIA_TOKENS
+        return None
     url, detail = (image.get("url"), image.get("detail")) if isinstance(image, dict) else (image, None)
-    return tokens_of_image(counter, _pixel_size(url), detail if isinstance(detail, str) else None)
+    return _pixel_size(url), detail if isinstance(detail, str) else None
 
 
 def _pixel_size(url: object) -> tuple[int, int] | None:

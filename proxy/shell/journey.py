@@ -22,10 +22,10 @@ PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
 
 
 class PlanFor(Protocol):
-    """Plans a second send of at most so many tokens by our estimate."""
+    """Plans a second send of so many tokens by our estimate."""
 
-    async def __call__(self, goal_tokens: int, *, keeping: bool) -> Planned:
-        """`keeping`: whether artifacts can be kept."""
+    async def __call__(self, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool) -> Planned:
+        """`most_tokens`: where what has to stay is more than the goal. `keeping`: whether artifacts can be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Journey:
     plan_for: PlanFor | None = field(default=None, repr=False)
     """Plans a harsher second send, where that may change more than what the request holds: a page that was read for the
     model can be a smaller one."""
+    larger: Planned | None = None
+    """What is sent first instead, to find out whether a learned window still holds."""
     early: PassEarly | None = field(default=None, repr=False)
     """Takes what an answer begins with before it says anything; None: that waits for the rest."""
 
@@ -51,14 +53,21 @@ class Journey:
     @property
     def situation(self) -> Situation:
         """What the ladder has to know."""
-        plan, reply = self.planned.plan, self.planned.reply_limit or self.planned.request.reply_limit
+        first = self.first
+        plan, reply = first.plan, first.reply_limit or first.request.reply_limit
         return Situation(
             estimate_tokens=plan.after.tokens,
             chars=plan.after.chars,
             reply_tokens=reply[1] if reply else None,
-            edited=self.planned.changed,
+            edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),
+            tried_over_tokens=None if self.larger is None else self.planned.basis.profile.window_tokens,
         )
+
+    @property
+    def first(self) -> Planned:
+        """What is sent first."""
+        return self.larger or self.planned
 
     def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, bytes]:
         """Headers and body of one send."""

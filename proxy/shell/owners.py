@@ -28,8 +28,10 @@ _SECRET_BYTES: Final = 32
 class Owners:
     """Names owners."""
 
-    def __init__(self, secret: bytes, *, shared: bool = False) -> None:
+    def __init__(self, secret: bytes, *, shared: bool = False, path: Path | None = None) -> None:
         self._secret = secret
+        self._path = path
+        """Of the file that holds the secret; None when none does."""
         self._shared = shared
         """One owner for all."""
 
@@ -45,7 +47,7 @@ class Owners:
         except OSError as error:
             found, problem = b"", error.strerror
         if problem is None:
-            return cls(found, shared=shared)
+            return cls(found, shared=shared, path=path)
         logger().warning("owner_secret_not_kept", file=str(path), reason=problem)
         return cls(fresh, shared=shared)
 
@@ -62,6 +64,20 @@ class Owners:
             return cls(found, shared=shared)
         logger().warning("owner_secret_not_kept", file=f"{bucket.address}/{SECRET_KEY}", reason=problem)
         return own
+
+    def keep_secret(self) -> None:
+        """Write the secret again where somebody has removed its file: what is kept from now on is to be read after a
+        restart. Another secret in its place stays; the next start will use it."""
+        if self._path is None or self._path.exists():
+            return
+        try:
+            is_kept = _agreed(self._path, self._secret) == self._secret
+            problem = None if is_kept else "another process has made its own"
+        except OSError as error:
+            problem = error.strerror
+        if problem is not None:
+            logger().warning("owner_secret_not_kept", file=str(self._path), reason=problem)
+            self._path = None
 
     def owner_of(self, headers: Headers) -> bytes:
         """Sixteen bytes that are the same for the same keys."""

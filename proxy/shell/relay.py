@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, get_args
 
 from proxy.core.attempts import Attempt, Attempts, Outcome, Rung, attempts
 from proxy.core.overflow import Kind, Unit, Verdict
-from proxy.core.profile import Modality
+from proxy.core.profile import Modality, Witness
 from proxy.core.refusal import does_not_fit, empty_twice, refused_twice
 from proxy.core.way_back import NOWHERE, WayBack
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
@@ -29,6 +29,7 @@ from proxy.shell.bodies import can_unpack, unpack
 from proxy.shell.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
+from proxy.shell.models.trials import LARGER, PROVES, Trials
 from proxy.shell.owners import KEY_HEADERS, Owners
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
@@ -73,6 +74,7 @@ class Relay:
         self._recorder = recorder
         self._judge = Judge(recorder, learning, settings.upstream.base_url)
         self._retrieval = retrieval
+        self._trials = Trials()
         self._log = logger()
 
     async def serve(
@@ -99,7 +101,8 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._kept(planned, owner.hex(), decision)
-        journey = Journey(target, sent, body, planned, owner.hex(), early=early)
+        larger = await self._larger(planned, owner.hex(), decision)
+        journey = Journey(target, sent, body, planned, owner.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
         answer = await self._climb(journey, decision)
         if not has_our_tool or decision.rung == Rung.ORIGINAL:
@@ -112,7 +115,7 @@ class Relay:
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
         planned = await self._kept(journey.planned, journey.owner, decision)
-        answer = await self._climb(replace(journey, planned=planned), decision)
+        answer = await self._climb(replace(journey, planned=planned, larger=None), decision)
         return answer, decision.planned or planned
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
@@ -127,7 +130,7 @@ class Relay:
 
     async def _climb(self, journey: Journey, decision: Decision) -> HeldAnswer:
         """Send what the ladder says until an answer stands."""
-        planned = journey.planned
+        planned = journey.first
         if not planned.plan.may_be_sent:
             raise ContextOverflow(self._refusal(planned), param="messages")
         ladder = attempts(journey.situation)
@@ -139,7 +142,7 @@ class Relay:
             try:
                 may_begin = answer.may_begin_early(as_stream=planned.request.stream)
                 await answer.look(journey.early if may_begin else None)
-                outcome = self._judge.outcome(answer, planned, journey.owner, decision)
+                outcome = self._judge.outcome(answer, planned, decision)
                 following = self._next(ladder, outcome)
                 if following is None:
                     self._judge.learn_what_was_refused(attempt, refusal, outcome, journey.planned)
@@ -148,20 +151,12 @@ class Relay:
                         return wordless
                     self._raise_for(attempt, outcome, planned)
                     return answer
-                harsher = planned
-                if following.rung is Rung.WITHOUT_MEDIA:
-                    harsher = await self._without_media(journey, following.refused)
-                    if not harsher.plan.fits or harsher.plan.messages == planned.plan.messages:
-                        return answer
                 if following.rung is Rung.FITTED:
                     return await self._fitted(journey, following, answer, decision)
-                if following.goal_tokens is not None:
-                    harsher, following = await self._harsher_for(journey, following, following.goal_tokens)
-                    self._judge.learn_from_recount(outcome.verdict, planned, harsher)
-                    if not harsher.plan.fits or harsher.plan.after.bytes >= planned.plan.after.bytes:
-                        if not outcome.verdict.is_overflow:
-                            return answer
-                        raise _overflow(self._refusal(harsher, outcome.verdict), outcome)
+                second = await self._second(journey, following, outcome, planned)
+                if second is None:
+                    return answer
+                following, harsher = second
                 if outcome.verdict.is_suspect and following.rung is Rung.EMERGENCY:
                     self._recorder.overflowed(decision, outcome.verdict)
                     wordless = answer if outcome.status >= 400 and answer.is_whole else None
@@ -174,13 +169,31 @@ class Relay:
             decision.note_attempt(attempt, planned)
             self._recorder.retried(decision, attempt)
 
+    async def _second(
+        self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned
+    ) -> tuple[Attempt, Planned] | None:
+        """What is sent after a refusal; None when nothing better can be. Raises ContextOverflow."""
+        if attempt.rung is Rung.AS_KNOWN:
+            return attempt, journey.planned
+        if attempt.rung is Rung.WITHOUT_MEDIA:
+            planned = await self._without_media(journey, attempt.refused)
+            is_another = planned.plan.fits and planned.plan.messages != refused.plan.messages
+            return (attempt, planned) if is_another else None
+        if attempt.goal_tokens is None:
+            return attempt, refused
+        planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        self._judge.learn_from_recount(outcome.verdict, refused, planned)
+        if planned.plan.may_be_sent and planned.plan.after.bytes < refused.plan.after.bytes:
+            return attempt, planned
+        if outcome.verdict.is_overflow:
+            raise _overflow(self._refusal(planned, outcome.verdict), outcome)
+        return None
+
     async def _fitted(self, journey: Journey, attempt: Attempt, cut: HeldAnswer, decision: Decision) -> HeldAnswer:
         """The answer to as much as the upstream reads whole, in the place of one to a prompt that it has cut without a
         word; that one, where there is no better."""
         assert attempt.goal_tokens is not None
-        planned = await self._planner.plan_again(journey.planned, keeping=True)
-        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
-            planned = await self._planner.plan_again(journey.planned, keeping=False)
+        planned = await self._as_next_turn(journey)
         if planned.plan.after.tokens > attempt.goal_tokens:  # settings that state another window have the say
             planned = await self._harsher(journey, attempt.goal_tokens)
         if planned.plan.after.bytes >= journey.planned.plan.after.bytes or not planned.plan.may_be_sent:
@@ -224,27 +237,41 @@ class Relay:
             return None
 
     async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
-        """The plan for a second send: down to its goal, or else as far under the true limit as can be, with the
-        shortest useful reply beside it."""
-        planned = await self._harsher(journey, goal_tokens)
-        if planned.plan.fits or attempt.most_tokens is None or attempt.most_tokens <= goal_tokens:
+        """The plan for a second send: the one that the next turn will go on from where that surely fits, so that a
+        prompt cache is lost once and not twice; else down to its goal, or as far under the true limit as can be, with
+        the shortest useful reply beside it."""
+        if attempt.sure_tokens is not None and journey.plan_for is None:
+            planned = await self._as_next_turn(journey)
+            sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
+            if planned.plan.fits and planned.plan.after.tokens <= sure:
+                return planned, replace(attempt, reply_tokens=None)
+        planned = await self._harsher(journey, goal_tokens, attempt.most_tokens)
+        if attempt.most_tokens is None or planned.plan.after.tokens <= _as_counted(
+            goal_tokens, journey.planned, planned
+        ):
             return planned, attempt
-        fallback = await self._harsher(journey, attempt.most_tokens)
         reply = attempt.least_reply_tokens
-        reply = attempt.reply_tokens if reply is None else reply
-        return fallback, replace(attempt, reply_tokens=reply, goal_tokens=attempt.most_tokens)
+        return planned, attempt if reply is None else replace(attempt, reply_tokens=reply)
 
-    async def _harsher(self, journey: Journey, goal_tokens: int) -> Planned:
-        """The plan for a second send of at most so many tokens, as the first was counted; whether it fits it says."""
+    async def _as_next_turn(self, journey: Journey) -> Planned:
+        """The plan for a request with what is known of its model by now."""
+        planned = await self._planner.plan_again(journey.planned, keeping=True)
+        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
+            planned = await self._planner.plan_again(journey.planned, keeping=False)
+        return planned
+
+    async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
+        """The plan for a second send of so many tokens, as the first was counted; whether it fits it says."""
         refused = journey.planned
         plan_for = journey.plan_for or partial(self._planner.plan_for, refused)
-        planned = await plan_for(goal_tokens, keeping=True)
+        planned = await plan_for(goal_tokens, most_tokens, keeping=True)
         if planned.basis.counted_by != refused.basis.counted_by:
             # A request that surely fits is not counted exactly; this one is, and the goal has to mean the same.
-            goal_tokens = goal_tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
-            planned = await plan_for(goal_tokens, keeping=True)
+            goal_tokens = _as_counted(goal_tokens, refused, planned)
+            most_tokens = None if most_tokens is None else _as_counted(most_tokens, refused, planned)
+            planned = await plan_for(goal_tokens, most_tokens, keeping=True)
         if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
-            planned = await plan_for(goal_tokens, keeping=False)
+            planned = await plan_for(goal_tokens, most_tokens, keeping=False)
         return planned
 
     async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
@@ -302,12 +329,37 @@ class Relay:
         decision.note_plan(planned)
         return planned
 
+    async def _larger(self, planned: Planned, owner: str, decision: Decision) -> Planned | None:
+        """A plan for more than a learned window is known to take, now and then where that made a cut necessary: if it
+        is taken, the window has grown."""
+        profile, budget = planned.basis.profile, planned.plan.budget
+        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
+        if not may_have_grown or not self._settings.overflow.retry or budget.admits(planned.plan.before):
+            return None
+        if not self._trials.is_due(profile.model):
+            return None
+        # What stays whole may leave no plan that proves anything: it is made once, not at every turn from now on.
+        goal = int(profile.window_tokens * LARGER / budget.ratio)
+        larger = await self._planner.plan_for(planned, goal, keeping=True)
+        proves_it = larger.plan.fits and larger.tokens_after > profile.window_tokens * PROVES
+        if not proves_it or (larger.plan.artifacts and await self._store.keep(larger.plan.artifacts, owner)):
+            return None
+        decision.note_plan(larger)
+        self._log.info(
+            "window_tried",
+            request_id=decision.request_id,
+            model=profile.model,
+            window_tokens=profile.window_tokens,
+            tokens_after=larger.tokens_after,
+        )
+        return larger
+
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> str:
         """What a client is told of a request that cannot be made to fit; `refused`: what the upstream said of it."""
         profile = planned.basis.profile
         is_told = refused.limit is not None and refused.unit is Unit.TOKENS
         window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
-        return does_not_fit(planned.plan, profile.model, window, self._settings.language)
+        return does_not_fit(planned.plan, profile.model, window, self._settings.language, planned.request.put_in)
 
     def _mode(self, headers: Headers) -> str:
         """Raises MalformedRequest: who misspells `observe` wants anything but an edited request."""
@@ -327,6 +379,13 @@ class Relay:
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
         return [*headers, (b"authorization", b"Bearer " + key.get_secret_value().encode())]
+
+
+def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
+    """Tokens as one plan counts, as another plan for the same request does."""
+    if planned.basis.counted_by == refused.basis.counted_by:
+        return tokens
+    return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
 
 
 def header(headers: Headers, name: bytes) -> bytes:

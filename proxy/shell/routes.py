@@ -15,7 +15,16 @@ from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.errors import ClientLeft, ProxyError, ServerStopping, UnknownPath, UpstreamError
+from proxy.errors import (
+    ClientLeft,
+    MalformedRequest,
+    ProxyError,
+    RequestTimeout,
+    ServerStopping,
+    UnknownPath,
+    UpstreamError,
+)
+from proxy.settings import ServerSettings
 from proxy.shell.answering.keepalive import KeepAlive
 from proxy.shell.artifacts.whereabouts import WaysBack
 from proxy.shell.bodies import BodyStream, read_body
@@ -25,6 +34,7 @@ from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
+from proxy.shell.workload import Workload
 from proxy.wire.answer_end import is_whole
 from proxy.wire.openai_chat import error_body
 
@@ -32,6 +42,9 @@ API_PREFIX: Final = b"/v1"
 CHAT_PATH: Final = "/v1/chat/completions"
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
+_DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
+"""Servers resolve these in different ways (Tomcat cuts off what follows a semicolon first), and `/v1/../x` is none of
+the API that the upstream's base URL names."""
 _PIECES_OF_THE_END: Final = 32
 """That are looked at when an answer breaks off: `[DONE]` may come in several."""
 
@@ -104,6 +117,8 @@ class AnswerSender:
             return
         body = error_body(error)
         described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if isinstance(error, RequestTimeout):
+            described.append((b"connection", b"close"))  # in the middle of a request there can be no other
         headers = [*self._with_request_id(described), *(own or [])]
         self.status = error.status
         await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
@@ -118,11 +133,15 @@ class AnswerSender:
 class ChatCompletions:
     """`POST /v1/chat/completions`."""
 
-    def __init__(self, relay: Relay, recorder: Recorder, ways: WaysBack, max_body_bytes: int) -> None:
+    def __init__(
+        self, relay: Relay, recorder: Recorder, ways: WaysBack, server: ServerSettings, workload: Workload
+    ) -> None:
         self._relay = relay
         self._ways = ways
         self._recorder = recorder
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = server.max_body_bytes
+        self._pause_seconds = server.body_timeout_seconds
+        self._workload = workload
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,11 +151,15 @@ class ChatCompletions:
         alive = KeepAlive(send)
         sender = AnswerSender(alive.send, request_id)
         answer: Answer | None = None
+        share = self._workload.share()
         try:
-            body = await read_body(receive, _announced_bytes(headers), self._max_body_bytes)
+            received = share.taking(receive)
+            body = await read_body(received, _announced_bytes(headers), self._max_body_bytes, self._pause_seconds)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
                 answer = await self._served(scope, body, decision, alive, sender)
+                del body  # an answer may take minutes
+                share.release()
                 await sender.pass_on(answer, client, decision.headers())
                 self._relay.learn_from(answer, decision)
         except ProxyError as error:
@@ -154,6 +177,7 @@ class ChatCompletions:
             decision.note_error(ServerStopping("the proxy was stopped before the answer was complete"))
             raise
         finally:
+            share.release()
             decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)
             if answer is not None:
@@ -179,16 +203,19 @@ class ChatCompletions:
 class PassThrough:
     """Everything else under `/v1/`, any method, both directions as streams."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, body_pause_seconds: float) -> None:
         self._relay = relay
+        self._pause_seconds = body_pause_seconds
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         sender = AnswerSender(send, request_id)
-        upload = BodyStream(receive) if _has_body(headers) else None
+        upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
+            if _DOT_SEGMENT.search(scope["path"]):
+                raise MalformedRequest("the path has a segment of dots")
             async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
                 body = aiter(upload) if upload else None
                 answer = await self._relay.pass_through(scope["method"], _target(scope), headers, body)
@@ -207,6 +234,8 @@ class PassThrough:
                 outcome=error.code,
                 problem=error.message,
             )
+            if upload is not None:
+                await upload.discard()
             await sender.refuse(error)
 
 

@@ -6,6 +6,7 @@ these it waits a little, so that what is nearly done gets done.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import threading
@@ -13,9 +14,10 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 EXIT_SECONDS: Final = 2.0
 """Longest wait for all threads together when the process ends; to write an artifact takes milliseconds."""
@@ -24,13 +26,21 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
-class _Task(NamedTuple):
-    future: Future[Any]
+class TooSlow(TimeoutError):
+    """Work took longer than it may, the wait for a thread aside."""
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
     work: Callable[[], Any]
+    future: Future[Any] = field(default_factory=Future)
+    begun: float | None = None
+    """Time of `time.monotonic`; None: it waits for a thread."""
 
     def run(self) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
+        self.begun = time.monotonic()
         try:
             found = self.work()
         except BaseException as error:
@@ -52,6 +62,8 @@ class DaemonThreads(Executor):
         self._queue: _Queue = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
+        self._running: dict[threading.Thread, _Task] = {}
+        """What each thread does now."""
         self._changing = threading.Lock()
         self._is_shut = False
         _pools.add(self)
@@ -61,17 +73,56 @@ class DaemonThreads(Executor):
         self, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
     ) -> Future[_Result]:
         """Have it done. Raises RuntimeError after `shutdown`."""
-        future: Future[_Result] = Future()
+        task = _Task(partial(work, *given, **named))
+        self._put(task)
+        return task.future
+
+    async def run(
+        self, seconds: float, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
+    ) -> _Result:
+        """What comes of it. Raises what it raises, TooSlow when it takes longer than so many seconds by itself, and
+        RuntimeError after `shutdown`.
+
+        It waits for a thread, in order, as long as any thread gets something done: that says how much there is to do,
+        and nothing about how long it takes.
+        """
+        task = _Task(partial(work, *given, **named))
+        self._put(task)
+        done = asyncio.wrap_future(task.future)
+        try:
+            # The future of the thread is asked, as news of it may wait behind whatever has held the loop.
+            while not task.future.done():
+                left = self._since(task) + seconds - time.monotonic()
+                if left <= 0:
+                    raise TooSlow(f"no answer in {seconds:g} s")
+                await asyncio.wait({done}, timeout=left)
+            found: _Result = task.future.result()
+            return found
+        finally:
+            done.cancel()
+
+    def _since(self, task: _Task) -> float:
+        """When it began; while it waits, when a thread began something last; or now."""
+        begun = task.begun
+        if begun is not None:
+            return begun
+        # Of copies: a thread may begin or end something meanwhile.
+        running = [one.begun for one in tuple(self._running.values()) if not one.future.done()]
+        if len(running) < self._most:
+            return time.monotonic()
+        return max((begun for begun in running if begun is not None), default=time.monotonic())
+
+    def _put(self, task: _Task) -> None:
         with self._changing:
             if self._is_shut:
                 raise RuntimeError(f"the threads {self._name!r} were let go of")
-            self._queue.put(_Task(future, partial(work, *given, **named)))
+            self._queue.put(task)
             if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
                 name = f"{self._name}-{len(self._threads)}"
-                thread = threading.Thread(target=_serve, args=(self._queue, self._idle), name=name, daemon=True)
+                given = (self._queue, self._idle, self._running)
+                thread = threading.Thread(target=_serve, args=given, name=name, daemon=True)
                 thread.start()
                 self._threads.append(thread)
-        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the threads go when nothing is left to do; `cancel_futures`: when they are done with what they do now."""
@@ -94,8 +145,9 @@ class DaemonThreads(Executor):
 _pools: Final[weakref.WeakSet[DaemonThreads]] = weakref.WeakSet()
 
 
-def _serve(queue: _Queue, idle: threading.Semaphore) -> None:
+def _serve(queue: _Queue, idle: threading.Semaphore, running: dict[threading.Thread, _Task]) -> None:
     """What a thread does; it holds nothing of the pool, so that one that is forgotten goes with its threads."""
+    own = threading.current_thread()
     while True:
         try:
             task = queue.get_nowait()
@@ -104,8 +156,9 @@ def _serve(queue: _Queue, idle: threading.Semaphore) -> None:
             task = queue.get()
         if task is None:
             return
+        running[own] = task
         task.run()
-        del task  # what it held must not live until there is another one
+        del running[own], task  # what it held must not live until there is another one
 
 
 def _let_go(queue: _Queue, threads: Sequence[threading.Thread]) -> None:

@@ -1,7 +1,8 @@
 """The streams of one answer's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
 
-Rule: what has nothing to do with those calls passes as the very bytes, at once. From the first of them on, what ends a
-stream is held until it is known whether another round follows; later rounds go on under the name of the first.
+Rule: what has nothing to do with those calls passes as the very bytes, at once; an event that is too long to wait for
+passes as it comes. From the first of those calls on, what ends a stream is held until it is known whether another round
+follows; later rounds go on under the name of the first.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from proxy.wire.usage import AnswerUsage
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one round's events, from which its message is put together: 128 000 tokens, one an event, take about as much. What
 is longer stands as the answer."""
+MAX_EVENT_BYTES: Final = 1024 * 1024
+"""Of an event that has not named a call so far. What is longer is an image or a whole answer, not a call of our tool,
+and is neither collected nor changed."""
 BROKEN_OFF: Final = frozenset({"length", "content_filter"})
 """Reasons to finish that leave a call incomplete, or unwanted: what came stands as the answer."""
 BETWEEN_TEXTS: Final = "\n\n"
@@ -49,6 +53,10 @@ class AnswerStream:
         self._kept: list[bytes] = []
         """Events, or several together."""
         self._kept_bytes = 0
+        self._long: bytearray | None = None
+        """What has been passed on of an event that is not whole yet."""
+        self._awaits_call = False
+        """Whether an event that is long and not whole yet names a call, and has to be collected."""
         self._order = CallOrder()
         self._own: set[int] = set()
         """Numbers of the calls that are ours."""
@@ -65,14 +73,18 @@ class AnswerStream:
 
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's stream → what the client gets now."""
-        is_plain = not (self._own or self._rounds or self._events.rest) and _CALLS not in piece
+        is_plain = not (self._own or self._rounds or self._events.held_bytes) and _CALLS not in piece
         if is_plain and piece.endswith(b"\n\n"):
             self._keep(piece)  # whole events, as nearly all pieces are: taking them apart can wait, mostly for ever
             return piece
-        return b"".join([self._passed(event) for event in self._events.feed(piece)])
+        told = [self._passed(event) for event in self._events.feed(piece)]
+        if self._events.held_bytes > MAX_EVENT_BYTES or self._long is not None:
+            told.append(self._begun())
+        return b"".join(told)
 
     def end(self) -> Said | None:
         """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        self._failed |= self._long is not None
         if rest := self._events.rest:
             self._held.append(self._passed(rest))
         if self._own and not self._failed and self._finish not in BROKEN_OFF:
@@ -108,6 +120,9 @@ class AnswerStream:
 
     def _passed(self, event: bytes) -> bytes:
         """What the client gets of an event now."""
+        if self._long is not None:
+            return self._end_of_long(event)
+        self._awaits_call = False
         self._keep(event)
         if not (self._own or self._rounds) and _CALLS not in event:
             return event
@@ -120,6 +135,38 @@ class AnswerStream:
             self._held.append(told)
             return ahead
         return told
+
+    def _begun(self) -> bytes:
+        """What the client gets now of an event that is long and not whole yet."""
+        ahead = b""
+        if self._long is None:
+            self._awaits_call = self._awaits_call or self._events.holds(_CALLS)
+            if self._awaits_call and self._events.held_bytes <= MAX_KEPT_BYTES:
+                return b""
+            self._long = bytearray()
+            self._failed |= bool(self._held)
+            ahead = self.last_words()
+            self._held.clear()
+        piece = self._events.release()
+        self._keep_long(piece)
+        return ahead + piece
+
+    def _end_of_long(self, event: bytes) -> bytes:
+        """What the client gets of the last bytes of a long event."""
+        self._keep_long(event)
+        if self._long and _CALLS not in self._long:
+            self._keep(bytes(self._long))
+        else:
+            self._failed = True  # the client has seen its calls
+        self._long = None
+        return event
+
+    def _keep_long(self, piece: bytes) -> None:
+        if self._long is not None and not self._failed:
+            self._long += piece
+            self._failed = self._kept_bytes + len(self._long) > MAX_KEPT_BYTES
+        if self._failed:
+            self._long = bytearray()
 
     def _keep(self, events: bytes) -> None:
         self._kept_bytes += len(events)

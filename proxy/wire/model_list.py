@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from proxy.core import jsontext
-from proxy.core.profile import Modality
+from proxy.core.profile import Modality, Witness
 
 MAX_NAME_CHARS: Final = 256
 """Longer than any model is called; a path of a file on a server's disk fits."""
@@ -87,14 +87,14 @@ class Limits:
     """Whether the proxy's own tool was refused; only learning says so."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
-    window_is_guessed: bool = False
-    """Whether the window is the same model's at another provider; only the catalogue says so."""
-    window_is_inferred: bool = False
-    """Whether the window was concluded from refusals that name none; only learning says so."""
+    witness: Witness = Witness.STATED
+    """Of the window. Guessed: it is the same model's at another provider."""
     taken_tokens: int | None = None
     """The largest prompt that was taken while the window was a guess; only learning says so."""
     cuts_silently: bool | None = None
     """Whether the server cuts a longer prompt without a word; told of some own servers, or learned from usage."""
+    image_tokens: tuple[tuple[str, int], ...] | None = None
+    """Of images; only learning says so."""
     input_chars: int | None = None
     """The characters of the prompt; only learning says so."""
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from proxy.core import jsontext
 from proxy.core.conversation import Conversation, Message
+from proxy.core.hidden import HISTORY_BYTES
 from proxy.core.jsontext import Raw
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
 
@@ -39,6 +40,11 @@ class ChatRequest:
     """Of the conversation, that do not stand in `body`."""
     has_images: bool = False
     """Whether a part of an image may stand in it."""
+    put_in: tuple[int, ...] = field(repr=False, default=())
+    """Indexes in the conversation of the messages that the client did not send."""
+    history: bytes = field(repr=False, default=b"")
+    """What `hidden.extended` says after each of the first messages, one after the other: those of which it is known
+    what they hide."""
     model: str = field(init=False)
     """The model's name; empty when there is none."""
     stream: bool = field(init=False)
@@ -77,26 +83,39 @@ class ChatRequest:
             return len(ends)
         return bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not body.startswith(view[:end]))
 
-    def completed(self, places: Mapping[int, Sequence[Message]]) -> ChatRequest:
-        """The request with several messages in the place of one; `places` are indexes in the conversation."""
+    @property
+    def read_messages(self) -> int:
+        """How many of the first messages the history tells of."""
+        return len(self.history) // HISTORY_BYTES
+
+    def completed(self, places: Mapping[int, Sequence[Message]], history: bytes) -> ChatRequest:
+        """The request with several messages in the place of one; `places` are indexes in the conversation. `history` is
+        that of all its messages."""
         if not places:
-            return self
+            return replace(self, history=history)
         messages: list[Message] = []
         ends: list[int] = []
+        put_in = list(self.put_in)
+        told: list[bytes] = []
         for index, message in enumerate(self.conversation.messages):
-            put_in = places.get(index, (message,))
-            messages += put_in
-            ends += self.ends[index : index + 1] * len(put_in)
-        return self._with(tuple(messages), tuple(ends))
+            found = places.get(index, (message,))
+            put_in += range(len(messages) + 1, len(messages) + len(found))
+            messages += found
+            ends += self.ends[index : index + 1] * len(found)
+            told.append(history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
+        completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
+        return replace(completed, history=b"".join(told))
 
     def continued(self, messages: Sequence[Message]) -> ChatRequest:
         """The request with more messages at its end. No body of a client goes on from there."""
-        return self._with((*self.conversation.messages, *messages), ())
+        known = len(self.conversation)
+        put_in = (*self.put_in, *range(known, known + len(messages)))
+        return self._with((*self.conversation.messages, *messages), (), put_in)
 
-    def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...]) -> ChatRequest:
+    def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...], put_in: tuple[int, ...]) -> ChatRequest:
         before, after = (sum(len(m.raw) for m in found) for found in (self.conversation.messages, messages))
         added_bytes = self.added_bytes + max(1, after - before)
-        return replace(self, conversation=Conversation(messages), ends=ends, added_bytes=added_bytes)
+        return replace(self, conversation=Conversation(messages), ends=ends, added_bytes=added_bytes, put_in=put_in)
 
     def _found_reply_limit(self) -> tuple[str, int] | None:
         for name in ("max_completion_tokens", "max_tokens"):
@@ -177,7 +196,10 @@ def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None
     messages = known.conversation.messages[:count] + added
     ends = known.ends[:count] + _ends_from(body, end, added)
     has_images = known.has_images or may_hold_images(rest)
-    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends, known.added_bytes, has_images)
+    put_in = known.put_in[: bisect.bisect_left(known.put_in, count)]
+    history = known.history[: HISTORY_BYTES * count]
+    added_bytes = known.added_bytes if put_in else 0
+    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends, added_bytes, has_images, put_in, history)
 
 
 def _members_before_messages(known: ChatRequest) -> dict[str, Raw]:

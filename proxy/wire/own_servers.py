@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from proxy.core import jsontext
+from proxy.core.profile import Witness
 from proxy.wire.model_list import (
     MAX_MODELS,
     MAX_NAME_CHARS,
@@ -23,7 +24,7 @@ from proxy.wire.model_list import (
     limits_of,
 )
 
-OLLAMA_AT_LEAST: Final = Limits(4_096, window_is_guessed=True, cuts_silently=True)
+OLLAMA_AT_LEAST: Final = Limits(4_096, witness=Witness.GUESSED, cuts_silently=True)
 """What Ollama allocates under 24 GiB of VRAM when nobody sets anything. https://docs.ollama.com/context-length"""
 
 _NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)

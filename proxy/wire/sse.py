@@ -10,7 +10,9 @@ import re
 from typing import Final
 
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
+"""One of these stands in every blank line, as its first or second byte."""
+_LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """May stand before the first event of a stream."""
 
@@ -32,16 +34,48 @@ class EventSplitter:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The events that this piece completes."""
-        searched = max(0, len(self._kept) - 3)  # the longest blank line, less the byte that is new
+        searched = max(0, len(self._kept) - _LONGEST_BLANK_LINE + 1)  # at least one byte of it is new
         self._kept += piece
+        sign = self._sign(searched)
+        if sign < 0:
+            return []
         events, start = [], 0
-        for blank in _BLANK_LINE.finditer(self._kept, searched):
+        for blank in _BLANK_LINE.finditer(self._kept, max(searched, sign - 1)):
             if blank.end() == len(self._kept) and self._kept.endswith(b"\r"):
                 break  # a line feed may follow that belongs to this line end
             events.append(bytes(self._kept[start : blank.end()]))
             start = blank.end()
         del self._kept[:start]
         return events
+
+    def _sign(self, at: int) -> int:
+        """Where a blank line may be, from `at` on; -1: nowhere. The pattern alone takes 60 ns a byte."""
+        if self._kept.find(b"\n", at) < 0 and self._kept.find(b"\r", at) < 0:
+            return -1
+        found = [place for sign in _SIGNS_OF_A_BLANK_LINE if (place := self._kept.find(sign, at)) >= 0]
+        return min(found, default=-1)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much has come of an event that is not whole yet."""
+        return len(self._kept)
+
+    def holds(self, sought: bytes) -> bool:
+        """Whether these bytes stand in what has come of it."""
+        return sought in self._kept
+
+    def release(self) -> bytes:
+        """What has come of an event that is not whole yet, taken out; when it is, `feed` gives back what is left of it.
+        The last bytes stay, as the end of the event may begin with them.
+
+        >>> splitter = EventSplitter()
+        >>> splitter.feed(b"data: a long event\\n"), splitter.release(), splitter.feed(b"\\n")
+        ([], b'data: a long eve', [b'nt\\n\\n'])
+        """
+        count = max(0, len(self._kept) - _LONGEST_BLANK_LINE + 1)
+        released = bytes(memoryview(self._kept)[:count])
+        del self._kept[:count]
+        return released
 
     @property
     def rest(self) -> bytes:
@@ -55,7 +89,7 @@ def data_of(event: bytes) -> bytes:
     >>> data_of(b"event: x\\ndata: 1\\r\\ndata:2\\n\\n")
     b'1\\n2'
     """
-    lines = _LINE_END.split(event.removeprefix(_BYTE_ORDER_MARK))
+    lines = event.removeprefix(_BYTE_ORDER_MARK).splitlines()
     return b"\n".join(
         line[5:].removeprefix(b" ") if line.startswith(b"data:") else b""
         for line in lines

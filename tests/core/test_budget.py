@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.budget import ARRIVAL_SHARE, MIN_REPLY_TOKENS, Budget, BudgetRules, Mark, budget_for, clamped_reply
-from proxy.core.profile import ModelProfile
+from proxy.core.profile import ModelProfile, Witness
 from proxy.core.sizes import Size
 
 COUNTS = st.integers(0, 10**6)
@@ -43,7 +43,7 @@ def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile
 def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, tokens):
     rules = BudgetRules(max_request_chars=9)
     certain = budget_for(profile, asked, exact=True, rules=rules)
-    guessed = budget_for(replace(profile, window_is_guessed=True), asked, exact=True, rules=rules)
+    guessed = budget_for(replace(profile, witness=Witness.GUESSED), asked, exact=True, rules=rules)
     assert guessed.admits(Size(tokens))
     assert not guessed.admits(Size(tokens, 10))
     assert guessed.high_mark == Mark(None, 9)
@@ -55,8 +55,8 @@ def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, toke
 
 
 def test_a_refusal_makes_a_guessed_room_certain_however_large_it_is():
-    assert Budget(100, room_is_guessed=True).lowered_to(500) == Budget(500, low_mark=1.0)
-    assert Budget(100).lowered_to(500).room_tokens == 100
+    assert Budget(100, room_is_guessed=True).for_one_send(500) == Budget(500, low_mark=1.0)
+    assert Budget(100).for_one_send(500).room_tokens == 100
 
 
 def test_without_a_word_about_the_reply_a_sixteenth_is_kept():
@@ -117,7 +117,7 @@ def test_a_share_beside_what_is_fixed_is_a_share_of_what_is_left():
 
 @given(COUNTS, COUNTS)
 def test_a_second_send_has_never_more_room(room, goal):
-    budget = Budget(room, 5, 6, fill=0.5).lowered_to(goal)
+    budget = Budget(room, 5, 6, fill=0.5).for_one_send(goal)
     assert budget.room_tokens == min(room, goal)
     assert (budget.fill, budget.low_mark, budget.room_chars, budget.room_bytes) == (1.0, 1.0, 5, 6)
 

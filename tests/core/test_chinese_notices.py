@@ -63,7 +63,7 @@ def about_an_artifact():
     for notices in NOTICES:
         for excerpt in (SHOWN, LONG_LINES, replace(SHOWN, head="", rescued=(), tail="")):
             yield notices.truncated(excerpt, CUT, ["src/甲.py"])
-        yield notices.digest(CUT, 3, 400, ["src/甲.py"], ["请看"])
+        yield notices.digest(CUT, 3, 400, [("src/甲.py", ["定义 = 3"])], ["请看"])
         yield notices.response_text(CUT)
         yield notices.whole(CUT)
         yield notices.replaced(3)

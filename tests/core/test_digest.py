@@ -5,7 +5,7 @@ from core.strategies import conversation, exchange, notices, part, spelled, syst
 
 from proxy.core import jsontext
 from proxy.core.conversation import Message
-from proxy.core.digest import Digest, names_used
+from proxy.core.digest import Digest
 from proxy.core.edits import Reason
 from proxy.core.entry import Entry
 from proxy.core.estimate import ByteClassCounter
@@ -22,9 +22,9 @@ def asked_in(gone):
     return [entry.message.text() for entry in gone if entry.message.role == "user"]
 
 
-def placed(kept, gone, *, used=(), room_tokens=200, newest_index=10**6, language="en"):
-    digest = Digest().extended(gone, asked_in(gone), used)
-    return digest.placed(kept, used, notices(language), COUNTER, room_tokens, newest_index)
+def placed(kept, gone, *, room_tokens=400, newest_index=10**6, language="en"):
+    digest = Digest().extended(gone, asked_in(gone))
+    return digest.placed(kept, notices(language), COUNTER, room_tokens, newest_index)
 
 
 GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
@@ -33,8 +33,8 @@ LEFT = [None, None, None, *KEPT[3:]]
 
 
 def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
-    first = Digest().extended(GONE[:1], (), ())
-    second = first.extended(GONE[1:], (), ())
+    first = Digest().extended(GONE[:1], ())
+    second = first.extended(GONE[1:], ())
     opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
     assert bytes(opened[0]["earlier"]) == b"null"
     assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
@@ -104,12 +104,13 @@ def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
 
 
 def test_a_brief_note_is_the_count_and_the_way_back_alone():
-    digest = Digest().extended(GONE, asked_in(GONE), ())
-    full = digest.placed(LEFT, (), notices(), COUNTER, 200, 10**6).note
-    brief = digest.placed(LEFT, (), notices(), COUNTER, 0, 10**6, brief=True).note
+    digest = Digest().extended(GONE, asked_in(GONE))
+    full = digest.placed(LEFT, notices(), COUNTER, 400, 10**6).note
+    brief = digest.placed(LEFT, notices(), COUNTER, 400, 10**6, brief=True).note
     assert full.startswith(brief.removesuffix("]\n"))
+    assert "parse_line" in full
     assert "asked" not in brief
-    assert "Names in" not in brief
+    assert "parse_line" not in brief
 
 
 def test_the_size_of_the_note_is_measured_on_the_message_with_it():
@@ -127,45 +128,40 @@ def test_the_note_goes_with_its_message_when_that_is_cut_later():
     assert jsontext.value(moved.edit.replacement) == digest.note + "cut"
 
 
-def test_the_note_names_what_only_the_gone_messages_hold_and_the_assistant_used_first():
-    used = names_used(entries({"role": "assistant", "content": "I need other_symbol"}, user("not_this_one")))
-    assert used == {"other_symbol"}
-    note = placed(LEFT, GONE, used=used).note
-    assert "Names in what is left out: other_symbol " in note
-    assert " src/main.py" in note.rpartition("Names in")[2]
+def test_the_note_tells_lines_of_what_is_gone_within_its_room():
+    note = placed(LEFT, GONE).note
     assert "Please look into src/main.py" in note
-    assert "Names in" not in placed(LEFT, GONE, used=used, room_tokens=0).note
+    assert note.endswith("\ndef parse_line and other_symbol]\n")
+    assert "parse_line" not in placed(LEFT, GONE, room_tokens=0).note
+    gone = entries(*exchange(["\n".join(f"def function_{n}(argument_{n}):" for n in range(500))]))
+    for room in (200, 1_000):
+        digest = placed([None, None, *entries(*[user("x")] * 2, *exchange(["kept"]))[2:]], gone, room_tokens=room)
+        assert room * 0.8 < digest.size.tokens <= room * 1.05
 
 
-def test_what_the_kept_messages_say_is_not_named_again():
-    gone = entries(*exchange(["parse_line only_here"]))
-    kept = [None, None, *entries(user("a"), user("b"), *exchange(["parse_line"]))[2:]]
-    names = placed(kept, gone).note.rpartition("Names in what is left out: ")[2]
-    assert "only_here" in names
-    assert "parse_line" not in names
+def test_a_line_whose_names_the_kept_messages_say_is_not_told_again():
+    gone = entries(
+        *exchange(["parse_line is here"], arguments='{"path": "a.py"}'),
+        *exchange(["only_here is this"], arguments='{"path": "b.py"}'),
+    )
+    kept = [None, None, None, None, *entries(*[user("x")] * 4, *exchange(["parse_line is here"]))[4:]]
+    note = placed(kept, gone).note
+    assert "only_here" in note
+    assert "parse_line" not in note
 
 
 def test_nothing_of_it_grows_without_bound():
     gone = entries(*(user(f"request {n} " + " ".join(f"name_{n}_{i}" for i in range(90))) for n in range(60)))
     digest = Digest()
     for entry in gone:
-        digest = digest.extended([entry], asked_in([entry]), ())
-    assert len(digest.pool) == 4_000
+        digest = digest.extended([entry], asked_in([entry]))
     assert len(digest.asked) == 8
     assert all(len(text) <= 200 for text in digest.asked)
     assert digest.messages == 60
-    note = digest.placed(LEFT, (), notices(), COUNTER, 10**6, 10**6).note
-    assert len(note) < 4_000 * 16
-
-
-def test_the_names_in_most_messages_stay_in_the_pool():
-    gone = entries(*(user("seen_everywhere " + " ".join(f"n_{n}_{i}_x" for i in range(2_500))) for n in range(3)))
-    digest = Digest().extended(gone, (), {"n_0_7_x"})
-    assert list(digest.pool)[:2] == ["n_0_7_x", "seen_everywhere"]
 
 
 def test_before_the_first_cut_there_is_no_note():
-    digest = Digest().placed(KEPT, (), notices(), COUNTER, 100, 0)
+    digest = Digest().placed(KEPT, notices(), COUNTER, 100, 0)
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
 
 

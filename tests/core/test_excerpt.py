@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import base64
 import re
+from unittest import mock
 
 import pytest
 from core.strategies import TEXTS as ANY_TEXTS
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from proxy.core import excerpt as excerpts
 from proxy.core.excerpt import MAX_RESCUED_LINES, Direction, Limits, excerpt
 from proxy.core.measures import count_lines, first_bytes, last_bytes, utf8_length
 
@@ -222,3 +224,27 @@ def test_nothing_is_shown_where_nothing_may_be(direction):
         shown = excerpt("error\n" * 20, limits)
         assert (shown.head, shown.rescued, shown.tail, shown.kept_lines, shown.kept_bytes) == ("", (), "", 0, 0)
         assert shown.gap == "error\n" * 20
+
+
+WORDS = [
+    "Error",
+    "ValueError",
+    "(",
+    " ",
+    "\n",
+    "fatal",
+    "segmentation fault",
+    "npm err!",
+    "失败",
+    "x",
+    "FAILED",
+    "segfault",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS)), st.integers(1, 40))
+def test_failures_are_found_however_a_text_is_cut_for_the_search(words, characters):
+    text = "".join(words)
+    with mock.patch.object(excerpts, "_SLICE_CHARACTERS", characters):
+        found = [hit.span() for hit in excerpts._hits(text)]
+    assert found == [hit.span() for hit in excerpts._TELLS_OF_FAILURE.finditer(text)]

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from core.strategies import TEXTS
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from proxy.core import names
 from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
 
@@ -58,3 +61,12 @@ def test_used_names_come_first_then_symbols_then_those_in_many_texts():
     spread = {"ordinary": 1, "widespread": 9, "some_symbol": 1, "used_word": 1, "src/a.py": 3, "known_one": 8}
     chosen = most_telling(spread, {"known_one"}, {"used_word"}, 1_000)
     assert chosen == ["used_word", "src/a.py", "some_symbol", "widespread", "ordinary"]
+
+
+@given(st.lists(st.sampled_from(["src/main.py", "a", " ", "\n", "é", "parse_args", "=", "中文", "http://", "x" * 90])))
+@example(["parse_args", "=", "src/main.py"] * 3)
+def test_names_are_the_same_however_a_text_is_cut_for_the_search(words):
+    text = "".join(words)
+    with mock.patch.object(names, "_SLICE_CHARACTERS", 3):
+        in_slices = names_in(text)
+    assert in_slices == names_in(text)

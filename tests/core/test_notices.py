@@ -203,14 +203,17 @@ def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(languag
 def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_were_about(language):
     artifact = Artifact(b"[]", suffix="json")
     asked = [f"request {n}\nwith   blanks " + "x" * 500 for n in range(12)]
-    note = notices(language).digest(artifact, 1_234, 56_789, ["src/a.py", "parse_b"], asked)
+    told = [("src/a.py", ["def parse_b():", "…", "    return 3"]), ("", ["of no file"])]
+    note = notices(language).digest(artifact, 1_234, 56_789, told, asked)
     assert note.startswith(MARK)
-    assert note.endswith("]\n")
-    assert note.count("\n") == 1
-    for piece in ("1,234", "56,789", f"/data/tool-output/{artifact.id}", "src/a.py parse_b", "request 11 with blanks"):
+    assert note.endswith("\nsrc/a.py:\ndef parse_b():\n…\n    return 3\nof no file]\n")
+    place = f"/data/tool-output/{artifact.id}"
+    assert place in note.partition("\n")[0], "in the line of the mark, by which it is recognised"
+    for piece in ("1,234", "56,789", place, "request 11 with blanks"):
         assert piece in note
     assert "request 3 " not in note
-    assert len(note) < 8 * 204 + 500
+    assert len(note) < 8 * 204 + 600
+    assert notices(language).digest(artifact, 1, 2, (), asked).count("\n") == 1
 
 
 def test_a_tool_response_says_where_the_whole_is():
@@ -224,7 +227,7 @@ def test_our_own_notices_are_recognised(text, language, reach, names):
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), "read_file")
     ours = notices(language, reach)
     assert is_ours(ours.truncated(excerpt(text, Limits(50, 500)), artifact, names))
-    assert is_ours(ours.digest(artifact, 3, 5, names, [text[:300]]))
+    assert is_ours(ours.digest(artifact, 3, 5, [(name, [text[:300]]) for name in names], [text[:300]]))
     assert is_ours(ours.response_text(artifact))
 
 

@@ -49,3 +49,21 @@ def test_a_page_in_the_newest_exchange_is_not_what_gives_way():
     contents = [json.loads(raw).get("content") or "" for raw in made.messages]
     assert any(PAGE in content for content in contents)
     assert made.fits
+
+
+@pytest.mark.parametrize("later", [0, 1, 3])
+def test_a_page_that_was_put_back_beside_results_of_the_client_gives_way_like_them(later):
+    called = exchange([PAGE * 20, "small"], tool=RETRIEVAL_TOOL)
+    calls = called[0]["tool_calls"]
+    calls[1]["function"]["name"] = "fetch"
+    messages = [user("task"), *called]
+    plans = []
+    for number in range(later + 1):
+        plans.append(planned(messages, pipeline(Budget(1_000), limits=Limits(20, 300))))
+        messages += [{"role": "assistant", "content": "So."}, user(f"next {number}")]
+    for made in plans:
+        assert made.fits
+        (page,) = [raw.decode() for raw in made.messages if b"call_0" in raw and b'"tool"' in raw]
+        assert HEADER.strip() in page
+        assert len(page) < len(PAGE * 20) / 4
+    assert all(made.messages[:3] == plans[0].messages[:3] for made in plans)

@@ -543,7 +543,7 @@ def test_before_a_server_that_cuts_silently_what_does_not_fit_is_as_small_as_it_
     history = [system("Rule. " * 3_000), user("Fix it."), *exchange(["word " * 900]), *exchange(["word " * 900])]
     refused = planned(history, pipeline(Budget(2_000)))
     assert (refused.edits, refused.may_be_sent) == ((), False)
-    made = planned(history, pipeline(Budget(2_000, cuts_silently=True)))
+    made = planned(history, pipeline(Budget(2_000, window_may_be_wrong=True)))
     assert (made.fits, made.may_be_sent) == (False, True)
     assert made.after.tokens < refused.after.tokens
     assert json.loads(made.messages[0]) == history[0]

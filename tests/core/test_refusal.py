@@ -61,7 +61,7 @@ def test_a_room_that_is_only_guessed_is_not_told(language, end):
 
 
 def test_a_window_that_was_guessed_too_small_is_not_told_once_more_is_known_to_fit():
-    _, told = refused(budget=Budget(2_000, room_is_guessed=True).lowered_to(5_000), window_tokens=4_000)
+    _, told = refused(budget=Budget(2_000, room_is_guessed=True).for_one_send(5_000), window_tokens=4_000)
     assert told.startswith("This model's maximum context length is 5000 tokens.")
     assert "0 in the completion" in told
 
@@ -89,3 +89,17 @@ def test_a_message_without_a_role_is_told_all_the_same():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_second_refusal_says_how_far_it_was_cut(language):
     assert "12,345" in refused_twice(12_345, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "page"),
+    [("en", "a page of read_file behind messages[2] ("), ("zh", "messages[2] 之后的一页 read_file（")],
+)
+def test_positions_are_the_clients_and_what_was_put_in_is_told_as_such(language, page):
+    history = [*HISTORY, user("more")]
+    made = planned(history, pipeline(Budget(2_000)))
+    told = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
+    assert page in told
+    for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one stands at 4 in what is planned
+        assert named in told
+    assert "messages[4]" not in told

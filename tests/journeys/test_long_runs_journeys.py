@@ -111,7 +111,7 @@ def test_one_result_larger_than_the_window_is_cut_to_fit(build: Any) -> None:
 def test_what_cannot_fit_is_refused_at_once_with_its_sizes_and_never_sent(build: Any) -> None:
     world = build(WINDOW)
     rules = {"role": "system", "content": long_text(3_000)}
-    answer = world.ask({"model": "m", "messages": [rules, {"role": "user", "content": "Go."}]})
+    answer = world.ask({"model": "gpt-4o", "messages": [rules, {"role": "user", "content": "Go."}]})
     assert (answer.status_code, world.upstream.received) == (400, [])
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
@@ -175,5 +175,6 @@ def test_limits_of_characters_and_bytes_hold_for_what_is_sent(limit: str, measur
         sent = json.loads(world.upstream.last.body)
         texts = "".join(str(message["content"]) for message in sent["messages"])
         assert measure(texts.encode()) <= 40_000
-    assert measure(world.upstream.last.body) <= 40_000
+    if limit == "max_request_bytes":  # characters are those that the model reads, not those of JSON's escapes
+        assert measure(world.upstream.last.body) <= 40_000
     assert "old_exchange" in answer.headers["x-context-proxy-edits"]

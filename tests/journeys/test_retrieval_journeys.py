@@ -321,6 +321,58 @@ def test_nobody_else_finds_what_was_hidden(build: Any) -> None:
     assert len(world.upstream.last.messages) == 7
 
 
+def numbering(thought: Any) -> Any:
+    """A model server that numbers the calls of each answer from 0, as Kimi's and many local ones do."""
+
+    async def answer(received: Received, send: Send) -> bool:
+        completion = Completion.make(received.body, "m", thought(json.loads(received.body)["messages"]), 1_000, 100_000)
+        for number, call in enumerate(completion.message.get("tool_calls", ())):
+            call["id"] = f"functions.{call['function']['name']}:{number}"
+        await said(send, json.dumps(completion.whole()).encode())
+        return True
+
+    return answer
+
+
+def pages_in(received: Received) -> list[str]:
+    return [m["content"] for m in received.messages if m["role"] == "tool" and "read_artifact" in m["tool_call_id"]]
+
+
+def test_nobody_finds_what_was_hidden_under_calls_that_he_can_foresee(build: Any) -> None:
+    world = build(proxies=[{}, {}])
+    texts = {key: long_text(5_000, key) for key in ("sk-one", "sk-two")}
+    start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}
+    told = {}
+    for key, text in texts.items():
+        world.upstream.answer = thinking(lambda _: Reply("Hm."))
+        world.ask(request(text), key=key)
+        name = next(name for name, kept in world.kept.items() if kept == text.encode())
+        world.upstream.answer = numbering(in_turn(mixed(name)))
+        told[key] = asked(world, start, key=key)["message"]
+    assert told["sk-one"] == told["sk-two"]
+    for proxy in (1, 0):  # the other one knows nothing yet
+        for key in texts:
+            asked(world, answered(start, told[key], "a", "b"), key=key, proxy=proxy)
+            (page,) = pages_in(world.upstream.last)
+            assert page.splitlines()[1].startswith(f"{key} 6:")
+
+
+def test_calls_that_come_again_have_the_pages_of_their_own_answer(build: Any) -> None:
+    world, name = learnt(build, proxies=[{}, {}])
+    body, sent = request(), []
+    for line in (1, 2, 3):
+        reply = Reply("", (Call("fetch", {}), *reads(name, lines=f"{line}-{line}").calls))
+        world.upstream.answer = numbering(in_turn(reply))
+        body = answered(body, asked(world, body)["message"], "same")
+        sent.append(world.upstream.last.body)
+    world.upstream.answer = numbering(in_turn(Reply("Done.")))
+    for proxy in (1, 0):
+        asked(world, body, proxy=proxy)
+        assert [page.splitlines()[1][:7] for page in pages_in(world.upstream.last)] == ["line 0:", "line 1:", "line 2:"]
+        for before in sent:
+            assert world.upstream.last.body.startswith(before[: before.index(b'"tools"') - 10])
+
+
 def test_a_history_whose_record_is_gone_is_valid_all_the_same(build: Any) -> None:
     world, name = learnt(build)
     teach(world, mixed(name))
@@ -564,3 +616,29 @@ def test_a_mixed_answer_whose_record_cannot_be_kept_is_the_clients_alone(build: 
     assert asked(world, following)["message"]["content"] == "All done."
     assert len(world.upstream.last.messages) == 7
     assert world.logged("artifact_store_failed")
+
+
+def test_pages_that_are_put_back_are_cut_where_the_window_turns_out_small(build: Any) -> None:
+    world = build(8_192, answer=thinking(lambda _: Reply("Hm.")), defaults={"context_window": 128_000})
+    name = name_of(world)
+    hiding = Reply("", (Call("fetch", {"page": 1}), *reads(name).calls))
+    world.upstream.answer = thinking(in_turn(hiding))
+    start = {"messages": [{"role": "user", "content": "Go."}], "model": "m", "tools": [FETCH]}
+    body = answered(start, asked(world, start)["message"], "short")
+    world.upstream.answer = None  # it counts and refuses from here on
+    sent = []
+    for _ in range(5):  # of which the first two teach the window
+        answer = world.ask(body)
+        assert answer.status_code == 200, answer.text
+        sent.append(world.upstream.last.messages)
+        body["messages"] += [{"role": "assistant", "content": "I see."}, {"role": "user", "content": "And?"}]
+    (page,) = pages_of(sent[2])
+    assert page.startswith("[context-proxy: lines 1-")
+    assert len(page) < 20_000
+    assert sent[3][: len(sent[2])] == sent[2]
+    assert sent[4][: len(sent[3])] == sent[3]
+
+
+def pages_of(messages: Any) -> list[str]:
+    calls = {c["id"]: c["function"]["name"] for m in messages for c in m.get("tool_calls") or ()}
+    return [m["content"] for m in messages if m["role"] == "tool" and calls.get(m["tool_call_id"]) == "read_artifact"]

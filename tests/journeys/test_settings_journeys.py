@@ -111,7 +111,7 @@ def test_notices_in_chinese(build: Any, loaded: Load) -> None:
 
 def test_a_refusal_in_chinese(build: Any, loaded: Load) -> None:
     world = build(**loaded("{language: zh, defaults: {context_window: 4000}}"))
-    request = one_call("short")
+    request = one_call("short", model="gpt-4o")
     request["messages"][0]["content"] = LONG
     answer = world.ask(request)
     assert (answer.status_code, world.upstream.received) == (400, [])

@@ -86,6 +86,8 @@ def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) 
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # A shell starts what is in its background with SIGINT ignored, and so would be what we start.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     try:
         proxy = Proxy(port, upstream_port, process, log_file)

@@ -344,6 +344,88 @@ async def test_workers_that_end_take_no_new_connections_while_a_stream_runs(star
         await _ended(proxy)
 
 
+async def test_busy_connections_are_told_that_their_next_answer_is_the_last(start: Any, connect: Any) -> None:
+    proxy, asked = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), asyncio.Semaphore(0)
+    ended: list[bytes] = []
+
+    async def busy() -> None:
+        async with connect(proxy) as client:
+            while True:
+                client.ask(CHAT, BODY)
+                _, headers, _ = await client.answer()  # raises when it is reset
+                asked.release()
+                if headers.get(b"connection") == b"close":
+                    ended.append(await client.reader.read())
+                    return
+
+    async with ScriptedUpstream(answering(OK), proxy.upstream_port), asyncio.TaskGroup() as clients:
+        for _ in range(16):
+            clients.create_task(busy())
+        for _ in range(100):
+            await soon(asked.acquire())
+        proxy.process.send_signal(signal.SIGTERM)
+    assert ended == [b""] * 16
+    assert await _ended(proxy) == -signal.SIGTERM
+
+
+async def test_an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
+    proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    async with (
+        ScriptedUpstream(serving, proxy.upstream_port),
+        connect(proxy) as streaming,
+        connect(proxy) as asking,
+        connect(proxy) as silent,
+    ):
+        streaming.ask(CHAT, BODY)
+        await streaming.head()
+        await streaming.chunk()
+        proxy.process.send_signal(signal.SIGTERM)
+        await _until_nobody_listens(proxy)
+        asking.ask("GET /healthz")
+        status, headers, _ = await asking.answer()
+        assert (status, headers[b"connection"]) == (200, b"close")
+        await soon(silent.reader.read())
+        serving.finish.set()
+        assert await streaming.chunk() == b"data: [DONE]\n\n"
+        assert await streaming.chunk() == b""
+        streaming.ask("GET /healthz")
+        assert (await streaming.answer())[1][b"connection"] == b"close"
+        await _ended(proxy)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_hangup_of_the_terminal_ends_no_stream(workers: int, start: Any, connect: Any) -> None:
+    proxy, serving = start("--workers", str(workers)), Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY)
+        await client.head()
+        await client.chunk()
+        os.killpg(proxy.process.pid, signal.SIGHUP)
+        await asyncio.sleep(1)  # the parent of workers looks at its signals twice a second
+        serving.finish.set()
+        assert await client.chunk() == b"data: [DONE]\n\n"
+        client.ask("GET /healthz")
+        assert await client.chunk() == b""
+        assert (await client.answer())[0] == 200
+
+
+async def test_workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
+    proxy, serving = start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY)
+        await client.head()
+        await client.chunk()
+        proxy.process.kill()
+        await _until_nobody_listens(proxy)
+        serving.finish.set()
+        assert await client.chunk() == b"data: [DONE]\n\n"
+        assert await client.chunk() == b""
+    last_try = time.monotonic() + 10
+    while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - nobody reports it
+        await asyncio.sleep(0.02)
+    assert _group(proxy.process.pid) == []
+
+
 async def test_a_port_that_is_taken_is_told_in_one_line(start: Any) -> None:
     proxy = start()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", proxy.base_url, "--port", str(proxy.port)]

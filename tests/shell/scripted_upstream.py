@@ -106,9 +106,11 @@ class ScriptedUpstream:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._server.close()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        for _ in range(3):  # turns of the loop: one that was just taken begins, and one that was closed is gone
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+            await asyncio.sleep(0)
         if kind is None and self._failures:
             raise self._failures[0]
 

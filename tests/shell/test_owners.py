@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,38 @@ def test_workers_that_start_at_once_agree_on_one_secret(tmp_path: Path) -> None:
             worker.join(60)
         assert len(owners) == 1
         assert os.listdir(tmp_path / str(attempt)) == ["owner-secret"]
+
+
+def test_a_secret_that_was_removed_while_the_proxy_runs_is_written_again(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    owners = Owners.of_folder(folder)
+    for remove in ((folder / "owner-secret").unlink, lambda: shutil.rmtree(folder)):
+        remove()
+        owners.keep_secret()
+        assert Owners.of_folder(folder).owner_of(ANNA) == owners.owner_of(ANNA)
+    assert stat.S_IMODE((folder / "owner-secret").stat().st_mode) == 0o600
+
+
+def test_a_secret_that_another_process_has_made_meanwhile_stays_and_is_reported(tmp_path: Path) -> None:
+    owners = Owners.of_folder(tmp_path)
+    (tmp_path / "owner-secret").unlink()
+    other = Owners(b"o" * 32, path=tmp_path / "owner-secret")
+    with capture_logs() as logs:
+        other.keep_secret()
+        owners.keep_secret()
+        (tmp_path / "owner-secret").rename(tmp_path / "away")
+        (tmp_path / "owner-secret").mkdir()
+        owners.keep_secret()
+    assert logs == []
+    assert owners.owner_of(ANNA) != other.owner_of(ANNA)
+
+
+def test_a_folder_that_cannot_be_made_again_is_reported_once(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    owners = Owners.of_folder(folder)
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    with capture_logs() as logs:
+        owners.keep_secret()
+        owners.keep_secret()
+    assert [line["event"] for line in logs] == ["owner_secret_not_kept"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from proxy.shell.threads import DaemonThreads
+from proxy.shell.threads import DaemonThreads, TooSlow
 
 PATIENCE_SECONDS = 20
 
@@ -125,3 +127,57 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -
         tmp_path,
     )
     assert "no answer" in said
+
+
+async def test_the_wait_for_a_thread_does_not_count() -> None:
+    threads = DaemonThreads(2, "loaded")
+    # Each takes a small part of what it may, all of them together twice as much.
+    told = await asyncio.gather(*(threads.run(1, time.sleep, 0.04) for _ in range(100)))
+    assert told == [None] * 100
+    threads.shutdown()
+
+
+async def test_what_takes_too_long_itself_is_given_up_and_the_others_are_not() -> None:
+    threads, leave = DaemonThreads(2, "one hangs"), threading.Event()
+    slow = asyncio.create_task(threads.run(0.05, leave.wait))
+    quick = [await threads.run(10, divmod, 7, 2) for _ in range(5)]
+    with pytest.raises(TooSlow):
+        await slow
+    assert quick == [(3, 1)] * 5
+    leave.set()
+    threads.shutdown()
+
+
+async def test_nothing_waits_behind_threads_that_all_hang() -> None:
+    threads, leave = DaemonThreads(2, "all hang"), threading.Event()
+    hanging = [asyncio.create_task(threads.run(0.05, leave.wait)) for _ in range(2)]
+    behind = [asyncio.create_task(threads.run(0.05, divmod, 7, 2)) for _ in range(3)]
+    for one in (*hanging, *behind):
+        with pytest.raises(TooSlow):
+            await one
+    leave.set()
+    assert await threads.run(PATIENCE_SECONDS, divmod, 7, 2) == (3, 1)
+    threads.shutdown()
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    threads, leave, done = DaemonThreads(1, "left"), threading.Event(), []
+    threads.submit(leave.wait)
+    left = asyncio.create_task(threads.run(PATIENCE_SECONDS, done.append, 1))
+    await asyncio.sleep(0)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    leave.set()
+    await threads.run(PATIENCE_SECONDS, done.append, 2)
+    assert done == [2]
+    threads.shutdown()
+
+
+async def test_what_goes_wrong_is_told() -> None:
+    threads = DaemonThreads(1, "wrong")
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(PATIENCE_SECONDS, divmod, 7, 0)
+    threads.shutdown()
+    with pytest.raises(RuntimeError):
+        await threads.run(PATIENCE_SECONDS, divmod, 7, 2)

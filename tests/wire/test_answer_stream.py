@@ -236,3 +236,85 @@ def test_odd_deltas_pass_and_are_put_together_as_far_as_they_go():
     assert sent_back["reasoning_details"] == [{"text": "a"}, {"text": "b"}]
     assert sent_back["tool_calls"][1]["extra"] == {"a": {"b": 1, "c": 2}}
     assert sent_back["tool_calls"][1]["function"]["name"] == RETRIEVAL_TOOL
+
+
+def long_event(content: str, **members: object) -> bytes:
+    return (
+        b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": content} | members}]}).encode() + b"\n\n"
+    )
+
+
+OWN_CALL = {
+    "index": 0,
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": RETRIEVAL_TOOL, "arguments": '{"artifact": "a"}'},
+}
+CALL = chunk([choice({"tool_calls": [OWN_CALL]})])
+FINAL = chunk([choice({}, "tool_calls")])
+DONE = b"data: [DONE]\n\n"
+LIMIT = 1_000
+
+
+@pytest.fixture
+def short_events(monkeypatch):
+    monkeypatch.setattr(answer_stream, "MAX_EVENT_BYTES", LIMIT)
+    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", 20 * LIMIT)
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+def test_a_long_event_passes_while_it_comes(end, short_events):
+    stream, event = AnswerStream(), long_event("x" * 10_000)[:-2] + end
+    told, most_held, sent = b"", 0, 0
+    for piece in cut(event + DONE, range(0, 11_000, 100)):
+        told, sent = told + stream.feed(piece), sent + len(piece)
+        most_held = max(most_held, sent - len(told))
+    assert stream.end() is None
+    assert told + stream.last_words() == event + DONE
+    assert most_held <= LIMIT + 100
+
+
+def test_a_long_event_is_a_part_of_what_the_model_said(short_events):
+    stream, text = AnswerStream(), "x" * 10_000
+    told = fed(stream, cut(long_event(text) + CALL + DONE, range(0, 11_000, 100)))
+    said = stream.end()
+    assert told == long_event(text)
+    assert json.loads(said.message)["content"] == text
+    assert [call.id for call in said.own] == ["call_1"]
+
+
+def test_a_long_event_that_names_a_call_is_collected_and_the_call_left_out(short_events):
+    stream, text = AnswerStream(), "x" * 10_000
+    first = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[' + json.dumps(OWN_CALL).encode() + b'],"content":"'
+    events = first + text.encode() + b'"}}]}\n\n'
+    told = fed(stream, cut(events, range(0, 11_000, 100)))
+    assert json.loads(told.removeprefix(b"data: "))["choices"][0]["delta"] == {"content": text}
+    assert [call.id for call in stream.end().own] == ["call_1"]
+
+
+def test_a_long_event_that_names_its_call_only_in_the_end_stands_as_the_answer(short_events):
+    stream, events = AnswerStream(), long_event("x" * 10_000, tool_calls=[OWN_CALL]) + CALL + DONE
+    told = fed(stream, cut(events, range(0, 11_000, 100)))
+    assert stream.end() is None
+    assert (told + stream.last_words()).startswith(long_event("x" * 10_000, tool_calls=[OWN_CALL]))
+
+
+def test_a_call_in_an_event_without_end_passes_as_it_comes(short_events):
+    stream = AnswerStream()
+    told = fed(stream, cut(CALL[:-3] + b"x" * 50_000, range(0, 60_000, 100)))
+    assert stream.end() is None
+    assert told + stream.last_words() == CALL[:-3] + b"x" * 50_000
+
+
+def test_what_ends_a_stream_stands_before_a_long_event_that_follows_it(short_events):
+    stream = AnswerStream()
+    told = fed(stream, cut(CALL + FINAL + long_event("x" * 10_000) + DONE, range(0, 11_000, 100)))
+    assert stream.end() is None
+    assert told + stream.last_words() == FINAL + long_event("x" * 10_000) + DONE
+
+
+def test_a_long_event_that_breaks_off_ends_the_answer(short_events):
+    stream, event = AnswerStream(), long_event("x" * 10_000)[:-10]
+    told = fed(stream, cut(CALL + event, range(0, 11_000, 100)))
+    assert stream.end() is None
+    assert told + stream.last_words() == event

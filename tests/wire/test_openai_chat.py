@@ -300,8 +300,9 @@ def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
     request = parse(first + b"]}")
     more = (Message.read(b'{"role": "assistant", "content": "whole"}'), Message.read(b'{"role": "tool"}'))
-    whole = request.completed({1: more})
-    assert request.completed({}) is request
+    whole = request.completed({1: more}, b"a" * 16 + b"b" * 16)
+    assert request.completed({}, b"a" * 32).conversation is request.conversation
+    assert (whole.history, whole.put_in) == (b"a" * 16 + b"b" * 32, (2,))
     assert whole.conversation.messages == (request.conversation[0], *more)
     assert whole.full_bytes == len(whole.body) + whole.added_bytes > request.full_bytes == len(request.body)
     body = first + b', {"role": "user", "content": "c"}]}'
@@ -310,6 +311,10 @@ def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     following = parse(body, whole, shared)
     assert [message.role for message in following.conversation] == ["user", "assistant", "tool", "user"]
     assert following.added_bytes == whole.added_bytes
+    assert (following.history, following.read_messages) == (whole.history, 3)
+    assert following.put_in == (2,)
+    taken_back = parse(first[: first.index(b', {"role": "ass')] + b"]}", whole, 1)
+    assert (taken_back.put_in, taken_back.added_bytes, taken_back.read_messages) == ((), 0, 1)
     assert whole.shared_messages(body.replace(b'"b"', b'"x"')) == 1
     longer = whole.continued([Message.read(b'{"role": "user"}')])
     assert (len(longer.conversation), longer.ends) == (4, ())

@@ -51,6 +51,17 @@ _OTHERS: Final = (
 )
 _OTHER_PATTERNS: Final = [(kind, re.compile(pattern)) for kind, pattern in _OTHERS]
 
+_ANOTHER_FIELD: Final = re.compile(
+    r"(?:invalid|unsupported)_(?:value|type|role|parameter|base64|image|function|tool)\w*"
+    r"|(?:unknown|missing_required)_parameter|model_not_found"
+)
+"""OpenAI's codes for a member that it does not take, whatever the text beside them repeats of it."""
+_ANOTHER_PARAM: Final = re.compile(
+    r"(?:messages|input)\W{0,2}\d{1,6}\W?\.(?!content|text|parts).*"
+    r"|(?:model|tools?|tool_choice|functions?|function_call|response_format|stop|user|metadata)\b.*"
+)
+"""`messages[0].role`, `tools[3].function.name`."""
+
 NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})
 """What Zhipu (1261), Baidu (336103, 336007) and MiniMax (1039) use for a prompt that is too long. Elsewhere these
 numbers mean nothing, so they only lift a text that fits."""
@@ -72,3 +83,17 @@ def meaning(code: str) -> Kind:
     if _TOO_LONG.search(word) and not _FALSE_FRIENDS.search(word):
         return Kind.PROMPT
     return next((kind for kind, pattern in _OTHER_PATTERNS if pattern.search(word)), Kind.UNKNOWN)
+
+
+def names_another_fault(name: str, text: str) -> bool:
+    """Whether a code, or the `param` beside it, is about a member that has nothing to do with length.
+
+    >>> names_another_fault("code", "invalid_value"), names_another_fault("param", "messages[0].role")
+    (True, True)
+    >>> names_another_fault("code", "invalid_parameter_error"), names_another_fault("param", "messages[0].content")
+    (False, False)
+    """
+    if name == "param":
+        return _ANOTHER_PARAM.fullmatch(text) is not None
+    word = as_words(text)
+    return word != "invalid_parameter_error" and _ANOTHER_FIELD.fullmatch(word) is not None

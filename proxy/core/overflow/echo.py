@@ -1,4 +1,4 @@
-"""Whether the numbers of a refusal may be the client's own words, which some upstreams repeat in their errors.
+"""What of a refusal may be the client's own words, which some upstreams repeat in their errors.
 
 Rule: what a client may have written is no evidence of what a model takes: other clients would pay for it.
 """
@@ -13,6 +13,12 @@ from proxy.core.overflow.verdict import Verdict
 
 _BESIDE: Final = r"[^\s\d]{1,40}"
 """A word beside a number: alone, a number such as 4096 stands in many a conversation."""
+_TOKENS: Final = re.compile(r"[!-~]+|[^\x00-\x7f]")
+"""Words; of scripts without blanks, characters."""
+_LEAST_CHARS: Final = 16
+"""Of a run that is taken for an echo: shorter ones stand in both by chance."""
+_LEAST_OWN_LETTERS: Final = 8
+"""Of what an upstream says beside an echo; under it, it says nothing but what the request holds."""
 _ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IGNORECASE)
 """A digit or a letter that needs no escape: what it stands for is not looked for, so it may be anything."""
 
@@ -31,6 +37,58 @@ def may_be_echoed(verdict: Verdict, request: bytes) -> bool:
         _ESCAPED.search(request) is not None
         or any(json.dumps(snippet, ensure_ascii=False)[1:-1].encode() in request for snippet in snippets)
     )
+
+
+def own_words(message: str, request: bytes) -> str:
+    """A message without what stands in the request as well.
+
+    >>> own_words("Invalid value: 'my prompt is too long for you'.", b'{"role": "my prompt is too long for you"}')
+    "Invalid value: 'my  you'."
+    >>> own_words("prompt is too long for you", b'{"content": "prompt is too long for you"}')
+    ''
+    """
+    tokens = [(found.start(), found.end()) for found in _TOKENS.finditer(message)]
+    own, position, start = [], 0, 0
+    while start < len(tokens):
+        stop = _echoed_up_to(message, tokens, start, request)
+        if stop is None:
+            start += 1
+            continue
+        own.append(message[position : tokens[start][0]])
+        position, start = tokens[stop - 1][1], stop
+    return "".join([*own, message[position:]])
+
+
+def says_something(words: str) -> bool:
+    """Whether an upstream says anything beside an echo. A refusal that is nothing but words of the request is one that
+    its conversation tells of: they are the upstream's, too.
+
+    >>> says_something("Invalid value:  you'."), says_something(" you'.")
+    (True, False)
+    """
+    return sum(map(str.isalpha, words)) >= _LEAST_OWN_LETTERS
+
+
+def _echoed_up_to(message: str, tokens: list[tuple[int, int]], start: int, request: bytes) -> int | None:
+    """Behind which token the longest run from this one ends that the request holds; None when it holds none."""
+    begin = tokens[start][0]
+    least = next((stop for stop in range(start + 1, len(tokens) + 1) if tokens[stop - 1][1] - begin >= _LEAST_CHARS), 0)
+    if not least or not _holds(request, message[begin : tokens[least - 1][1]]):
+        return None
+    low, high = least, len(tokens)  # what holds a run holds what it begins with
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _holds(request, message[begin : tokens[middle - 1][1]]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _holds(request: bytes, text: str) -> bool:
+    """Whether a text stands in a JSON document, as it is or with its characters beyond ASCII escaped."""
+    plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+    return plain in request or (not text.isascii() and json.dumps(text)[1:-1].encode() in request)
 
 
 def _snippets(message: str, number: int) -> list[str]:

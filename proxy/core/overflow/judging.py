@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.overflow import codes, words
+from proxy.core.overflow.echo import may_be_echoed, own_words, says_something
 from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
 from proxy.core.overflow.figures import merged, with_figures
 from proxy.core.overflow.grammar import Strength, normalised
@@ -103,23 +104,42 @@ def judge(
     chars: int | None = None,
     window_tokens: int | None = None,
     window_is_certain: bool = True,
+    request: bytes = b"",
 ) -> Verdict:
     """What an upstream answer means. Never raises; linear in the first 64 KiB of the body.
 
     `body` is the answer or its beginning; of a stream the first event that means something, or all there was without
     one. `estimate_tokens` and `chars` are our own counts of the prompt that was sent, `window_tokens` what the model is
-    held to take: with them a claim that cannot be true is dropped. A window that is not certain is no evidence.
+    held to take: with them a claim that cannot be true is dropped. A window that is not certain is no evidence. Nor are
+    words of the `request` that the answer repeats, beside others of its own.
     """
     sent = _Sent(estimate_tokens, chars, window_tokens, window_is_certain)
     is_success = 200 <= status < 300
     leaves = unwrap(body, is_success=is_success)
-    if not is_success:
+    verdict = _of_leaves(status, headers, leaves, sent, len(body))
+    if not verdict.is_overflow or not request:
+        return verdict
+    own = [own_words(leaf.text, request) for leaf in leaves.texts]
+    may_be_echo = may_be_echoed(verdict, request) or own != [leaf.text for leaf in leaves.texts]
+    if may_be_echo and any(map(says_something, own)):
+        leaves.texts = [
+            replace(leaf, text=words if says_something(words) else "")
+            for leaf, words in zip(leaves.texts, own, strict=True)
+        ]
+        verdict = _of_leaves(status, headers, leaves, sent, len(body))
+    return replace(verdict, may_be_echo=may_be_echo)
+
+
+def _of_leaves(
+    status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves, sent: _Sent, body_bytes: int
+) -> Verdict:
+    if not 200 <= status < 300:
         return _plausible(_of_error(status, headers, leaves, sent), sent)
-    if (finished := _finish(leaves, window_tokens)) is not None:
+    if (finished := _finish(leaves, sent.window_tokens)) is not None:
         return finished
     if leaves.is_silent:  # llama-cpp-python and LM Studio refuse like that
         return Verdict(Kind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
-    if not leaves.has_error or (leaves.is_bare_text and len(body) > _MAX_BARE_TEXT_BYTES):
+    if not leaves.has_error or (leaves.is_bare_text and body_bytes > _MAX_BARE_TEXT_BYTES):
         return Verdict(Kind.ACCEPTED, confidence=1.0)
     as_status = 500 if leaves.is_bare_text else status  # plain text is believed only as far as a server error
     verdict = _plausible(_of_error(as_status, headers, leaves, sent), sent)
@@ -144,7 +164,10 @@ def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leave
     evidence = weigh(leaves)
     if _is_long_message(leaves):
         return _long_message(evidence)
-    if _is_overflow(status, headers, evidence):
+    is_about_another = any(codes.names_another_fault(leaf.name, leaf.text) for leaf in leaves.codes)
+    if is_about_another and not evidence.is_proven:
+        evidence = replace(evidence, refusals=evidence.refusals | {Kind.FIELD})
+    elif _is_overflow(status, headers, evidence):
         return _overflow(evidence, evidence.best)
     kind = _other_kind(status, headers, leaves, evidence)
     verdict = Verdict(kind, confidence=0.7)

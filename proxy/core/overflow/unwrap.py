@@ -30,7 +30,7 @@ _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 def unwrap(body: bytes, *, is_success: bool) -> Leaves:
     """The leaves of an answer, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
-    text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").lstrip("\ufeff").strip()
+    text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
     leaves = Leaves()
     if _SSE_LINE.match(text):
         _add_events(leaves, text, is_success=is_success)

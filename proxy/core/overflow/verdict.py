@@ -93,6 +93,8 @@ class Verdict:
     """Whether a refusal of media is about what the model reads, and not about this one content or its place."""
     refuses_in_results: bool = False
     """Whether it is about media in the results of tools."""
+    may_be_echo: bool = False
+    """Whether its numbers may be the client's own words, which the upstream repeats: they teach nothing."""
     evidence: str = ""
     """Path of the leaf that decided, as `error.metadata.raw>error.message`; never its content."""
     upstream_message: str = ""
@@ -120,7 +122,7 @@ class Verdict:
 
         A `reply_only` verdict carries a limit only where the refusal of `max_tokens` names the window itself.
         """
-        if self.limit is None or self.limit_exactness is not Exactness.EXACT:
+        if self.limit is None or self.may_be_echo or self.limit_exactness is not Exactness.EXACT:
             return False
         if self.unit is Unit.CHARS:
             return self.limit_scope is Scope.INPUT

@@ -43,9 +43,13 @@ class CutToFit:
     limits: Limits = RESULT_LIMITS
     least_tokens: int = 0
     """What all of them together keep."""
+    times: float = 1.0
+    """The goal in tokens, before anything is cut."""
 
     def __call__(self, kept: Kept, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
+        if goal.tokens is not None:
+            goal = replace(goal, tokens=int(goal.tokens * self.times))
         for share in _ATTEMPTS:
             over, entries = kept.over(goal), self.messages(kept)
             if over is None or not entries:

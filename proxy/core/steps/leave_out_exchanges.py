@@ -1,8 +1,8 @@
 """Old exchanges are left out, the oldest first; the last of them is only cut when that is enough.
 
 Rule: a relief. Calls and results go together. A later user message goes with the last of its turn; the first one, the
-last one and the newest exchange stay, the first one cut down to its share before anything of a later turn goes. What is
-cut is made anew from the whole, the results first, then very long texts.
+last one and the newest exchange stay; what stays of the first turn is cut, the first user message down to its share,
+before anything of a later turn goes. What is cut is made anew from the whole, the results first, then very long texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.core.entry import Entry
 from proxy.core.excerpt import Limits
 from proxy.core.kept import Kept
 from proxy.core.notices import Notices
-from proxy.core.steps.cut_to_fit import excerpted
+from proxy.core.steps.cut_to_fit import CutToFit, excerpted
 from proxy.core.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_HEAD_SHARE
 from proxy.core.units import Change
 
@@ -40,7 +40,7 @@ class LeaveOutExchanges:
         second_turn = _start_of_second_turn(kept)
         for units in kept.removable():
             if task != last and units[0].start >= second_turn:
-                yield from self._shorter_task(kept, goal, task)
+                yield from self._shorter_first_turn(kept, goal, task)
                 task = last
             over = kept.over(goal)
             if over is None:
@@ -57,10 +57,12 @@ class LeaveOutExchanges:
                         return
             yield Change(units=units)
         if task != last:
-            yield from self._shorter_task(kept, goal, task)
+            yield from self._shorter_first_turn(kept, goal, task)
 
-    def _shorter_task(self, kept: Kept, goal: Mark, task: list[Entry]) -> Iterator[Change]:
-        """The first user message, as far as needed, but never under its share."""
+    def _shorter_first_turn(self, kept: Kept, goal: Mark, task: list[Entry]) -> Iterator[Change]:
+        """What stays of the first turn: the results that keep two user messages apart, and the first user message, as
+        far as needed, but never under its share."""
+        yield from CutToFit(self.notices, Kept.separating_results, Reason.OLD_RESULT)(kept, goal)
         over = kept.over(goal)
         for entry in task if over is not None else ():
             assert over is not None

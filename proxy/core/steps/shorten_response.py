@@ -17,6 +17,7 @@ from proxy.core.excerpt import Direction, Excerpt, Limits, excerpt
 from proxy.core.jsontext import Raw
 from proxy.core.measures import count_lines, utf8_length
 from proxy.core.notices import Notices
+from proxy.core.reading_notices import quoted
 
 _SHORTENED: Final = ("data", "text")
 """The members that may hold the bulk."""
@@ -162,4 +163,4 @@ def _nothing_of(bulk: str) -> Excerpt:
 
 
 def _preview(shown: Excerpt) -> str:
-    return "\n[…]\n".join(part for part in (shown.head, *shown.rescued, shown.tail) if part)
+    return quoted("\n[…]\n".join(part for part in (shown.head, *shown.rescued, shown.tail) if part))

@@ -18,6 +18,7 @@ from proxy.core.measures import utf8_length
 from proxy.core.names import most_telling, names_in
 from proxy.core.notices import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.pages import is_page
+from proxy.core.reading_notices import quoted
 from proxy.core.steps.shorten_response import asks_to_stay, has_its_bulk_in_shape, shortened_response
 from proxy.core.tool_response import tool_response
 
@@ -46,7 +47,7 @@ class TruncateToolOutput:
         if message.role not in TOOL_ROLES or tool in self.never:
             return
         limits = self.limits_of(tool)
-        if _surely_admitted(message.raw, limits) or is_page(message, tool):
+        if (_surely_admitted(message.raw, limits) and not _may_quote(message.raw)) or is_page(message, tool):
             return
         content = message.content()
         if isinstance(content, str):
@@ -63,15 +64,28 @@ class TruncateToolOutput:
     def _text_edits(
         self, index: int, path: Path, text: str, tool: str, limits: Limits, notices: Notices
     ) -> Iterator[Edit]:
-        if limits.admit(text) or (is_ours(text) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes):
-            return
-        response = tool_response(text)
-        if response is not None and asks_to_stay(response):
-            return
-        reason = Reason.TRUNCATE_TOOL_OUTPUT
-        edit = shortened_result(index, path, text, tool, limits, notices, reason, self.preview_chars)
+        shown = quoted(text, notices.way)
+        is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
+        response = None if limits.admit(text) or is_excerpt else tool_response(text)
+        if limits.admit(text) or is_excerpt or (response is not None and asks_to_stay(response)):
+            edit = _as_quoted(index, path, text, shown, tool)
+        else:
+            reason = Reason.TRUNCATE_TOOL_OUTPUT
+            edit = shortened_result(index, path, text, tool, limits, notices, reason, self.preview_chars)
         if edit is not None:
             yield edit
+
+
+def _as_quoted(index: int, path: Path, text: str, shown: str, tool: str) -> Edit | None:
+    """What marks foreign notices in a result that stays; None when there are none."""
+    if shown == text:
+        return None
+    return Edit(index, path, jsontext.dump(shown), Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
+
+
+def _may_quote(raw: bytes) -> bool:
+    """Whether a foreign notice may stand in a message, as it is or with letters as escapes."""
+    return b"ontext-" in raw.lower() or b"\\u00" in raw
 
 
 def shortened_result(
@@ -113,7 +127,11 @@ def _excerpted(text: str, limits: Limits, artifact: Artifact, notices: Notices, 
     max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
     room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
     shown = excerpt(text, room.previewed(preview_chars))
-    return notices.truncated(shown, artifact, _names_left_out(shown, names_bytes), brief=brief)
+    names = _names_left_out(shown, names_bytes)
+    head, tail = quoted(shown.head, notices.way), quoted(shown.tail, notices.way)
+    rescued = tuple(quoted(line, notices.way) for line in shown.rescued)
+    shown = replace(shown, head=head, rescued=rescued, tail=tail)
+    return notices.truncated(shown, artifact, names, brief=brief)
 
 
 def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:

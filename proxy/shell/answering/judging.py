@@ -14,9 +14,11 @@ from proxy.core.budget import BudgetRules, budget_for
 from proxy.core.conversation import Message
 from proxy.core.cutting import Counted, window_of_a_cut
 from proxy.core.edits import Reason
+from proxy.core.image_costs import costs_seen, images_in
+from proxy.core.image_tokens import with_images_of
 from proxy.core.media_routes import modalities_in
-from proxy.core.overflow import Exactness, Kind, Unit, Verdict, judge, may_be_echoed
-from proxy.core.profile import Modality
+from proxy.core.overflow import Exactness, Kind, Unit, Verdict, judge
+from proxy.core.profile import Modality, Witness
 from proxy.core.providers import is_own_server
 from proxy.shell.answering.holding import HeldAnswer
 from proxy.shell.models.learning import Learning
@@ -39,15 +41,15 @@ class Judge:
         self._is_own_server = is_own_server(upstream_url)
         self._log = logger()
 
-    def outcome(self, answer: HeldAnswer, planned: Planned, owner: str, decision: Decision) -> Outcome:
+    def outcome(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
         """What came of a send. A defect of the judge must not cost an answer that is there."""
         try:
-            return self._judged(answer, planned, owner, decision)
+            return self._judged(answer, planned, decision)
         except Exception:
             self._log.exception("judging_failed", request_id=decision.request_id)
             return Outcome(answer.status, ACCEPTED)
 
-    def _judged(self, answer: HeldAnswer, planned: Planned, owner: str, decision: Decision) -> Outcome:
+    def _judged(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
         if answer.status < 400 and _is_plainly_an_answer(answer.evidence):
             return Outcome(answer.status, ACCEPTED, fitting_tokens=self._fitting(answer, planned, decision))
         plan = planned.plan
@@ -59,13 +61,14 @@ class Judge:
             chars=plan.after.chars,
             window_tokens=plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
             window_is_certain=planned.basis.profile.certain_window_tokens is not None,
+            request=planned.request.body,
         )
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
-            self._learn_from_unnamed_refusal(planned)
+            self._learn_from_unnamed_refusal(verdict, planned)
         elif verdict.kind is not Kind.ACCEPTED:
-            self._learn_from_refusal(verdict, planned, owner)
+            self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is Kind.MEDIA:
             media = media.union(*(modalities_in(Message.read(raw)) for raw in plan.messages))
@@ -83,8 +86,7 @@ class Judge:
             planned.basis.profile,
             window_tokens=window,
             input_tokens=None,
-            window_is_guessed=False,
-            window_is_inferred=False,
+            witness=Witness.LEARNED,
         )
         asked = planned.request.reply_limit
         ratio, measured = self._learning.ratio(profile.model, counter_for(profile.tokenizer, profile.model).name)
@@ -111,33 +113,36 @@ class Judge:
             self._learning.note_cut(model, window, profile.certain_window_tokens)
         return window
 
-    def _learn_from_refusal(self, verdict: Verdict, planned: Planned, owner: str) -> None:
+    def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep the limit that a refusal prints, and hold what it counted against the estimate."""
         model, profile = planned.request.model, planned.basis.profile
-        is_echo = verdict.limit is not None and may_be_echoed(verdict, planned.request.body)
-        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, by=owner, is_echo=is_echo)
-        if not is_echo and _is_measured(planned):
+        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.owner)
+        if not planned.basis.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
     def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
         """What was refused may have been counted roughly, as it seemed to fit anyway: then the plan of a second send
         has counted it anew."""
-        if not refused.basis.is_rough or refused.plan.changed or not _is_measured(harsher):
-            return
-        if not may_be_echoed(verdict, refused.request.body):
+        if refused.basis.is_rough and not refused.plan.changed and not harsher.basis.is_rough:
             self._learn_from_count(verdict, harsher, harsher.plan.before.tokens)
 
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
         """Hold what a refusal counted of the prompt against the estimate, as usage is."""
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
-        if is_exact and verdict.prompt is not None:
+        if not is_exact or verdict.prompt is None or verdict.may_be_echo:
+            return
+        if counted.request.has_images:
+            self._learn_images(counted, estimate_tokens, verdict.prompt)
+        else:
             self._learning.note_count(counted.request.model, counted.basis.counted_by, estimate_tokens, verdict.prompt)
 
-    def _learn_from_unnamed_refusal(self, planned: Planned) -> None:
+    def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep how much was refused by an upstream that does not say what it takes."""
+        if verdict.may_be_echo:
+            return
         reply = planned.reply_limit or planned.request.reply_limit
         requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
-        self._learning.note_unnamed_refusal(planned.request.model, requested)
+        self._learning.note_unnamed_refusal(planned.request.model, requested, planned.owner)
 
     def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
         """A refusal of media, of the proxy's own tool, or one that says nothing is believed of the model once the same
@@ -147,7 +152,7 @@ class Judge:
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
             self._learning.note_tool_refused(refused.request.model)
         if attempt.rung is Rung.EMERGENCY and refusal.is_suspect:
-            self._learn_from_unnamed_refusal(refused)
+            self._learn_from_unnamed_refusal(refusal, refused)
         if attempt.rung is not Rung.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
@@ -164,18 +169,29 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None or planned.basis.is_rough:
             return
         decision.prompt_tokens = counted
+        if counted is None and planned.basis.goal_tokens is not None and decision.went_well:
+            self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.owner)
         profile = planned.basis.profile
         if counted is not None and profile.window_is_guessed:
             self._learning.note_taken(profile.model, counted, profile.window_tokens)
-        if counted is not None and _is_measured(planned):
-            estimate, counted_by = planned.plan.after.tokens, planned.basis.counted_by
-            self._learning.note_usage(planned.request.model, counted_by, estimate, counted, decision.request_id)
+        if counted is None:
+            return
+        estimate, counted_by = planned.plan.after.tokens, planned.basis.counted_by
+        if planned.request.has_images:
+            self._learning.note_prompt(profile.model, counted, planned.owner)
+            self._learn_images(planned, estimate, counted)
+        else:
+            self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.owner)
 
-
-def _is_measured(planned: Planned) -> bool:
-    """Whether the estimate is of the model's own counter, and of text alone: images are counted by each model as it
-    likes."""
-    return not planned.basis.is_rough and not planned.request.has_images
+    def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
+        """Hold what the upstream counted of a prompt with images against what they are held to cost."""
+        profile = planned.basis.profile
+        texts = counter_for(profile.tokenizer, profile.model)
+        ratio, calibrated = self._learning.ratio(profile.model, texts.name)
+        counter = with_images_of(profile.model, texts, profile.image_tokens)
+        images = images_in(planned.plan.messages)
+        seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
+        self._learning.note_images(profile.model, seen)
 
 
 def _is_plainly_an_answer(evidence: bytes) -> bool:

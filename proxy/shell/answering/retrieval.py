@@ -14,10 +14,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core import jsontext
 from proxy.core.conversation import Message
-from proxy.core.hidden import HiddenCalls
+from proxy.core.hidden import HISTORY_BYTES, HiddenCalls
 from proxy.core.measures import utf8_length
 from proxy.core.notices import Language
 from proxy.core.reading import Query
+from proxy.core.reading_notices import quoted
 from proxy.core.retrieval import Wanted, wanted_by
 from proxy.core.retrieval_notices import failed, last_reading, stopped, too_many, unnamed, withheld
 from proxy.core.said import OwnCall, Said
@@ -104,7 +105,7 @@ class Rounds:
         """Answer the calls of a mixed answer, for when the client comes back."""
         read = await self._read(said)
         if read is not None:
-            hidden = HiddenCalls.of(self.journey.planned.request.conversation, said, read.results)
+            hidden = HiddenCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
             await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
 
     async def _read(self, said: Said) -> _Read | None:
@@ -126,12 +127,14 @@ class Rounds:
             self.retrieval.recorder.artifact_read(self.decision, artifact, utf8_length(text))
         return read
 
-    async def _plan_for(self, said: Said, goal_tokens: int, *, keeping: bool) -> Planned:
+    async def _plan_for(
+        self, said: Said, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
+    ) -> Planned:
         """The plan for a round that was refused; its pages become smaller, as a plan takes them as they are."""
         for share in _SHARES:
             read = await self._with_pages(said, share)
-            planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, keeping=keeping)
-            if planned.plan.fits:
+            planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, most_tokens, keeping=keeping)
+            if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
                 break
         return planned
 
@@ -160,7 +163,7 @@ class Rounds:
         try:
             query = Query.parse(wanted.asked) or Query()
             stored = await reader.find(wanted.artifact, self.journey.owner)
-            return (await reader.page(stored, query, page_bytes)).decode("utf-8", "replace")
+            return quoted((await reader.page(stored, query, page_bytes)).decode("utf-8", "replace"))
         except ProxyError as error:
             return failed(wanted.artifact, error, language)
 

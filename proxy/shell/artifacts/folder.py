@@ -20,6 +20,8 @@ TROUBLE: Final = (BaseError, OSError, ValueError)
 """What a store raises: obstore's own errors, and built-in ones for what is missing or cannot be a path."""
 META: Final = ".meta"
 """Folder of the metadata objects: one for each artifact and owner, so that two writers never share one."""
+TRIAL_KEY: Final = f"{META}/trial"
+"""Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
 TOUCH_SECONDS: Final = 3600
 """An artifact in use is noted as used at most this often: its metadata object is written again."""
 

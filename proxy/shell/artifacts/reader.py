@@ -6,7 +6,6 @@ learns from an answer whether another owner has kept something.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Generator
@@ -32,12 +31,12 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS
-from proxy.shell.threads import DaemonThreads
+from proxy.shell.threads import DaemonThreads, TooSlow
 
 PIECE_BYTES: Final = 1024 * 1024
 """Of a whole artifact, read and sent at a time."""
 READ_SECONDS: Final = 15.0
-"""Longest wait for one answer of the store."""
+"""Longest that the store may take for one answer, from when a thread is free to ask it."""
 SEARCH_SECONDS: Final = 5.0
 """Longest search; where to go on is said then. RE2 reads a few hundred MB in this time."""
 JSON_BYTES: Final = 64 * 1024 * 1024
@@ -139,13 +138,12 @@ class ArtifactReader:
 
     async def _run(self, work: Callable[..., Result], *given: object) -> Result:
         try:
-            async with asyncio.timeout(READ_SECONDS + SEARCH_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+            return await self._threads.run(READ_SECONDS + SEARCH_SECONDS, work, *given)
         except FileNotFoundError:
             raise ArtifactNotFound(
                 "there is no such artifact, or it came with another key, or its time is over"
             ) from None
-        except TimeoutError:
+        except TooSlow:
             if work == self._find:
                 self._hung = self._clock()
             raise ArtifactStoreUnavailable(_NO_ANSWER) from None

@@ -13,8 +13,8 @@ import mimetypes
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -24,8 +24,8 @@ import obstore
 from proxy.core.edits import Artifact
 from proxy.core.lines import LineIndex
 from proxy.shell.artifacts.folder import (
-    META,
     TOUCH_SECONDS,
+    TRIAL_KEY,
     TROUBLE,
     ArtifactFolder,
     Metadata,
@@ -35,10 +35,11 @@ from proxy.shell.artifacts.folder import (
 )
 from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
 from proxy.shell.telemetry.logs import logger
-from proxy.shell.threads import DaemonThreads
+from proxy.shell.threads import DaemonThreads, TooSlow
 
 KEEP_SECONDS: Final = 10.0
-"""Longest wait for the store; a request goes on without it then."""
+"""Longest that the store may take for one artifact, from when a thread is free for it; a request goes on without it
+then. How long a thread was waited for says nothing about the store."""
 REST_SECONDS: Final = 30.0
 """After such a wait; what comes up until then cannot be kept and waits for nothing."""
 INDEXED_BYTES: Final = 1024 * 1024
@@ -54,8 +55,7 @@ MAX_KNOWN: Final = 10_000
 MAX_TOOL_CHARACTERS: Final = 200
 """Of a tool's name in metadata and logs; it comes from outside and may have any length."""
 
-_TRIAL_KEY: Final = f"{META}/trial"
-"""Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
+_NO_ANSWER: Final = "no answer in time"
 
 
 class _Outcome(Enum):
@@ -68,6 +68,10 @@ class _Outcome(Enum):
 @dataclass(frozen=True, slots=True)
 class _Failure:
     reason: str
+
+
+class NameTaken(ValueError):
+    """Another content lies under the name of an artifact, and is rightly called so."""
 
 
 class ArtifactStore:
@@ -105,7 +109,8 @@ class ArtifactStore:
         new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, owner, artifact)}
         if not new:
             return frozenset()
-        outcomes = await self._tried(new, owner)
+        tried = await asyncio.gather(*(self._tried(name, artifact, owner) for name, artifact in new.items()))
+        outcomes = dict(zip(new, tried, strict=True))
         failures = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _Failure)}
         for name, outcome in outcomes.items():
             if name not in failures:
@@ -114,21 +119,23 @@ class ArtifactStore:
             self._warn("keep", len(failures), next(iter(failures.values())))
         return frozenset(failures)
 
-    async def _tried(self, new: Mapping[str, Artifact], owner: str) -> Mapping[str, _Outcome | _Failure]:
-        """What came of keeping these; a store that hangs is left alone for a while, so that it holds up one request and
+    async def _tried(self, name: str, artifact: Artifact, owner: str) -> _Outcome | _Failure:
+        """What came of keeping it; a store that hangs is left alone for a while, so that it holds up one request and
         not every one."""
-        if not 0 <= self._clock() - self._hung < REST_SECONDS:
-            try:
-                async with asyncio.timeout(KEEP_SECONDS):
-                    return await asyncio.get_running_loop().run_in_executor(self._threads, self._kept, new, owner)
-            except TimeoutError:
-                self._hung = self._clock()
-        return dict.fromkeys(new, _Failure("no answer in time"))
+        if 0 <= self._clock() - self._hung < REST_SECONDS:
+            return _Failure(_NO_ANSWER)
+        try:
+            return await self._threads.run(KEEP_SECONDS, self._keep_one, name, artifact, owner)
+        except TooSlow:
+            self._hung = self._clock()
+            return _Failure(_NO_ANSWER)
+        except TROUBLE as error:
+            return _Failure(reason_of(error))
 
     async def trouble(self) -> str | None:
         """Why nothing can be written; None when it can. It is tried out, with one small object that stays."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, _TRIAL_KEY, b"ok\n")
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, b"ok\n")
         except TROUBLE as error:
             return f"the artifact store cannot be written: {reason_of(error)}"
         return None
@@ -165,36 +172,52 @@ class ArtifactStore:
         if len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
-    def _kept(self, artifacts: Mapping[str, Artifact], owner: str) -> dict[str, _Outcome | _Failure]:
-        outcomes: dict[str, _Outcome | _Failure] = {}
-        for name, artifact in artifacts.items():
-            try:
-                outcomes[name] = self._keep_one(name, artifact, owner)
-            except TROUBLE as error:
-                outcomes[name] = _Failure(reason_of(error))
-        return outcomes
-
     def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
-        """Note the use, then see to the content: a sweep that is under way looks at the note before it removes.
-
-        A file of another length is what a crash of the machine left behind; it is written again.
-        """
+        """Note the use, then see to the content: a sweep that is under way looks at the note before it removes."""
         note = metadata_key(name, owner)
-        store = self._folder.opened()
-        try:
-            noted = obstore.head(store, note)["last_modified"].timestamp()
-            if self._clock() - noted >= TOUCH_SECONDS:
-                self._folder.put(note, bytes(obstore.get(store, note).bytes()))
-            if obstore.head(store, name)["size"] == len(artifact.content):
-                return _Outcome.THERE
-        except FileNotFoundError:
-            pass
-        self._folder.put(note, msgspec.json.encode(self._described(name, artifact, owner)))
+        is_noted = self._has_noted(note)
+        stands = self._stands(name, artifact, is_noted=is_noted)
+        if not (is_noted and stands):
+            self._folder.put(note, msgspec.json.encode(self._described(name, artifact, owner)))
+        if stands:
+            return _Outcome.THERE
         self._folder.put(name, artifact.content)
         if len(artifact.content) > INDEXED_BYTES:
             with contextlib.suppress(*TROUBLE):  # whoever reads lines first makes it then
                 self._folder.put(index_key(name), msgspec.json.encode(LineIndex.of_text(artifact.content)))
         return _Outcome.SAVED
+
+    def _has_noted(self, note: str) -> bool:
+        """Whether this owner has brought the artifact before; the use is noted."""
+        store = self._folder.opened()
+        try:
+            noted = obstore.head(store, note)["last_modified"].timestamp()
+            if self._clock() - noted >= TOUCH_SECONDS:
+                self._folder.put(note, bytes(obstore.get(store, note).bytes()))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _stands(self, name: str, artifact: Artifact, *, is_noted: bool) -> bool:
+        """Whether what lies under the name stays there. Raises NameTaken, so that nobody replaces what another owner
+        reads: two contents with one name can be made on purpose, as the name holds 64 bits of a hash.
+
+        A file of another length, or of other bytes than its name says, is what a crash of the machine left behind; it
+        is written again.
+        """
+        store = self._folder.opened()
+        try:
+            size = obstore.head(store, name)["size"]
+            if artifact.named_by:  # by what only its owner knows, and the first one stands
+                return is_noted and size > 0
+            if is_noted and size == len(artifact.content):
+                return True
+            found = bytes(obstore.get(store, name).bytes())
+        except FileNotFoundError:
+            return False
+        if found != artifact.content and replace(artifact, content=found).id == name:
+            raise NameTaken("another content has this name")
+        return found == artifact.content
 
     def _described(self, name: str, artifact: Artifact, owner: str) -> Metadata:
         created = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC).isoformat(timespec="seconds")

@@ -1,7 +1,7 @@
 """How far our estimate of tokens is off for one model, out of what its upstream counts.
 
-Rule: the ratio moves in coarse steps, as every step moves the cuts of running conversations; what cannot be a
-tokenizer's doing says nothing.
+Rule: the ratio is fine while little was seen, and then quiet, as every move of it moves the cuts of running
+conversations; what cannot be a tokenizer's doing says nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-RATIO_STEP: Final = 0.05
+RATIO_STEP: Final = 0.01
+"""An estimate that is a hundredth too high leaves a hundredth of the room unused, a good third of an exchange."""
+_UNDER_COUNT: Final = 0.01
+"""Half of the margin for frames: so much too little ends in no refusal."""
+_SETTLED_SAMPLES: Final = 50
+"""From then on the ratio is lowered only where it wastes more than _QUIET of the room."""
+_EARLY, _QUIET = 0.02, 0.05
+_FORGOTTEN: Final = 0.001
+"""With each answer, of the highest ratio: fifty turns of one conversation lower nothing for the others."""
 MIN_SAMPLES: Final = 3
 """Answers before a ratio is adopted."""
 MIN_SAMPLE_TOKENS: Final = 1_000
@@ -31,22 +39,31 @@ class Samples:
     count: int
     mean: float
     """Smoothed."""
+    peak: float = 0.0
+    """The highest mean, slowly forgotten."""
 
     def with_sample(self, ratio: float) -> Samples:
         """After one more answer."""
-        return Samples(self.count + 1, self.mean + _SMOOTHING * (ratio - self.mean))
+        mean = self.mean + _SMOOTHING * (ratio - self.mean)
+        return Samples(self.count + 1, mean, max(mean, self._highest - _FORGOTTEN))
 
     def news(self, adopted: float | None) -> float | None:
         """The ratio to adopt in the place of this one (None: none is adopted yet); None when that may stay.
 
-        Under-counting is worth moving the cuts of running conversations, as it ends in refusals; over-counting by two
-        steps is, as it wastes context. In between it may wander.
+        Under-counting is worth moving the cuts of running conversations, as it ends in refusals. Over-counting wastes
+        context: it is, too, when no conversation for long needed what is adopted.
         """
         if self.count < MIN_SAMPLES:
             return None
-        if adopted is not None and adopted - 2 * RATIO_STEP <= self.mean <= adopted:
-            return None
-        return _rounded_up(self.mean)
+        highest = self._highest
+        if adopted is None or self.mean > adopted + _UNDER_COUNT:
+            return _rounded_up(highest)
+        unused = _EARLY if self.count < _SETTLED_SAMPLES else _QUIET
+        return _rounded_up(highest) if highest < adopted - unused else None
+
+    @property
+    def _highest(self) -> float:
+        return max(self.mean, self.peak)
 
 
 def is_plausible(ratio: float) -> bool:
@@ -63,6 +80,6 @@ def _rounded_up(ratio: float) -> float:
     """To a whole step; a trillionth over one is a rounding error.
 
     >>> _rounded_up(1.0), _rounded_up(1.01), _rounded_up(1.1500000000000001)
-    (1.0, 1.05, 1.15)
+    (1.0, 1.01, 1.15)
     """
     return round(math.ceil(round(ratio / RATIO_STEP, 6)) * RATIO_STEP, 2)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proxy.core.model_names import last_part, plainest, spelling, tells_nothing, unpacked
+from proxy.core.profile import Witness
 from proxy.core.providers import is_own_server, named_in, served_at, vendor_of
 from proxy.shell.telemetry.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, Limits, as_tokens, modalities_from
@@ -119,7 +120,7 @@ class Catalogue:
         notes = [why] if why else []
         if self._own_server:
             notes.append("a server of your own may be set to less")
-        limits = replace(entry.limits, window_is_guessed=True) if guessed else entry.limits
+        limits = replace(entry.limits, witness=Witness.GUESSED) if guessed else entry.limits
         return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
 
 

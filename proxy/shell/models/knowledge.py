@@ -1,29 +1,38 @@
 """What has been adopted of one model at one upstream, as it stands in the file that all workers share.
 
-Rule: a refusal is believed for a week and then asked for again, as a server may come back with a larger window; a count
-that passes a limit refutes it at once. The ratio stays: each answer measures it anew.
+Rule: what the refusals of one API key teach binds that key's requests, and all others once another key's say the same.
+A refusal is believed for a week and then asked for again, as a server may come back with a larger window; a count that
+passes a limit refutes it at once. The ratio stays: each answer measures it anew.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Final, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from proxy.core.image_costs import LARGEST_IMAGE_TOKENS
 from proxy.core.overflow import Scope, Unit
-from proxy.core.profile import Modality
+from proxy.core.profile import Modality, Witness
 from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
 
+_ImageTokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_IMAGE_TOKENS)]
+
+MAX_IMAGES: Final = 64
+"""Sizes of images that are remembered for one model, the oldest go first."""
+MAX_KEYS: Final = 64
+"""Whose refusals are remembered for one model, the oldest go first."""
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
 """What is forgotten too early costs one refusal that the client does not see; what stands too long, context."""
 
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
 
-class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one model."""
+class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the refusals that one key met have taught of a model."""
 
     window_tokens: _Tokens | None = None
     input_tokens: _Tokens | None = None
@@ -31,88 +40,35 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
     """A limit of the input in characters."""
     doubted_tokens: _Tokens | None = None
     """A limit that was seen once and needs a second sighting."""
-    doubted_by: Annotated[str, msgspec.Meta(max_length=64)] = ""
-    """Whose request it was seen with."""
     refused_tokens: _Tokens | None = None
     """The smallest request, prompt and reply, that was refused without a word about the limit, by our count."""
     inferred_tokens: _Tokens | None = None
     """The window, concluded from such refusals."""
-    cuts_silently: bool = False
-    """Whether the window was seen in what the upstream counted: it cuts longer prompts without a word."""
-    stated_tokens: _Tokens | None = None
-    """What was certain of the window when that was seen."""
-    taken_tokens: _Tokens | None = None
-    """A prompt that was taken while the window was a guess, and was far over it."""
-    refused: tuple[Modality, ...] = ()
-    """Kinds of input that were refused, and without which the same request was taken."""
-    results_hold_text: bool = False
-    """Whether media were refused in the results of tools."""
-    refuses_our_tool: bool = False
-    """Whether the proxy's own tool was refused, and the same request taken without it."""
     taught: int = 0
-    """Unix time of the last refusal that taught any of the above."""
-    ratio: Annotated[float, msgspec.Meta(ge=PLAUSIBLE[0], le=PLAUSIBLE[1] + RATIO_STEP)] = 1.0
-    """The upstream's tokens for one of ours."""
-    calibrated: bool = False
-    """Whether the ratio was measured."""
-    counted_by: str = ""
-    """The counter whose tokens are ours; by another one, the ratio says nothing."""
+    """Unix time of the last of them."""
 
     @property
-    def limits(self) -> tuple[Limits, str] | None:
-        """What refusals have taught, and who says so; None when they have taught nothing."""
-        window = self.window_tokens if self.window_tokens is not None else self.input_tokens
-        limits = Limits(
-            window_tokens=self.inferred_tokens if self.inferred_tokens is not None else window,
-            input_tokens=self.input_tokens,
-            input_chars=self.input_chars,
-            refused=frozenset(self.refused) or None,
-            results_hold_text=self.results_hold_text or None,
-            refuses_our_tool=self.refuses_our_tool or None,
-            taken_tokens=self.taken_tokens,
-            cuts_silently=self.cuts_silently or None,
-            window_is_inferred=self.inferred_tokens is not None,
-        )
-        if limits == NOTHING:
-            return None
-        if self.cuts_silently:
-            return limits, "learned from usage: the upstream cut a prompt without a word"
-        is_inferred = self.inferred_tokens is not None
-        return limits, "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
+    def bounds_tokens(self) -> bool:
+        """Whether it has a limit in tokens."""
+        return (self.window_tokens, self.input_tokens, self.inferred_tokens) != (None,) * 3
 
-    def ratio_of(self, counted_by: str) -> tuple[float, bool]:
-        """(the upstream's tokens for one of this counter, whether that was measured)."""
-        return (self.ratio, self.calibrated) if self.calibrated and self.counted_by == counted_by else (1.0, False)
+    @property
+    def binds(self) -> bool:
+        """Whether requests are fitted to any of it."""
+        return self.bounds_tokens or self.input_chars is not None
 
-    def standing(self, now: float) -> Knowledge:
-        """What of it is not too old at this Unix time; the clocks of two hosts may differ."""
-        if abs(now - self.taught) < STANDS_SECONDS:
-            return self
-        return Knowledge(ratio=self.ratio, calibrated=self.calibrated, counted_by=self.counted_by)
-
-    def with_limit(self, limit: int, scope: Scope, unit: Unit = Unit.TOKENS) -> Knowledge:
+    def with_limit(self, limit: int, scope: Scope, unit: Unit = Unit.TOKENS) -> Self:
         """With one that a refusal printed, which takes the place of what was doubted or inferred."""
-        found = self.without_cut() if self.cuts_silently else self
-        found = replace(found, doubted_tokens=None, doubted_by="", refused_tokens=None, inferred_tokens=None)
+        found = replace(self, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
         if unit is Unit.CHARS:
             return replace(found, input_chars=limit)
         return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
 
-    def with_cut(self, window_tokens: int, stated_tokens: int | None) -> Knowledge:
-        """With a window to which the upstream was seen to cut a prompt, while so much was certain."""
-        return replace(
-            self, window_tokens=window_tokens, inferred_tokens=None, cuts_silently=True, stated_tokens=stated_tokens
-        )
-
-    def without_cut(self) -> Knowledge:
-        """Without the window that was seen so."""
-        return replace(self, window_tokens=None, cuts_silently=False, stated_tokens=None)
-
-    def refuted_by(self, prompt_tokens: int) -> Knowledge:
+    def refuted_by(self, prompt_tokens: int) -> Self:
         """Without the limits that a prompt has passed which was taken, as the upstream counted it."""
         found = self
         if self.window_tokens is not None and prompt_tokens > self.window_tokens:
-            found = found.without_cut()
+            found = replace(found, window_tokens=None)
         if self.input_tokens is not None and prompt_tokens > self.input_tokens:
             found = replace(found, input_tokens=None)
         unnamed = self.inferred_tokens if self.inferred_tokens is not None else self.refused_tokens
@@ -121,6 +77,130 @@ class Knowledge(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
 
+class Knowledge(Refusals, frozen=True, omit_defaults=True):
+    """What is known of one model; what it has of refusals, two keys have seen."""
+
+    of_keys: dict[str, Refusals] = {}
+    """What one key alone has met, by owner."""
+    cuts_silently: bool = False
+    """Whether the window was seen in what the upstream counted: it cuts longer prompts without a word."""
+    stated_tokens: _Tokens | None = None
+    """What was certain of the window when that was seen."""
+    taken_tokens: _Tokens | None = None
+    """A prompt that was taken while the window was a guess, and was far over it."""
+    image_tokens: dict[str, _ImageTokens] = {}
+    """Of images, by `image_key`."""
+    refused: tuple[Modality, ...] = ()
+    """Kinds of input that were refused, and without which the same request was taken."""
+    results_hold_text: bool = False
+    """Whether media were refused in the results of tools."""
+    refuses_our_tool: bool = False
+    """Whether the proxy's own tool was refused, and the same request taken without it."""
+    ratio: Annotated[float, msgspec.Meta(ge=PLAUSIBLE[0], le=PLAUSIBLE[1] + RATIO_STEP)] = 1.0
+    """The upstream's tokens for one of ours."""
+    calibrated: bool = False
+    """Whether the ratio was measured."""
+    counted_by: str = ""
+    """The counter whose tokens are ours; by another one, the ratio says nothing."""
+
+    def limits(self, by: str | None = None) -> tuple[Limits, str] | None:
+        """What refusals have taught that binds the requests of this owner, and who says so; None when they have taught
+        nothing. `by` None: of the owner who was taught last."""
+        newest = max(self.of_keys, key=lambda owner: self.of_keys[owner].taught, default="")
+        own = self.of(newest if by is None else by)
+        refusals: Refusals = own if own.bounds_tokens else self
+        cuts_silently = self.cuts_silently and not own.bounds_tokens
+        is_inferred = refusals.inferred_tokens is not None
+        window = refusals.window_tokens if refusals.window_tokens is not None else refusals.input_tokens
+        limits = Limits(
+            window_tokens=refusals.inferred_tokens if is_inferred else window,
+            input_tokens=refusals.input_tokens,
+            image_tokens=tuple(self.image_tokens.items()) or None,
+            input_chars=self.input_chars if own.input_chars is None else own.input_chars,
+            refused=frozenset(self.refused) or None,
+            results_hold_text=self.results_hold_text or None,
+            refuses_our_tool=self.refuses_our_tool or None,
+            taken_tokens=self.taken_tokens,
+            cuts_silently=cuts_silently or None,
+            witness=Witness.INFERRED if is_inferred else Witness.STATED if window is None else Witness.LEARNED,
+        )
+        if limits == NOTHING:
+            return None
+        if cuts_silently:
+            return limits, "learned from usage: the upstream cut a prompt without a word"
+        said = "inferred from refusals that name no limit" if is_inferred else "learned from a refusal"
+        return limits, f"{said} (of one API key so far)" if own.binds and len(self.of_keys) > 1 else said
+
+    def ratio_of(self, counted_by: str) -> tuple[float, bool]:
+        """(the upstream's tokens for one of this counter, whether that was measured)."""
+        return (self.ratio, self.calibrated) if self.calibrated and self.counted_by == counted_by else (1.0, False)
+
+    def standing(self, now: float) -> Knowledge:
+        """What of it is not too old at this Unix time; the clocks of two hosts may differ."""
+        of_keys = {by: own for by, own in self.of_keys.items() if abs(now - own.taught) < STANDS_SECONDS}
+        if abs(now - self.taught) < STANDS_SECONDS:
+            return self if len(of_keys) == len(self.of_keys) else replace(self, of_keys=of_keys)
+        return Knowledge(
+            ratio=self.ratio,
+            calibrated=self.calibrated,
+            counted_by=self.counted_by,
+            image_tokens=self.image_tokens,
+            of_keys=of_keys,
+        )
+
+    def of(self, by: str) -> Refusals:
+        """What the refusals that this owner met have taught."""
+        return self.of_keys.get(by, _NO_REFUSALS)
+
+    def taught_by(self, by: str, own: Refusals) -> Knowledge:
+        """With what an owner has met now."""
+        others = {owner: found for owner, found in self.of_keys.items() if owner != by}
+        return replace(self, of_keys=dict(list((others | {by: own}).items())[-MAX_KEYS:]))
+
+    def is_seen_by_others(self, by: str, limit: int, scope: Scope, unit: Unit) -> bool:
+        """Whether another owner's refusals have printed the same limit."""
+        return any(
+            limit == own.doubted_tokens or own == own.with_limit(limit, scope, unit)
+            for owner, own in self.of_keys.items()
+            if owner != by
+        )
+
+    def adopted(self, limit: int, scope: Scope, unit: Unit) -> Knowledge:
+        """With a limit that binds all."""
+        of_keys = {by: own for by, own in self.of_keys.items() if own != own.with_limit(limit, scope, unit)}
+        found = self.without_cut() if self.cuts_silently else self
+        return replace(found.with_limit(limit, scope, unit), of_keys=of_keys)
+
+    def with_images(self, tokens: Mapping[str, int]) -> Knowledge:
+        """With what images were seen to cost."""
+        others = {key: found for key, found in self.image_tokens.items() if key not in tokens}
+        return replace(self, image_tokens=dict(list({**others, **tokens}.items())[-MAX_IMAGES:]))
+
+    def with_cut(self, window_tokens: int, stated_tokens: int | None) -> Knowledge:
+        """With a window to which the upstream was seen to cut a prompt, while so much was certain."""
+        return replace(
+            self,
+            window_tokens=window_tokens,
+            inferred_tokens=None,
+            cuts_silently=True,
+            stated_tokens=stated_tokens,
+            of_keys={},
+        )
+
+    def without_cut(self) -> Knowledge:
+        """Without the window that was seen so."""
+        return replace(self, window_tokens=None, cuts_silently=False, stated_tokens=None)
+
+    def refuted_by(self, prompt_tokens: int, by: str = "") -> Knowledge:
+        """Without the limits that a prompt of this owner's has passed which was taken, as the upstream counted it."""
+        is_past = self.window_tokens is not None and prompt_tokens > self.window_tokens
+        found = super().refuted_by(prompt_tokens)
+        found = found.without_cut() if is_past else found
+        own = self.of(by)
+        return found if own.refuted_by(prompt_tokens) is own else found.taught_by(by, own.refuted_by(prompt_tokens))
+
+
+_NO_REFUSALS: Final = Refusals()
 Contents: TypeAlias = dict[str, dict[str, Knowledge]]
 """Of the file: upstream → key of a model → what is known."""
 

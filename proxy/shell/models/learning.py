@@ -1,16 +1,16 @@
 """What upstreams teach about their models: limits out of refusals, and how far our estimate is off.
 
 Rule: only what was printed exactly is believed, at the first sighting; a limit under half of what others surely know
-needs a second one, and one that the client may have written itself another client's. A limit that others state need not
-be kept. What is adopted is shared by all workers through one small file; without a file to write it lasts as long as
-the process.
+needs a second one, and one that the client may have written itself teaches nothing. What one owner has met binds nobody
+else before another one meets it. A limit that others state need not be kept. What is adopted is shared by all workers
+through one small file; without a file to write it lasts as long as the process.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,7 +26,7 @@ from proxy.shell.models.calibration import (
     is_plausible,
     tells_of_truncation,
 )
-from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, key_of
+from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.telemetry.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, Limits
@@ -73,43 +73,55 @@ class Learning:
         """The models of which anything is known."""
         return tuple(self._known)
 
-    def limits(self, model: str) -> tuple[Limits, str] | None:
-        """What refusals have taught, and who says so, for the resolver of profiles."""
-        return self._of(model).limits
+    def limits(self, model: str, by: str | None = None) -> tuple[Limits, str] | None:
+        """What refusals have taught that binds this owner's requests, and who says so, for the resolver of profiles;
+        `by` None: of the owner who was taught last, to tell people."""
+        return self._of(model).limits(by)
+
+    def taught_apart(self, model: str, by: str) -> str:
+        """The owner, when other limits bind his requests than all others'; else nobody."""
+        return by if self._of(model).of(by).binds else ""
 
     def ratio(self, model: str, counted_by: str) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured)."""
         return self._of(model).ratio_of(counted_by)
 
-    def note_refusal(
-        self, model: str, verdict: Verdict, certain_window_tokens: int | None, *, by: str = "", is_echo: bool = False
-    ) -> None:
-        """Keep the limit that a refusal printed, when it may be believed.
+    def note_refusal(self, model: str, verdict: Verdict, certain_window_tokens: int | None, by: str = "") -> None:
+        """Keep the limit that a refusal printed, when it may be believed: for the owner who met it, and for all others
+        once another one has.
 
         `certain_window_tokens`: what others state, None when that is a guess and no evidence against it. `by`: whose
-        request it was. `is_echo`: whether the words may be the client's own; another client has to see them, too.
+        request it was.
         """
-        limit, unit = verdict.limit, verdict.unit or Unit.TOKENS
+        limit, scope, unit = verdict.limit, verdict.limit_scope, verdict.unit or Unit.TOKENS
         if not self._enabled or not verdict.limit_is_learnable or limit is None:
             return
         if not SMALLEST_WINDOW_TOKENS <= limit <= LARGEST_TOKENS:
             return
         self.refresh()  # the first sighting may have been another worker's
-        known, scope = self._of(model), verdict.limit_scope
-        if known == known.with_limit(limit, scope, unit):
+        known = self._of(model)
+        own = known.of(by)
+        if known == known.with_limit(limit, scope, unit) and not own.binds:
             if self._clock() - known.taught >= _CONFIRMED_SECONDS:
                 self._teach(model, lambda found: found)
             return
+        if own == own.with_limit(limit, scope, unit):
+            if self._clock() - own.taught >= _CONFIRMED_SECONDS:
+                self._teach_owner(model, by, lambda found: found)
+            return
         if scope is Scope.WINDOW and limit == certain_window_tokens:
             return  # whoever says so will say what is new, too
+        is_seen_by_others = known.is_seen_by_others(by, limit, scope, unit)
         is_unlikely = certain_window_tokens is not None and limit < certain_window_tokens // 2
-        was_seen = known.doubted_tokens == limit and not (is_echo and known.doubted_by == by)
-        if (is_unlikely or is_echo) and not was_seen:
-            self._teach(model, lambda found: replace(found, doubted_tokens=limit, doubted_by=by))
+        if is_unlikely and not is_seen_by_others and own.doubted_tokens != limit:
+            self._teach_owner(model, by, lambda found: replace(found, doubted_tokens=limit))
             return
-        self._teach(model, lambda found: found.with_limit(limit, scope, unit))
+        if is_seen_by_others:
+            self._teach(model, lambda found: found.adopted(limit, scope, unit))
+        else:
+            self._teach_owner(model, by, lambda found: found.with_limit(limit, scope, unit))
         named = {"limit_chars": limit} if unit is Unit.CHARS else {"limit_tokens": limit}
-        self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value)
+        self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value, for_all=is_seen_by_others)
         self.on_change()
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None) -> None:
@@ -133,6 +145,11 @@ class Learning:
         self._teach(model, lambda found: replace(found, taken_tokens=max(prompt_tokens, found.taken_tokens or 0)))
         self._log.info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
         self.on_change()
+
+    def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
+        """Hold a prompt that was taken against the learned limits."""
+        if self._enabled:
+            self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
         """The server says itself what it has allocated: what was seen of a smaller window is over, unless it said the
@@ -159,26 +176,45 @@ class Learning:
         self._samples = _with(self._samples, key_of(model), samples)
         self._note_sample(model, counted_by, samples)
 
-    def note_unnamed_refusal(self, model: str, requested_tokens: int) -> None:
+    def note_images(self, model: str, tokens: Mapping[str, int]) -> None:
+        """Keep what images were seen to cost, by `image_key`."""
+        if not self._enabled or not tokens:
+            return
+        self._adopt(model, lambda found: found.with_images(tokens))
+        self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
+        self.on_change()
+
+    def note_unnamed_refusal(self, model: str, requested_tokens: int, by: str = "") -> None:
         """Conclude the window from refusals that name no limit: a little less than the smallest request that was
         refused, from the second on. Else every long request of such an upstream would go up twice for ever.
 
-        `requested_tokens`: the prompt and the reply that was asked for; it may be the latter that is too much.
+        `requested_tokens`: the prompt and the reply that was asked for; it may be the latter that is too much. `by`:
+        whose request it was.
         """
         if not self._enabled or not SMALLEST_WINDOW_TOKENS <= requested_tokens <= LARGEST_TOKENS:
             return
         self.refresh()
         known = self._of(model)
-        if known.refused_tokens is None:
-            self._teach(model, lambda found: replace(found, refused_tokens=requested_tokens))
+        own = known.of(by)
+        if own.refused_tokens is None:
+            self._teach_owner(model, by, lambda found: replace(found, refused_tokens=requested_tokens))
             return
-        smallest = min(known.refused_tokens, requested_tokens)
+        smallest = min(own.refused_tokens, requested_tokens)
         inferred = max(SMALLEST_WINDOW_TOKENS, int(smallest * _UNDER_REFUSED))
-        if known.inferred_tokens is not None and known.inferred_tokens <= inferred:
+        if own.inferred_tokens is not None and own.inferred_tokens <= inferred:
             return
-        self._teach(model, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
+        others = [found.inferred_tokens for owner, found in known.of_keys.items() if owner != by]
+        seen = max((tokens for tokens in others if tokens is not None), default=None)
+        self._teach_owner(model, by, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
+        if seen is not None:  # what all of them have met is under the larger one at the least
+            self._teach(model, lambda found: replace(found, inferred_tokens=max(seen, inferred)))
         self._log.info(
-            "limit_learned", model=key_of(model), limit_tokens=inferred, scope=Scope.WINDOW.value, inferred=True
+            "limit_learned",
+            model=key_of(model),
+            limit_tokens=inferred,
+            scope=Scope.WINDOW.value,
+            inferred=True,
+            for_all=seen is not None,
         )
         self.on_change()
 
@@ -211,13 +247,13 @@ class Learning:
         self.on_change()
 
     def note_usage(
-        self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str
+        self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str, by: str = ""
     ) -> None:
         """Hold what the upstream counted against what is known, and against our own estimate of the same prompt, the
-        ratio not applied; `counted_by`: the counter that made it."""
+        ratio not applied; `counted_by`: the counter that made it. `by`: whose request it was."""
         if not self._enabled:
             return
-        self._refute(model, prompt_tokens)
+        self._refute(model, prompt_tokens, by)
         if estimate_tokens < MIN_SAMPLE_TOKENS or prompt_tokens <= 0:
             return
         ratio, (known, calibrated) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by)
@@ -279,11 +315,11 @@ class Learning:
             self._log.info("ratio_learned", model=key_of(model), ratio=news)
             self.on_change()
 
-    def _refute(self, model: str, prompt_tokens: int) -> None:
+    def _refute(self, model: str, prompt_tokens: int, by: str) -> None:
         known = self._of(model)
-        if known.refuted_by(prompt_tokens) is known:
+        if known.refuted_by(prompt_tokens, by) is known:
             return
-        self._adopt(model, lambda found: found.refuted_by(prompt_tokens))
+        self._adopt(model, lambda found: found.refuted_by(prompt_tokens, by))
         self._log.info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
         self.on_change()
 
@@ -291,13 +327,25 @@ class Learning:
         """Forget what is too old; the file forgets it with the next lesson."""
         now = self._clock()
         self._known = {model: known.standing(now) for model, known in self._known.items()}
-        taught = [known.taught for known in self._known.values() if known.taught]
+        taught = [
+            found.taught for known in self._known.values() for found in (known, *known.of_keys.values()) if found.taught
+        ]
         self._until = min(taught, default=math.inf) + STANDS_SECONDS
 
     def _teach(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what refusals have taught of a model."""
         now = self._clock()
         self._adopt(model, lambda found: replace(change(found.standing(now)), taught=int(now)))
+
+    def _teach_owner(self, model: str, by: str, change: Callable[[Refusals], Refusals]) -> None:
+        """Change what the refusals that one owner met have taught of a model."""
+        now = self._clock()
+
+        def changed(found: Knowledge) -> Knowledge:
+            found = found.standing(now)
+            return found.taught_by(by, replace(change(found.of(by)), taught=int(now)))
+
+        self._adopt(model, changed)
 
     def _adopt(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what is known of a model, here and in the file; trouble with the file costs only the file."""

@@ -13,9 +13,9 @@ import fnmatch
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from proxy.core.profile import DEFAULT_WINDOW_TOKENS, ModelProfile
+from proxy.core.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
 from proxy.settings import ModelSettings, Settings
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
@@ -24,6 +24,17 @@ from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, Limits
 
 Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
 """What somebody says of a model, and who that is in a phrase; None for a model that they do not know."""
+
+
+class Learned(Protocol):
+    """What refusals and usage have taught."""
+
+    def limits(self, model: str, by: str | None = None) -> tuple[Limits, str] | None:
+        """What binds the requests of this owner; `by` None: of the owner who was taught last."""
+
+    def taught_apart(self, model: str, by: str) -> str:
+        """The owner, when other limits bind his requests than all others'; else nobody."""
+
 
 SMALL_BODY_BYTES: Final = 8 * 1024
 """A request of no more fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives out less than 4 096."""
@@ -45,6 +56,7 @@ _VALUES: Final = (
     "refuses_our_tool",
     "tokenizer",
     "cuts_silently",
+    "image_tokens",
 )
 
 
@@ -55,15 +67,15 @@ class ModelResolver:
         self,
         settings: Settings,
         *,
-        learned: Source = lambda _: None,
+        learned: Learned | None = None,
         catalogue: Catalogue | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._catalogue = catalogue or Catalogue(settings.upstream.base_url)
         self.discovery = Discovery(settings.upstream, self.forget, clock)
+        self._configured = from_configuration(settings.models)
+        self._learned = learned
         self._sources: tuple[Source, ...] = (
-            from_configuration(settings.models),
-            learned,
             from_defaults(settings),
             self.discovery.allocated,
             self._from_upstream,
@@ -76,24 +88,27 @@ class ModelResolver:
         self._told: set[str] = set()
         """Models whose guessed window has been told of."""
 
-    def profile(self, model: str) -> ModelProfile:
-        """The profile of a model as a client names it; a microsecond when it is remembered, else about 30.
+    def profile(self, model: str, by: str = "") -> ModelProfile:
+        """The profile of a model as a client names it, for the requests of this owner; nobody: to tell people. A
+        microsecond when it is remembered, else about 30.
 
         The first of all reads the catalogue, 50 ms, unless `start` has had the time to.
         """
         self.discovery.nudge()
-        return self._remembered(model[:MAX_NAME_CHARS], self._generation)
+        name = model[:MAX_NAME_CHARS]
+        apart = self._learned.taught_apart(name, by) if by and self._learned is not None else None
+        return self._remembered(name, apart, self._generation)
 
-    async def settle(self, model: str, body_bytes: int) -> bool:
+    async def settle(self, model: str, by: str, body_bytes: int) -> bool:
         """Wait for the upstream's own word on a window that is only guessed, where a request is long enough for it to
         matter; for a bounded moment. Whether the profile is another one now."""
         name = model[:MAX_NAME_CHARS]
         if body_bytes <= SMALL_BODY_BYTES:
             return False
-        before = self.profile(name)
+        before = self.profile(name, by)
         if before.window_is_guessed or before.cuts_silently:
             await self.discovery.settle(name)
-        after = self.profile(name)
+        after = self.profile(name, by)
         if after.window_is_guessed:
             self._tell_guess(after)
         return after != before
@@ -147,27 +162,22 @@ class ModelResolver:
     def _from_upstream(self, model: str) -> tuple[Limits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
-    def _resolve(self, model: str, generation: int) -> ModelProfile:  # noqa: ARG002 - part of what is remembered
+    def _resolve(self, model: str, by: str | None, generation: int) -> ModelProfile:  # noqa: ARG002 - for the memory
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
-        window_is_guessed, window_is_inferred, taken = True, False, 0
-        for source in self._sources:
-            limits, phrase = source(model) or (NOTHING, "")
+        witness, taken = Witness.GUESSED, 0
+        learned = self._learned.limits(model, by) if self._learned is not None else None
+        for said in (self._configured(model), learned, *(source(model) for source in self._sources)):
+            limits, phrase = said or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
-                window_is_guessed, window_is_inferred = limits.window_is_guessed, limits.window_is_inferred
+                witness = limits.witness
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
-        if window_is_guessed and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
+        if witness is Witness.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
-        return ModelProfile(
-            model=model,
-            **values,
-            window_is_guessed=window_is_guessed,
-            window_is_inferred=window_is_inferred,
-            sources=stated_by,
-        )
+        return ModelProfile(model=model, **values, witness=witness, sources=stated_by)
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:

@@ -54,7 +54,7 @@ def print_models(
     """
     console = console or Console()
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings, learned=learning.limits)
+    resolver = ModelResolver(settings, learned=learning)
     failure = asyncio.run(_ask(resolver, name))
     names = (name,) if name is not None else _names(settings, resolver, learning)
     profiles = [resolver.profile(one) for one in names]

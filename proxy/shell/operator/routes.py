@@ -42,6 +42,7 @@ def add_operator_routes(app: FastAPI, settings: Settings, recent: RecentDecision
     """Serve `/`, `/decisions`, `/decisions/{request_id}` and `/explain`."""
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     workers, max_body_bytes = settings.server.workers, settings.server.max_body_bytes
+    pause_seconds = settings.server.body_timeout_seconds
 
     async def decisions(request: Request) -> Response:
         return _json(recent.described(_limit(request), workers))
@@ -55,7 +56,8 @@ def add_operator_routes(app: FastAPI, settings: Settings, recent: RecentDecision
 
     async def explain(request: Request) -> Response:
         announced = request.headers.get("content-length", "")
-        body = await read_body(request.receive, int(announced) if announced.isdigit() else 0, max_body_bytes)
+        length = int(announced) if announced.isdigit() else 0
+        body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
         explanation = await explainer.explain(_unpacked(body, request, max_body_bytes))
         return _json(explanation.described())
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.core.conversation import Message
-from proxy.core.hidden import HiddenCalls, mark_in, task_of
+from proxy.core.hidden import HISTORY_BYTES, HiddenCalls, beginning, extended, mark_in
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
@@ -39,30 +39,33 @@ class HiddenCallMemory:
         self._held_bytes = 0
 
     async def keep(self, owner: str, hidden: HiddenCalls) -> bool:
-        """Keep what a mixed answer hid; whether that was possible."""
+        """Keep what a mixed answer hid; whether that was possible.
+
+        What the store says then is put back: where the same conversation was led twice, the record of the first answer
+        stands, as its next turn has been sent with it.
+        """
         if await self._store.keep([hidden.artifact()], owner):
             return False
-        self._note(owner, hidden.mark, hidden)
+        self._note(owner, hidden.mark, await self._asked(owner, hidden.mark))
         return True
 
-    def completed(self, owner: str, request: ChatRequest, first: int) -> tuple[ChatRequest, tuple[str, ...]]:
-        """A request with what is known to be hidden in its messages from `first` on, and the marks of those of which
-        nothing is known yet."""
+    def completed(self, owner: str, request: ChatRequest) -> tuple[ChatRequest, tuple[str, ...]]:
+        """A request with what is known to be hidden in those of its messages that its history does not tell of yet, and
+        the marks of those of which nothing is known."""
         places: dict[int, Sequence[Message]] = {}
         unknown: list[str] = []
-        task: str | None = None
-        for index, message in enumerate(request.conversation.messages[first:], start=first):
-            if not message.calls:
-                continue
-            task = task_of(request.conversation) if task is None else task
-            mark = mark_in(task, message)
-            if mark is None:
-                continue
-            if (owner, mark) not in self._known:
+        told = [request.history]
+        history = request.history[-HISTORY_BYTES:] or beginning(owner)
+        read = request.read_messages
+        for index, message in enumerate(request.conversation.messages[read:], start=read):
+            mark = mark_in(history, message)
+            if mark is not None and (owner, mark) not in self._known:
                 unknown.append(mark)
-            elif (hidden := self._known[owner, mark]) is not None:
+            elif mark is not None and (hidden := self._known[owner, mark]) is not None:
                 places[index] = hidden.put_back(message)
-        return request.completed(places), tuple(unknown)
+            history = extended(history, message)
+            told.append(history)
+        return request.completed(places, b"".join(told)), tuple(unknown)
 
     async def look_up(self, owner: str, marks: Sequence[str]) -> bool:
         """Ask the store what is hidden under these marks; whether anything is."""

@@ -27,16 +27,20 @@ from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
 from proxy.shell.planning.prefix import LastSent
+from proxy.shell.planning.wanted import while_wanted
 from proxy.wire.openai_chat import ChatRequest
 
-ProfileOf: TypeAlias = Callable[[str], ModelProfile]
+ProfileOf: TypeAlias = Callable[[str, str], ModelProfile]
+"""Model, owner of the request → what the model takes."""
 RatioOf: TypeAlias = Callable[[str, str], tuple[float, bool]]
 """Model, name of its counter → (the upstream's tokens for one of ours, whether that was measured)."""
 
 MAX_KNOWN_GROUNDS: Final = 256
 """Each for a model, the reply limit that is asked of it, a tool list and a kind of client; all foreign input."""
-MAX_KNOWN_TOOLS_BYTES: Final = 64 * 1024 * 1024
+MAX_KNOWN_TOOLS_BYTES: Final = 8 * 1024 * 1024
 """Of all tool lists that are remembered."""
+_MAX_SIZED_BYTES: Final = 128 * 1024
+"""Of a tool list whose size is remembered, sixty-four of them; agents' own have up to 80 KB."""
 MAX_ROUGH_BYTES: Final = 64 * 1024
 """Whatever the room is: a conversation that grows past this is counted once more from its beginning, in 5 ms. If that
 came later, at megabytes in a large window, one turn would pay for all the ones before."""
@@ -69,12 +73,13 @@ class PlanMaker:
         self._pipelines = pipelines
         self._profile_of = profile_of
         self._ratio_of = ratio_of
-        self._known: dict[tuple[str, int | None, float, bool], _Limits] = {}
+        self._known: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
         self._known_grounds, self._known_tools_bytes = 0, 0
 
     def plan(
         self,
         request: ChatRequest,
+        owner: str,
         terms: Terms,
         resolved: Resolved,
         known: Planned | None = None,
@@ -86,24 +91,26 @@ class PlanMaker:
         """The plan for a request. `known` is one whose first `shared` messages are the first of these; `goes_on`:
         whether this is the next turn of the same conversation; `will_be_known`: whether there may be a next one that
         goes on from this plan."""
-        basis, pipeline = self._ground(request, terms, rough=terms.goal_tokens is None)
+        basis, pipeline = self._ground(request, owner, terms, rough=terms.goal_tokens is None)
         steps, progress = resolving(pipeline, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, basis.base, steps)
         if made is None:
             made, progress = plan(request.conversation, basis.base, steps, _progress(known, basis, shared))
         if basis.is_rough and made.before.tokens > basis.budget.room_tokens:
             # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
-            basis, pipeline = self._ground(request, terms, rough=False)
+            basis, pipeline = self._ground(request, owner, terms, rough=False)
             made, progress = plan(request.conversation, basis.base, resolving(pipeline, resolved))
         lowered = _lowered(request, basis.budget, made)
         offered = basis.tools is not None and not forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered)
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
-        return Planned(request, basis, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered)
+        return Planned(
+            request, owner, basis, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered
+        )
 
-    def _ground(self, request: ChatRequest, terms: Terms, *, rough: bool) -> Ground:
+    def _ground(self, request: ChatRequest, owner: str, terms: Terms, *, rough: bool) -> Ground:
         """What a request is planned on; `rough`: whether a rough count will do where it surely fits."""
-        limits = self._limits(request)
+        limits = self._limits(request, owner)
         roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
         tools = terms.tools or bytes(request.members.get("tools", b""))
         key = (roughly, tools, terms)
@@ -115,17 +122,20 @@ class PlanMaker:
                 limits.grounds[key] = ground
         return ground
 
-    def _limits(self, request: ChatRequest) -> _Limits:
+    def _limits(self, request: ChatRequest, owner: str) -> _Limits:
         """What holds for a model, remembered while its profile is the same object."""
-        profile = self._profile_of(request.model)
+        profile = self._profile_of(request.model, owner)
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._ratio_of(request.model, texts.name)
         asked = request.reply_limit[1] if request.reply_limit else None
-        key = (profile.model, asked, ratio, calibrated)
+        key = (profile.model, profile.window_tokens, asked, ratio, calibrated)
         known = self._known.get(key)
         if known is not None and known.profile is profile:
             return known
-        own, is_slow = with_images_of(profile.model, texts), not isinstance(texts, ByteClassCounter)
+        own, is_slow = (
+            with_images_of(profile.model, texts, profile.image_tokens),
+            not isinstance(texts, ByteClassCounter),
+        )
         exact = own.exact or calibrated
         budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
         self._make_room(0)
@@ -144,9 +154,10 @@ class PlanMaker:
         if terms.without:
             profile = replace(profile, refused=profile.refused | terms.without)
         if terms.goal_tokens is not None:
-            budget = budget.lowered_to(terms.goal_tokens)
-        counter = with_images_of(profile.model, ByteClassCounter()) if roughly else own
-        base, reach, subagent = _of_tools(tools, counter, terms.way.folder is not None)
+            budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
+        counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
+        of_tools = _of_tools if len(tools) <= _MAX_SIZED_BYTES else _of_tools.__wrapped__
+        base, reach, subagent = of_tools(tools, counter, terms.way.folder is not None)
         basis = Basis(profile, counter.name, counter.name != own.name, budget, base, reach, subagent, *terms)
         pipeline = self._pipelines.pipeline(
             profile,
@@ -158,7 +169,7 @@ class PlanMaker:
             subagent=subagent,
             is_replayed=terms.goal_tokens is None,
         )
-        return Ground(basis, pipeline)
+        return Ground(basis, replace(pipeline, local=(while_wanted, *pipeline.local)))
 
 
 def _progress(known: Planned | None, basis: Basis, shared: int) -> Progress | None:

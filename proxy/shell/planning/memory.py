@@ -31,13 +31,8 @@ class Remembered(Generic[Knowledge]):
 
     request: ChatRequest
     knowledge: Knowledge
-    more_bytes: int = 0
-    """That the knowledge holds besides the request."""
-
-    @property
-    def held_bytes(self) -> int:
-        """A request holds its body, and the same bytes once more in its messages."""
-        return 2 * len(self.request.body) + self.more_bytes
+    held_bytes: int
+    """What both take in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +81,16 @@ class ConversationMemory(Generic[Knowledge]):
         request: ChatRequest,
         knowledge: Knowledge,
         instead_of: Match[Knowledge] | None,
-        more_bytes: int = 0,
+        held_bytes: int,
     ) -> None:
-        """Keep a request, in the place of the one that it continues."""
+        """Keep a request, in the place of the one that it continues; both together take `held_bytes`."""
         key = (owner, request.body[:HEAD_BYTES])
         together = self._heads.setdefault(key, [])
         self._heads.move_to_end(key)
         if instead_of is not None and instead_of.is_continued and instead_of.remembered in together:
             self._forget(key, instead_of.remembered)
         together = self._heads.setdefault(key, together)
-        together.append(Remembered(request, knowledge, more_bytes))
+        together.append(Remembered(request, knowledge, held_bytes))
         self._held_bytes += together[-1].held_bytes
         if len(together) > MAX_TOGETHER:
             self._forget(key, together[0])

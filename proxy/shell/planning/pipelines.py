@@ -102,7 +102,9 @@ class Pipelines:
             always=sanitise,
             local=local,
             reliefs=reliefs(notices, budget),
-            last_resorts=last_resorts(notices, budget, functools.partial(_showing, local), counter),
+            last_resorts=last_resorts(
+                notices, budget, functools.partial(_showing, local), counter, was_refused=not is_replayed
+            ),
             notices=notices,
             counter=counter,
             budget=budget,

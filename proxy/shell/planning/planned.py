@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.core.budget import Budget
-from proxy.core.edits import Edit
+from proxy.core.edits import Edit, Reason
 from proxy.core.plan import Plan, Progress
 from proxy.core.profile import Modality, ModelProfile
 from proxy.core.references import Resolved
@@ -19,6 +19,12 @@ from proxy.core.tools import Reach
 from proxy.core.way_back import WayBack
 from proxy.shell.planning.prefix import LastSent
 from proxy.wire.openai_chat import ChatRequest, render, reply_limit_raw
+
+_MESSAGE_BYTES: Final = 600
+"""What a message takes besides its own bytes: views, sizes, its places in lists; measured, and held to by a test."""
+
+_POOL_BYTES: Final = 500_000
+"""What the lines and names of what is left out take at the most: their number is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class Basis:
     tools: bytes | None = field(default=None, repr=False)
     """With the proxy's own among them, when the agent has it, whether or not this request carries it."""
     goal_tokens: int | None = None
-    """Of the prompt at the most, after a refusal."""
+    """Of the prompt, after a refusal."""
+    most_tokens: int | None = None
+    """Of the prompt where what has to stay is more than the goal."""
     keeping: bool = True
     """Whether artifacts can be kept."""
     without: frozenset[Modality] = frozenset()
@@ -52,13 +60,14 @@ class Terms(NamedTuple):
     way: WayBack
     tools: bytes | None
     goal_tokens: int | None = None
+    most_tokens: int | None = None
     keeping: bool = True
     without: frozenset[Modality] = frozenset()
 
     @classmethod
     def of(cls, basis: Basis) -> Terms:
         """Those of another plan."""
-        return cls(basis.way, basis.tools, basis.goal_tokens, basis.keeping, basis.without)
+        return cls(basis.way, basis.tools, basis.goal_tokens, basis.most_tokens, basis.keeping, basis.without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,8 @@ class Planned:
     """A request, and what to send in its place."""
 
     request: ChatRequest
+    owner: str
+    """Whose request it is; nobody's in a dry run."""
     basis: Basis
     plan: Plan
     progress: Progress | None
@@ -102,6 +113,19 @@ class Planned:
         """For a prompt, in the model's tokens: never more than its window. None when that is only guessed."""
         room = self.plan.budget.certain_room_tokens
         return None if room is None else self.plan.budget.model_tokens(room)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory, with its request: a body, the same bytes once more in the messages, what was taken
+        out of them, what is sent in the place of some, and the names that a note was made of."""
+        body_bytes = self.request.full_bytes
+        held = 2 * body_bytes + _MESSAGE_BYTES * len(self.request.conversation)
+        held += sum(len(artifact.content) for artifact in self.plan.artifacts)
+        if Reason.DIGEST.value in self.reasons:
+            held += min(body_bytes, _POOL_BYTES)
+        if self.plan.changed:
+            held += self.plan.after.bytes
+        return held
 
     @property
     def changed(self) -> bool:

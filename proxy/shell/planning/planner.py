@@ -5,7 +5,6 @@ Rule: the event loop is never held for more than 20 ms; what a conversation has 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +21,8 @@ from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fit
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned, Terms
-from proxy.wire.openai_chat import ChatRequest, may_hold_images, parse
+from proxy.shell.planning.wanted import in_thread
+from proxy.wire.openai_chat import may_hold_images, parse
 
 MEMORY_BYTES: Final = 64 * 1024 * 1024
 """What the remembered conversations of one process may hold."""
@@ -47,8 +47,8 @@ class Lookup(Protocol):
         """What these stand for."""
 
 
-Settle: TypeAlias = Callable[[str, int], Awaitable[bool]]
-"""(model, bytes of the body) → whether more is known of the model now, for which a moment may be waited."""
+Settle: TypeAlias = Callable[[str, str, int], Awaitable[bool]]
+"""(model, owner, bytes of the body) → whether more is known of the model now, for which a moment may be waited."""
 
 
 class Planner:
@@ -84,7 +84,7 @@ class Planner:
         planned = await self._run(owner, body, match, resolved, way)
         if looking_up and self._settle:
             started = time.perf_counter()
-            is_news = await self._settle(planned.request.model, len(body))
+            is_news = await self._settle(planned.request.model, planned.owner, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(owner, body, match, resolved, way)
@@ -94,39 +94,43 @@ class Planner:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
-            self._memory.remember(owner, planned.request, planned, instead_of=match, more_bytes=_COPIES * contents)
+            held_bytes = planned.held_bytes + _COPIES * contents
+            self._memory.remember(owner, planned.request, planned, instead_of=match, held_bytes=held_bytes)
         return planned
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
         """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
         terms = Terms.of(planned.basis)._replace(keeping=False)
-        return await asyncio.to_thread(self._maker.plan, planned.request, terms, planned.resolved)
+        return await in_thread(self._maker.plan, planned.request, planned.owner, terms, planned.resolved)
 
     async def plan_again(self, planned: Planned, *, keeping: bool) -> Planned:
         """The plan for a request with what is known of its model by now: as its next turn will be planned."""
         terms = Terms.of(planned.basis)._replace(keeping=keeping)
-        return await asyncio.to_thread(self._maker.plan, planned.request, terms, planned.resolved)
+        return await in_thread(self._maker.plan, planned.request, planned.owner, terms, planned.resolved)
 
     async def dry_run(self, body: bytes, way: WayBack = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
-        return await asyncio.to_thread(self._plan, b"", body, None, _NOTHING, way)
+        return await in_thread(self._plan, b"", body, None, _NOTHING, way)
 
-    async def plan_for(self, refused: Planned, goal_tokens: int, *, keeping: bool) -> Planned:
-        """A harsher plan for a request that was refused: at most so many tokens by our estimate."""
-        terms = Terms.of(refused.basis)._replace(goal_tokens=goal_tokens, keeping=keeping)
-        return await asyncio.to_thread(self._maker.plan, refused.request, terms, refused.resolved)
+    async def plan_for(
+        self, refused: Planned, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
+    ) -> Planned:
+        """A harsher plan for a request that was refused: so many tokens by our estimate, and `most_tokens` where what
+        has to stay is more."""
+        terms = Terms.of(refused.basis)._replace(goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
+        return await in_thread(self._maker.plan, refused.request, refused.owner, terms, refused.resolved)
 
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: what is of these kinds is sent as text."""
         terms = Terms.of(refused.basis)._replace(without=media, keeping=keeping)
-        return await asyncio.to_thread(self._maker.plan, refused.request, terms, refused.resolved)
+        return await in_thread(self._maker.plan, refused.request, refused.owner, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, as harsh as the one for it was."""
         request, terms = planned.request.continued(messages), Terms.of(planned.basis)
         known = len(planned.request.conversation)
-        return await asyncio.to_thread(self._maker.plan, request, terms, planned.resolved, planned, known)
+        return await in_thread(self._maker.plan, request, planned.owner, terms, planned.resolved, planned, known)
 
     async def keep_hidden(self, owner: str, hidden: HiddenCalls) -> None:
         """Keep what an answer hides from its client; it is put back into the client's next requests."""
@@ -142,12 +146,12 @@ class Planner:
     ) -> Planned:
         if resolved is _known(match) and self._is_quick(body, match):
             return self._plan(owner, body, match, resolved, way)
-        return await asyncio.to_thread(self._plan, owner, body, match, resolved, way)
+        return await in_thread(self._plan, owner, body, match, resolved, way)
 
     async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
         known = _known(match)
-        references = await asyncio.to_thread(_new_references, body, match)
+        references = await in_thread(_new_references, body, match)
         wanted = [reference for reference in references if reference.address not in known]
         found = await lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
         return {**known, **found} if found else known
@@ -172,17 +176,25 @@ class Planner:
         will_be_known = len(body) > SMALL_BYTES
         request = parse(body, known.request if known else None, shared, will_be_known=will_be_known)
         tools = self._pipelines.tools_with_ours(request.members)
-        if tools is not None and self._profile_of(request.model).refuses_our_tool:
+        if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
             way = replace(way, tool=True)
             if self._hidden is not None:
-                read = shared if known and _goes_on(request, known.request, shared) else 0
-                request, unknown = self._hidden.completed(owner.hex(), request, read)
+                request, unknown = self._hidden.completed(owner.hex(), request)
+        elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
+            return self._plan(owner, body, None, resolved, way)
         goes_on = match is not None and match.is_continued
         planned = self._maker.plan(
-            request, Terms(way, tools), resolved, known, shared, goes_on=goes_on, will_be_known=will_be_known
+            request,
+            owner.hex(),
+            Terms(way, tools),
+            resolved,
+            known,
+            shared,
+            goes_on=goes_on,
+            will_be_known=will_be_known,
         )
         return replace(planned, unknown=unknown) if unknown else planned
 
@@ -196,8 +208,3 @@ def _new_references(body: bytes, match: Match[Planned] | None) -> list[Reference
     known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
     messages = parse(body, known, shared).conversation.messages[shared:]
     return [reference for message in messages for reference in references_in(message)]
-
-
-def _goes_on(request: ChatRequest, known: ChatRequest, shared: int) -> bool:
-    """Whether the first messages were taken over from a known request, with what was put into them."""
-    return shared > 0 and request.conversation.messages[shared - 1] is known.conversation.messages[shared - 1]

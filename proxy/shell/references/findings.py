@@ -7,7 +7,6 @@ that failed what its diagnosis says.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import obstore
 from proxy.core.references import Obstacle
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
-from proxy.shell.threads import DaemonThreads
+from proxy.shell.threads import DaemonThreads, TooSlow
 
 FAILURE_SECONDS: Final = 3600.0
 """That a failure stands after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until then another
@@ -28,7 +27,7 @@ text in its place would cost more than the image is worth, afterwards another tr
 NOTE_SECONDS: Final = 600.0
 """A use is noted at most this often; other workers see a failure as so much older at the most."""
 WAIT_SECONDS: Final = 5.0
-"""Longest wait for the store."""
+"""Longest that the store may take, from when a thread is free to ask it."""
 MAX_REMEMBERED: Final = 10_000
 """Findings in memory, about 5 MB."""
 
@@ -113,9 +112,8 @@ class Findings:
 
     async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
-        except TimeoutError:
+            return await self._threads.run(WAIT_SECONDS, work, *given)
+        except TooSlow:
             raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
         except TROUBLE:
             return None  # not there, or not to be read or written: what is remembered here has to do

@@ -164,8 +164,9 @@ class Decision:
     @property
     def warning(self) -> str:
         """What an operator has to see to, in a word; empty when there is nothing."""
-        plan = self.planned.plan if self.planned is not None else None
-        return "window_too_small" if plan is not None and not plan.fits and plan.may_be_sent else ""
+        planned = self.planned
+        is_cut = planned is not None and planned.basis.profile.cuts_silently and not planned.plan.fits
+        return "window_too_small" if is_cut else ""
 
     def described(self, now: float) -> dict[str, Any]:
         """The members of the log line."""

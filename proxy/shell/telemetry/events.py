@@ -20,10 +20,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("media_refused", "media_refusal_learned"), "media were refused and went up as text; what is remembered"),
     (("overflow_detected", "overflow_retried", "original_retried"), "the upstream refused; what was sent next"),
     (
-        ("limit_learned", "ratio_learned", "tool_refusal_learned"),
-        "the upstream taught something: its limits, how it counts, that it does not take `read_artifact`; "
-        "`context-proxy models --forget` erases it",
+        ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned"),
+        "the upstream taught something: its limits, how it counts texts and images, that it does not take "
+        "`read_artifact`; `context-proxy models --forget` erases it",
     ),
+    (("window_tried",), "a learned window may have grown: this request, cut less, goes up larger to find out"),
     (
         ("upstream_truncated_silently", "cut_retried"),
         "the upstream counted far less than was sent; what it is sure to read whole was sent next",
@@ -43,6 +44,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "with `media.fetch_remote_images`: what became of an image on the web; its host, never more of its address",
     ),
     (("artifacts_swept",), "old artifacts were deleted, or the least recently used over the quota"),
+    (
+        ("request_refused",),
+        "a client was cut off before the proxy had the head of its request: too long, too slow, not HTTP, or one "
+        "connection too many; the reason is in `problem`",
+    ),
     (
         ("request_not_read", "passthrough_failed"),
         "a compression that the proxy cannot read; another path that got no answer",

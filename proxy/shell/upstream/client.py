@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.settings import UpstreamSettings
 from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
 from proxy.shell.upstream.upload import Upload, Whole
@@ -47,6 +47,12 @@ not over then is closed, as the next one costs no more than a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
+
+
+LOOP_HEADER: Final = b"x-context-proxy-loop"
+"""Names each process of this proxy that a request went through, as CDN-Loop does networks (RFC 8586): a balancer may
+hide that the upstream leads back here. Not `Via`, as nginx compresses no answer to a request that has one
+(https://nginx.org/en/docs/http/ngx_http_gzip_module.html#gzip_proxied)."""
 
 
 def end_to_end(headers: Headers) -> Headers:
@@ -133,6 +139,8 @@ class Upstream:
         proxies = {} if proxy_bypass(parts.netloc) else getproxies()
         self._proxy = proxies.get(parts.scheme) or proxies.get("all")
         self._base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
+        self._mark = os.urandom(8).hex().encode()
+        """Of this process, in LOOP_HEADER."""
         self._session: aiohttp.ClientSession | None = None
         self._exchanges: Exchanges | None = None
         """None as well where a proxy of the environment stands before the upstream."""
@@ -142,8 +150,11 @@ class Upstream:
     ) -> UpstreamAnswer:
         """Send a request to `target`, path and query behind the base URL, and read the head of its answer.
 
-        Raises UpstreamUnreachable, UpstreamTimeout, and what a streamed body raises.
+        Raises UpstreamUnreachable, UpstreamTimeout, LoopDetected, and what a streamed body raises.
         """
+        if any(name == LOOP_HEADER and self._mark in value for name, value in headers):
+            raise LoopDetected(f"{self._where} leads back to this proxy (upstream.base_url)")
+        headers = [*headers, (LOOP_HEADER, self._mark)]
         session = self._session or self._open()
         if self._exchanges is not None and method == "POST" and isinstance(body, bytes):
             return await self._post(self._exchanges, target, headers, body)
@@ -175,7 +186,7 @@ class Upstream:
             if upload is not None and upload.failure is not None:
                 raise upload.failure from None
             raise self._failed(error) from None
-        return UpstreamAnswer(response, self._where, self._settings.idle_timeout_seconds)
+        return self._answer(response)
 
     async def _post(self, exchanges: Exchanges, target: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
         """The short way of nearly all requests: a body that is all there, to an upstream without a proxy before it."""
@@ -185,7 +196,14 @@ class Upstream:
                 exchange = await exchanges.post(self._base_path + _target_text(target).encode(), passed, body)
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
             raise self._failed(error) from None
-        return UpstreamAnswer(exchange, self._where, self._settings.idle_timeout_seconds)
+        return self._answer(exchange)
+
+    def _answer(self, response: aiohttp.ClientResponse | Exchange) -> UpstreamAnswer:
+        """Raises UpstreamUnreachable for a 101: nobody asked for another protocol, as `upgrade` is never passed on."""
+        if response.status == 101:
+            response.close()
+            raise UpstreamUnreachable(f"{self._where} changed to another protocol, which nobody asked for")
+        return UpstreamAnswer(response, self._where, self._settings.idle_timeout_seconds)
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
         """What the HTTP client raised before there was an answer, in the proxy's words."""

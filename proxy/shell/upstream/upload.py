@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp.payload import BytesPayload, Payload
 
-from proxy.errors import ClientLeft
+from proxy.errors import ClientError
 
 
 class Upload:
@@ -18,7 +18,7 @@ class Upload:
 
     def __init__(self, body: AsyncIterator[bytes]) -> None:
         self._body = body
-        self.failure: ClientLeft | None = None
+        self.failure: ClientError | None = None
         self.wait_for_upstream: Callable[[], None] = lambda: None
         """Called with each piece that the upstream has to take, and when it has to answer: its time runs."""
         self.wait_for_client: Callable[[], None] = lambda: None
@@ -30,7 +30,7 @@ class Upload:
                 self.wait_for_upstream()
                 yield piece
                 self.wait_for_client()
-        except ClientLeft as error:
+        except ClientError as error:
             self.failure = error
             raise
         self.wait_for_upstream()

@@ -59,3 +59,10 @@ def test_a_refusal_that_was_copied_into_the_request_is_always_found(limit, more,
     for ascii_only in (True, False):
         request = json.dumps({"content": before + text + after}, ensure_ascii=ascii_only)
         assert may_be_echoed(verdict, request.encode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.parametrize("title", ["Error", "\x00", "E4"])
+def test_a_short_word_beside_a_refusal_is_no_echo(title: str):
+    text = SENTENCE.format(limit=4_096, count=9_000)
+    body = json.dumps({"title": title, "detail": text}).encode()
+    assert judge(400, [], body, request=b'{"model": "m", "messages": []}').limit_is_learnable

@@ -119,6 +119,17 @@ def test_of_a_long_first_user_message_beginning_and_end_stay_up_to_a_tenth_of_th
     assert told == task or {artifact.content for artifact in made.artifacts} >= {task.encode()}
 
 
+def test_results_that_keep_two_user_messages_apart_are_cut_to_the_low_mark_and_not_anew_in_every_turn():
+    reads = exchange([f"result {number} " * 4_000 for number in range(3)])
+    history = [system(), user("task"), *reads, user("go on"), user("with this")]
+    budget, sent = Budget(8_000), []
+    for turn in range(20):
+        history += exchange([f"def function_{turn}(): pass\n" * 40], first_call=100 + turn)
+        sent.append(planned(history, pipeline(budget)).messages)
+    stable = sum(after[: len(before)] == before for before, after in pairwise(sent))
+    assert stable >= 17
+
+
 def test_a_later_cut_stops_at_the_low_mark_too():
     """The note about what went before has a room of its own: it is not paid for a second time."""
     budget = Budget(8_000)

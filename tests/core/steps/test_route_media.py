@@ -307,6 +307,7 @@ def test_a_data_uri_of_text_stays_text():
             "format",
         ),
         (image_part(png(60_000, 60_000)), "too_many_pixels"),
+        (image_part(png(2**31 - 1, 2**31 - 1)), "too_many_pixels"),
         (image_part(PNG + b"\0" * 5_000), "too_large"),
     ],
 )

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
 
+from proxy.core import edits
 from proxy.core.edits import Artifact
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.folder import Metadata
@@ -218,6 +219,30 @@ async def test_every_owner_has_a_note_of_his_own(folder: Path) -> None:
     assert all_files(folder) == {LOG.id, f".meta/{LOG.id}.{OWNER}.json", f".meta/{LOG.id}.{OTHER}.json"}
 
 
+async def test_nobody_replaces_what_another_owner_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "DIGEST_CHARACTERS", 2)  # of 16: two contents with one name are soon found
+    kept = Artifact(b"line\n" * 1000)
+    same_name = (Artifact(b"%d" % number) for number in range(10_000))
+    other = next(artifact for artifact in same_name if artifact.id == kept.id)
+    monkeypatch.setattr(store_module, "metadata_key", lambda name, owner: f".meta/{name}.{owner}.json")
+    store = opened(folder)
+    await store.keep([kept], OWNER)
+    for content in (other.content, b"x" * len(kept.content)):
+        taken = Artifact(content)
+        if taken.id == kept.id:
+            assert await store.keep([taken], OTHER) == {taken.id}
+    assert await opened(folder).keep([kept], OTHER) == frozenset()
+    assert (folder / kept.id).read_bytes() == kept.content
+
+
+async def test_of_what_is_named_by_something_else_the_first_stands(folder: Path) -> None:
+    first, second = (Artifact(content, named_by="a mark of this owner") for content in (b"first", b"the second"))
+    for artifact in (first, second):
+        assert await opened(folder).keep([artifact], OWNER) == frozenset()
+    assert (folder / first.id).read_bytes() == b"first"
+    assert msgspec.json.decode(note_of(folder, first).read_bytes(), type=Metadata).size == 5
+
+
 async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder: Path, puts: list[str]) -> None:
     clock = Clock()
     store = opened(folder, clock)
@@ -361,6 +386,24 @@ async def test_a_store_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.
     finally:
         release.set()
     assert [line["reason"] for line in logs] == ["no answer in time"]
+
+
+async def test_under_load_artifacts_wait_for_their_turn_and_all_are_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = PrivateFolder.put
+
+    def slow(*given: Any) -> None:
+        time.sleep(0.02)
+        put(*given)
+
+    monkeypatch.setattr(PrivateFolder, "put", slow)
+    monkeypatch.setattr(store_module, "KEEP_SECONDS", 1.0)  # two puts take a small part of that, all of them 2 s
+    store, artifacts = opened(folder), [Artifact(b"%d" % number) for number in range(200)]
+    with capture_logs() as logs:
+        kept = await asyncio.gather(*(store.keep([artifact], OWNER) for artifact in artifacts))
+    assert kept == [frozenset()] * 200
+    assert "artifact_store_failed" not in {line["event"] for line in logs}
 
 
 @pytest.mark.parametrize("owner", ["", "../../x", "a/b", "a.b", "x" * 300])

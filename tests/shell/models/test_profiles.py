@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import until
 
-from proxy.core.profile import Modality, ModelProfile
+from proxy.core.profile import Modality, ModelProfile, Witness
 from proxy.settings import Settings
 from proxy.shell.models.catalogue import Catalogue
-from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver, Source
+from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver
 from proxy.wire.model_list import Limits
 
 BASE = "https://llm.example.org/v1"
@@ -34,9 +35,28 @@ TEXT = frozenset({Modality.TEXT})
 VISION = frozenset({Modality.TEXT, Modality.VISION})
 
 
-def resolver(learned: Source = lambda _: None, **settings: Any) -> ModelResolver:
+@dataclass
+class Taught:
+    """What was learned, of whatever model."""
+
+    said: tuple[Limits, str] | None = None
+    asked_for: list[str] = field(default_factory=list)
+
+    def limits(self, model: str, by: str | None = None) -> tuple[Limits, str] | None:
+        self.asked_for.append(model)
+        return self.said
+
+    def taught_apart(self, model: str, by: str) -> str:
+        return ""
+
+
+def resolver(learned: tuple[Limits, str] | Taught | None = None, **settings: Any) -> ModelResolver:
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
-    return ModelResolver(made, learned=learned, catalogue=Catalogue(made.upstream.base_url, lambda: CATALOGUE))
+    return ModelResolver(
+        made,
+        learned=learned if isinstance(learned, Taught) else Taught(learned),
+        catalogue=Catalogue(made.upstream.base_url, lambda: CATALOGUE),
+    )
 
 
 async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
@@ -50,14 +70,14 @@ async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
 
 def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabilities() -> None:
     assert resolver().profile("nobody-knows-1") == ModelProfile(
-        "nobody-knows-1", 128_000, window_is_guessed=True, sources={"window_tokens": "default"}
+        "nobody-knows-1", 128_000, witness=Witness.GUESSED, sources={"window_tokens": "default"}
     )
 
 
 async def test_a_window_is_certain_when_settings_a_refusal_the_upstream_or_its_own_entry_state_it() -> None:
     assert not resolver(defaults={"context_window": 1000}).profile("nobody-knows-1").window_is_guessed
     assert not resolver(models=[{"match": "*", "context_window": 1000}]).profile("gpt-5").window_is_guessed
-    assert not resolver(learned=lambda _: (Limits(50000), "learned")).profile("gpt-5").window_is_guessed
+    assert not resolver(learned=(Limits(50000), "learned")).profile("gpt-5").window_is_guessed
     assert not (await asked({"id": "gpt-5", "context_length": 1000})).profile("gpt-5").window_is_guessed
     at_home = resolver(upstream={"base_url": "https://api.openai.com/v1"}).profile("gpt-5")
     assert (at_home.window_is_guessed, at_home.certain_window_tokens) == (False, 400000)
@@ -73,7 +93,7 @@ def test_the_default_and_another_providers_entry_are_guesses() -> None:
 def test_the_catalogue_states_what_nobody_else_does() -> None:
     profile = resolver().profile("gpt-5")
     assert profile == ModelProfile(
-        "gpt-5", 400000, 272000, 128000, VISION, window_is_guessed=True, sources=profile.sources
+        "gpt-5", 400000, 272000, 128000, VISION, witness=Witness.GUESSED, sources=profile.sources
     )
     assert set(profile.sources.values()) == {"catalogue openai/gpt-5"}
 
@@ -109,7 +129,7 @@ async def test_the_configuration_beats_all_and_the_rest_comes_from_the_next() ->
             {"match": "gpt-5", "max_output_tokens": 7, "tokenizer": "bytes"},
         ],
         defaults={"context_window": 32768},
-        learned=lambda _: (Limits(50000, None, 11), "learned from a refusal"),
+        learned=(Limits(50000, None, 11), "learned from a refusal"),
     )
     profile = made.profile("gpt-5")
     assert (profile.window_tokens, profile.output_tokens, profile.tokenizer) == (50000, 7, "bytes")
@@ -142,17 +162,13 @@ def test_an_input_limit_belongs_to_the_window_that_it_was_stated_with() -> None:
 
 
 def test_an_input_limit_that_comes_without_a_window_holds() -> None:
-    learned = resolver(learned=lambda _: (Limits(input_tokens=90000), "learned")).profile("gpt-5")
+    learned = resolver(learned=(Limits(input_tokens=90000), "learned")).profile("gpt-5")
     assert (learned.window_tokens, learned.input_tokens, learned.sources["input_tokens"]) == (400000, 90000, "learned")
 
 
 def test_a_profile_is_remembered_until_a_source_has_something_new() -> None:
-    asked_for: list[str] = []
-
-    def learned(model: str) -> None:
-        asked_for.append(model)
-
-    made = resolver(learned)
+    learned = Taught()
+    made, asked_for = resolver(learned), learned.asked_for
     first = made.profile("gpt-5")
     assert made.profile("gpt-5") is first
     assert asked_for == ["gpt-5"]
@@ -162,12 +178,8 @@ def test_a_profile_is_remembered_until_a_source_has_something_new() -> None:
 
 
 def test_no_more_names_are_remembered_than_may_be() -> None:
-    asked_for: list[str] = []
-
-    def learned(model: str) -> None:
-        asked_for.append(model)
-
-    made = resolver(learned)
+    learned = Taught()
+    made, asked_for = resolver(learned), learned.asked_for
     for number in range(MAX_PROFILES + 1):
         made.profile(f"m{number}")
     made.profile(f"m{MAX_PROFILES}")
@@ -231,15 +243,15 @@ def test_any_string_has_a_profile(name: str) -> None:
 
 
 def test_a_window_that_was_inferred_bounds_and_is_no_evidence() -> None:
-    learned = (Limits(window_tokens=9000, window_is_inferred=True), "inferred from refusals that name no limit")
-    profile = resolver(learned=lambda _: learned).profile("gpt-5")
+    learned = (Limits(window_tokens=9000, witness=Witness.INFERRED), "inferred from refusals that name no limit")
+    profile = resolver(learned=learned).profile("gpt-5")
     assert (profile.window_tokens, profile.window_is_guessed, profile.certain_window_tokens) == (9000, False, None)
 
 
 def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() -> None:
     learned = (Limits(taken_tokens=500_000), "learned")
-    raised = resolver(learned=lambda _: learned).profile("gpt-5")
+    raised = resolver(learned=learned).profile("gpt-5")
     assert (raised.window_tokens, raised.window_is_guessed) == (500_000, True)
     assert raised.sources["window_tokens"] == "a prompt of that size was taken"
-    stated = resolver(learned=lambda _: learned, defaults={"context_window": 1000}).profile("gpt-5")
+    stated = resolver(learned=learned, defaults={"context_window": 1000}).profile("gpt-5")
     assert (stated.window_tokens, stated.window_is_guessed) == (1000, False)

@@ -112,7 +112,7 @@ def test_what_fits_is_said_to_be_sent_as_it_came(explain):
 
 
 def test_what_cannot_be_made_to_fit_has_a_status_and_a_reason(explain):
-    request = {"model": "m", "messages": [system("word " * 50_000), user()], "max_tokens": 100}
+    request = {"model": "gpt-4o", "messages": [system("word " * 50_000), user()], "max_tokens": 100}
     status, output, _ = explain(request)
     assert status == 1
     assert "It would be refused" in output

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
 import pytest
 
 from proxy.core.conversation import Conversation, Message
-from proxy.core.hidden import HiddenCalls, mark_of
+from proxy.core.hidden import HiddenCalls, beginning, extended, mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
@@ -24,7 +25,8 @@ class Kept:
     async def keep(self, artifacts: Any, owner: str) -> frozenset[str]:
         if self.trouble:
             return frozenset(artifact.id for artifact in artifacts)
-        self.contents.update({(artifact.id, owner): artifact.content for artifact in artifacts})
+        for artifact in artifacts:
+            self.contents.setdefault((artifact.id, owner), artifact.content)
         return frozenset()
 
     async def find(self, name: str, owner: str) -> Any:
@@ -55,8 +57,11 @@ def request(*numbers: int) -> Any:
     return parse(json.dumps({"messages": conversation(*numbers)}).encode())
 
 
-def hidden(number: int, page: str = "page") -> HiddenCalls:
-    mark = mark_of("Go.", [json.dumps(call).encode() for call in calls(number)])
+def hidden(*numbers: int, page: str = "page", owner: str = "me") -> HiddenCalls:
+    """Of the last of these calls."""
+    *before, number = numbers
+    history = functools.reduce(extended, request(*before).conversation, beginning(owner))
+    mark = mark_of(history, [json.dumps(call).encode() for call in calls(number)])
     own = json.dumps({"id": f"own_{number}", "function": {"name": "read_artifact", "arguments": "{}"}}).encode()
     result = json.dumps({"role": "tool", "tool_call_id": f"own_{number}", "content": page}).encode()
     return HiddenCalls(mark, (0,), (own,), (result,))
@@ -68,10 +73,10 @@ def memory(kept: Kept) -> HiddenCallMemory:
 
 async def completed(found: HiddenCallMemory, owner: str, *numbers: int) -> Conversation:
     """As a planner asks."""
-    _, unknown = found.completed(owner, request(*numbers), 0)
+    _, unknown = found.completed(owner, request(*numbers))
     if unknown:
         await found.look_up(owner, unknown)
-    whole, unknown = found.completed(owner, request(*numbers), 0)
+    whole, unknown = found.completed(owner, request(*numbers))
     assert unknown == ()
     return whole.conversation
 
@@ -83,7 +88,7 @@ def pages(found: Conversation) -> list[str]:
 async def test_what_is_kept_is_put_back_here_and_elsewhere() -> None:
     kept = Kept()
     first = memory(kept)
-    assert await first.keep("me", hidden(2))
+    assert await first.keep("me", hidden(1, 2))
     for found in (first, memory(kept)):
         assert pages(await completed(found, "me", 1, 2, 3)) == ["own_2"]
         assert pages(await completed(found, "you", 1, 2, 3)) == []
@@ -115,11 +120,11 @@ async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.
     kept = Kept()
     found = memory(kept)
     for number in range(5):
-        await found.keep("me", hidden(number, "x" * 1_500))
+        await found.keep("me", hidden(number, page="x" * 1_500))
     assert len(found._known) == 1
     assert found._held_bytes <= 3_000
     for number in range(5, 10):
-        await found.keep("me", hidden(number, ""))
+        await found.keep("me", hidden(number, page=""))
     assert len(found._known) == 3
     assert found._held_bytes == sum(map(hidden_calls._bytes_of, found._known.values()))
 
@@ -128,11 +133,47 @@ async def test_after_a_restart_the_newest_messages_of_a_long_run_are_asked_for(m
     monkeypatch.setattr(hidden_calls, "MAX_ASKED", 2)
     kept = Kept()
     await memory(kept).keep("me", hidden(1))
-    await memory(kept).keep("me", hidden(5))
+    await memory(kept).keep("me", hidden(1, 2, 3, 4, 5))
     assert pages(await completed(memory(kept), "me", 1, 2, 3, 4, 5)) == ["own_5"]
 
 
 def test_messages_without_calls_cost_nothing() -> None:
     asked = parse(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
-    assert memory(Kept()).completed("me", asked, 0) == (asked, ())
+    whole, unknown = memory(Kept()).completed("me", asked)
+    assert (whole.conversation, unknown) == (asked.conversation, ())
     assert Message.read(b"{}").calls == ()
+
+
+async def test_the_same_call_later_on_has_its_own_pages() -> None:
+    kept = Kept()
+    first = memory(kept)
+    for before in ((1,), (1, 1, 1)):
+        assert await first.keep("me", hidden(*before, page=f"page {len(before)}"))
+    for found in (first, memory(kept)):
+        whole = await completed(found, "me", 1, 1, 1)
+        told = [message.content() for message in whole if message.tool_call_id == "own_1"]
+        assert told == ["page 1", "page 3"]
+
+
+async def test_of_one_conversation_that_was_led_twice_the_first_record_stands_everywhere() -> None:
+    kept = Kept()
+    first, second = memory(kept), memory(kept)
+    assert await first.keep("me", hidden(1, page="first"))
+    assert await second.keep("me", hidden(1, page="second"))
+    for found in (first, second, memory(kept)):
+        whole = await completed(found, "me", 1)
+        assert [message.content() for message in whole if message.tool_call_id == "own_1"] == ["first"]
+
+
+async def test_a_later_turn_reads_its_new_messages_only() -> None:
+    kept = Kept()
+    found = memory(kept)
+    await found.keep("me", hidden(1))
+    await completed(found, "me", 1)
+    known, _ = found.completed("me", request(1))
+    body = json.dumps({"messages": conversation(1, 2)}).encode()
+    later = parse(body, known, known.shared_messages(body))
+    assert (later.read_messages, len(later.conversation)) == (4, 6)
+    whole, unknown = found.completed("me", later)
+    fresh, same = found.completed("me", request(1, 2))
+    assert (unknown, whole.conversation, whole.history) == (same, fresh.conversation, fresh.history)

@@ -16,6 +16,11 @@ def request_of(*contents, model="m", user="u" * HEAD_BYTES):
     return parse(b'{"model":"%s","user":"%s","messages":[%s]}' % (model.encode(), user.encode(), messages))
 
 
+def remember(memory, owner, request, knowledge, instead_of, more_bytes=0):
+    held_bytes = 2 * len(request.body) + more_bytes
+    memory.remember(owner, request, knowledge, instead_of, held_bytes)
+
+
 def remembered(memory, owner, request):
     """Whether exactly this request is still known."""
     match = memory.find(owner, request.body)
@@ -25,7 +30,7 @@ def remembered(memory, owner, request):
 def test_the_next_turn_finds_the_one_before():
     memory = ConversationMemory(PLENTY)
     first = request_of("a", "b")
-    memory.remember(ALICE, first, "knowledge", None)
+    remember(memory, ALICE, first, "knowledge", None)
     match = memory.find(ALICE, request_of("a", "b", "c").body)
     assert match.remembered.request is first
     assert match.remembered.knowledge == "knowledge"
@@ -37,7 +42,7 @@ def test_the_longest_match_is_found_wherever_it_was_put():
     memory = ConversationMemory(PLENTY)
     requests = [request_of("a"), request_of("a", "b", "c"), request_of("a", "b"), request_of("a", "x", "c", "d")]
     for request in requests:
-        memory.remember(ALICE, request, None, None)
+        remember(memory, ALICE, request, None, None)
     match = memory.find(ALICE, request_of("a", "b", "c", "d").body)
     assert match.remembered.request is requests[1]
     assert match.shared_messages == 3
@@ -48,7 +53,7 @@ def test_no_other_request_shares_more_than_the_one_that_is_found_unless_that_is_
     memory = ConversationMemory(PLENTY)
     requests = [request_of(*conversation) for conversation in conversations]
     for request in requests:
-        memory.remember(ALICE, request, None, None)
+        remember(memory, ALICE, request, None, None)
     body = request_of(*contents).body
     match = memory.find(ALICE, body)
     most = max((one.shared_messages(body) for one in requests), default=0)
@@ -62,14 +67,14 @@ def test_no_other_request_shares_more_than_the_one_that_is_found_unless_that_is_
 
 def test_one_owner_never_sees_what_another_sent():
     memory = ConversationMemory(PLENTY)
-    memory.remember(ALICE, request_of("a", "b"), "secret", None)
+    remember(memory, ALICE, request_of("a", "b"), "secret", None)
     assert memory.find(BOB, request_of("a", "b", "c").body) is None
     assert memory.find(b"", request_of("a", "b", "c").body) is None
 
 
 def test_nothing_in_common_is_no_match():
     memory = ConversationMemory(PLENTY)
-    memory.remember(ALICE, request_of("a"), None, None)
+    remember(memory, ALICE, request_of("a"), None, None)
     assert memory.find(ALICE, request_of("b").body) is None
     assert memory.find(ALICE, b"") is None
 
@@ -78,7 +83,7 @@ def test_a_conversation_is_replaced_by_its_continuation():
     memory = ConversationMemory(PLENTY)
     turns = [request_of(*"abcdefgh"[: end + 1]) for end in range(8)]
     for turn in turns:
-        memory.remember(ALICE, turn, None, memory.find(ALICE, turn.body))
+        remember(memory, ALICE, turn, None, memory.find(ALICE, turn.body))
     assert memory._held_bytes == 2 * len(turns[-1].body)
     assert remembered(memory, ALICE, turns[-1])
 
@@ -86,10 +91,10 @@ def test_a_conversation_is_replaced_by_its_continuation():
 def test_a_match_that_was_forgotten_meanwhile_does_no_harm():
     memory = ConversationMemory(PLENTY)
     first, second = request_of("a"), request_of("a", "b")
-    memory.remember(ALICE, first, None, None)
+    remember(memory, ALICE, first, None, None)
     match = memory.find(ALICE, second.body)
-    memory.remember(ALICE, second, None, match)
-    memory.remember(ALICE, request_of("a", "c"), None, match)
+    remember(memory, ALICE, second, None, match)
+    remember(memory, ALICE, request_of("a", "c"), None, match)
     assert memory._held_bytes == 2 * (len(second.body) + len(request_of("a", "c").body))
 
 
@@ -98,7 +103,7 @@ def test_what_is_held_is_counted_and_bounded(arrivals):
     memory = ConversationMemory(2_000)
     for owner, contents in arrivals:
         request = request_of(*contents)
-        memory.remember(owner, request, None, memory.find(owner, request.body))
+        remember(memory, owner, request, None, memory.find(owner, request.body))
         held = [one for together in memory._heads.values() for one in together]
         assert memory._held_bytes == sum(one.held_bytes for one in held) <= 2_000
         assert all(memory._heads.values())
@@ -106,7 +111,7 @@ def test_what_is_held_is_counted_and_bounded(arrivals):
 
 def test_a_request_larger_than_the_whole_memory_is_not_kept():
     memory = ConversationMemory(1_000)
-    memory.remember(ALICE, request_of("x" * 2_000), None, None)
+    remember(memory, ALICE, request_of("x" * 2_000), None, None)
     assert memory._held_bytes == 0
     assert not memory._heads
 
@@ -114,11 +119,11 @@ def test_a_request_larger_than_the_whole_memory_is_not_kept():
 def test_the_least_recently_used_goes_first():
     first, second, third = (request_of("x" * 100, model=name) for name in ("m1", "m2", "m3"))
     memory = ConversationMemory(2 * len(first.body) + 2 * len(third.body))
-    memory.remember(ALICE, first, None, None)
-    memory.remember(ALICE, second, None, None)
+    remember(memory, ALICE, first, None, None)
+    remember(memory, ALICE, second, None, None)
     again = request_of("x" * 100, model="m1")
-    memory.remember(ALICE, again, None, memory.find(ALICE, again.body))
-    memory.remember(ALICE, third, None, None)
+    remember(memory, ALICE, again, None, memory.find(ALICE, again.body))
+    remember(memory, ALICE, third, None, None)
     assert remembered(memory, ALICE, again)
     assert remembered(memory, ALICE, third)
     assert not remembered(memory, ALICE, second)
@@ -128,7 +133,7 @@ def test_of_conversations_with_the_same_head_the_latest_are_kept():
     memory = ConversationMemory(PLENTY)
     requests = [request_of(str(number)) for number in range(MAX_TOGETHER + 6)]
     for request in requests:
-        memory.remember(ALICE, request, None, None)
+        remember(memory, ALICE, request, None, None)
     assert [remembered(memory, ALICE, request) for request in requests] == [False] * 6 + [True] * MAX_TOGETHER
 
 
@@ -136,7 +141,7 @@ def test_conversations_side_by_side_under_one_system_prompt_do_not_push_each_oth
     memory = ConversationMemory(PLENTY)
     one, other = request_of("system", "one"), request_of("system", "other")
     for request in (one, other):
-        memory.remember(ALICE, request, None, memory.find(ALICE, request.body))
+        remember(memory, ALICE, request, None, memory.find(ALICE, request.body))
     match = memory.find(ALICE, request_of("system", "one", "more").body)
     assert match.shared_messages == 2
 
@@ -144,7 +149,7 @@ def test_conversations_side_by_side_under_one_system_prompt_do_not_push_each_oth
 def test_what_the_knowledge_holds_besides_the_request_counts():
     memory = ConversationMemory(PLENTY)
     request = request_of("a")
-    memory.remember(ALICE, request, None, None, more_bytes=PLENTY)
+    remember(memory, ALICE, request, None, None, more_bytes=PLENTY)
     assert not remembered(memory, ALICE, request)
-    memory.remember(ALICE, request, None, None, more_bytes=PLENTY // 2)
+    remember(memory, ALICE, request, None, None, more_bytes=PLENTY // 2)
     assert remembered(memory, ALICE, request)

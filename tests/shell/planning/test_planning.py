@@ -19,7 +19,7 @@ TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {}
 def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:
     return Planner(
         Pipelines(Settings(**settings)),
-        lambda model: ModelProfile(model, window, tokenizer=tokenizer),
+        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
         lambda *_: ratio,
     )
 
@@ -85,7 +85,7 @@ async def test_other_limits_of_the_same_conversation_start_anew():
     windows = {"m": 8_000, "large": 200_000}
     remembering = Planner(
         Pipelines(Settings()),
-        lambda model: ModelProfile(model, windows[model], tokenizer="bytes"),
+        lambda model, _: ModelProfile(model, windows[model], tokenizer="bytes"),
         lambda *_: (1.0, False),
     )
     assert (await remembering.plan(OWNER, body(run(80)))).changed

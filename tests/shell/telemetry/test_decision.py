@@ -37,7 +37,7 @@ def recorder(metrics: Metrics) -> Recorder:
 
 def planner(window_tokens: int = 128_000) -> Planner:
     pipelines = Pipelines(Settings())
-    return Planner(pipelines, lambda model: ModelProfile(model, window_tokens), lambda *_: (1.0, False))
+    return Planner(pipelines, lambda model, _: ModelProfile(model, window_tokens), lambda *_: (1.0, False))
 
 
 def body(text: str, *, system: str = "canary", model: str = "m", **members: Any) -> bytes:

@@ -27,10 +27,10 @@ from scripted_upstream import (
     soon,
 )
 
-from proxy.errors import ClientLeft, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from proxy.settings import UpstreamSettings
 from proxy.shell.upstream import client as module
-from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer, end_to_end
+from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamAnswer, end_to_end
 from proxy.shell.upstream.exchange import Exchange
 
 SECRET = "sk-canary-5f1e"
@@ -71,17 +71,21 @@ async def test_a_request_goes_out_as_it_came() -> None:
     (request,) = seen
     assert request.line == b"POST /v1/chat/completions HTTP/1.1"
     assert request.body == b'{"a": 1}'
-    own = [pair for pair in request.headers if pair[0] not in (b"host", b"content-length")]
+    own = [pair for pair in request.headers if pair[0] not in (b"host", b"content-length", LOOP_HEADER)]
     assert own == [pair for pair in headers if pair[0] != b"te"]
     assert request.values(b"content-length") == [b"8"]
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", None), ("POST", b"{}"), ("DELETE", None), ("POST", b"")])
-async def test_nothing_is_added_to_a_request(method: str, body: bytes | None) -> None:
+async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_comes_back(
+    method: str, body: bytes | None
+) -> None:
     seen: list[Request] = []
     async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
         await whole(await upstream.send(method, b"/x", [], body))
-    assert {name for name, _ in seen[0].headers} <= {b"host", b"content-length"}
+        assert {name for name, _ in seen[0].headers} <= {b"host", b"content-length", LOOP_HEADER}
+        with pytest.raises(LoopDetected, match="leads back to this proxy"):
+            await upstream.send(method, b"/x", seen[0].headers, body)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""`python -m faults [--short] [--only NAME] [--soak MINUTES] [--write FILE]` tries all, and fails if any was lost."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from faults.client_faults import hostile_bodies, leaving
+from faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets
+from faults.report import page
+from faults.soak import soak, written
+from faults.storage import isolation, kills, many_at_once, no_disk
+from faults.trials import Extent, Trial, Tried
+from faults.upstream_faults import broken_answers, nonsense
+
+TRIALS: Final[dict[str, Trial]] = {
+    trial.__name__: trial
+    for trial in (
+        broken_answers,
+        nonsense,
+        leaving,
+        hostile_bodies,
+        hostile_words,
+        isolation,
+        no_disk,
+        kills,
+        many_at_once,
+        idle_streams,
+        large_beside_small,
+        secrets,
+    )
+}
+
+
+async def tried(names: list[str], extent: Extent) -> list[Tried]:
+    """Every trial in turn, told while it runs."""
+    found: list[Tried] = []
+    for name in names:
+        begun = time.perf_counter()
+        lines = await TRIALS[name](extent)
+        found += lines
+        lost = [one for line in lines for one in line.lost]
+        times = sum(line.times for line in lines)
+        print(f"{name}: {times} tried, {len(lost)} lost, {time.perf_counter() - begun:.0f} s", flush=True)
+        for one in lost[:10]:
+            print(f"  lost: {one}", flush=True)
+    return found
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="as much as the tests have time for")
+    parser.add_argument("--only", choices=sorted(TRIALS), action="append", help="this trial; may be given again")
+    parser.add_argument("--idle-streams", type=int, metavar="N", help="open at once; 10000 needs `ulimit -n`")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="mixed traffic for so long as well")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page")
+    options = parser.parse_args()
+    extent = Extent.short() if options.short else Extent()
+    if options.idle_streams:
+        extent = Extent(extent.every, extent.kills, options.idle_streams, extent.large_at_once)
+    found, section = asyncio.run(tried(options.only or list(TRIALS), extent)), ""
+    if options.soak:
+        soaked = asyncio.run(soak(options.soak))
+        found += soaked.tried()
+        section = written(soaked, options.write) if options.write else ""
+    if options.write:
+        options.write.write_text(page(found, section))
+    return 1 if any(line.lost or not line.times for line in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""`python -m faults.soak --minutes N --write FILE`: mixed traffic for a long while; the process ends as it began.
+
+Rule: what is compared are medians under the same load: those of the first tenth after the warm-up, and of the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from faults.client_faults import BODIES
+from faults.graph import graph
+from faults.stage import CANARY, Request, Stage, accept, chat, long_text, staged, whole, with_result
+from faults.storage import NAME
+from faults.trials import Tried
+
+WARM_UP_SECONDS: Final = 300.0
+"""What is remembered of conversations and models fills up to its bounds first: after a minute it still grows."""
+SAMPLE_SECONDS: Final = 5.0
+GROWTH: Final = 0.05
+"""Of a median, that is allowed."""
+FEW: Final = 3
+"""Threads, files or sockets more, that are allowed as well: with ten of them, one that happens to be open is 10 %."""
+CLIENTS: Final = 4
+PAUSE_SECONDS: Final = 0.05
+"""Of a client between two requests: the machine is shared."""
+_MEASURES: Final = ("memory", "threads", "files", "sockets")
+_REFUSAL: Final = json.dumps(
+    {
+        "error": {
+            "message": "This model's maximum context length is 4000 tokens. However, your messages resulted in 5200 "
+            "tokens. Please reduce the length of the messages.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
+).encode()
+_REFUSED_BYTES: Final = 16_000
+"""From which on the upstream refuses what goes to its small models."""
+_MODELS: Final = 5_000
+"""Small ones, each with a name of its own: once a limit is learned, there is no second send."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the process holds at one time."""
+
+    seconds: float
+    """Since the warm-up."""
+    memory: float
+    """Resident, in MB."""
+    threads: int
+    files: int
+    """Open ones that are no sockets."""
+    sockets: int
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """What was seen in a soak."""
+
+    minutes: float
+    samples: Sequence[Sample]
+    sent: Counter[str]
+    """Requests, by kind."""
+    wrong: Counter[str]
+    """Answers that were not as they should be."""
+
+    def medians(self, name: str) -> tuple[float, float]:
+        """Of one measure: in the first tenth, and in the last."""
+        values = [getattr(sample, name) for sample in self.samples]
+        tenth = max(1, len(values) // 10)
+        return statistics.median(values[:tenth]), statistics.median(values[-tenth:])
+
+    def has_grown(self, name: str) -> bool:
+        """Whether one measure ended more than a little above where it began."""
+        begin, end = self.medians(name)
+        return end > begin * (1 + GROWTH) and (name == "memory" or end > begin + FEW)
+
+    def tried(self) -> list[Tried]:
+        """As lines of the page."""
+        promise, what = "Memory, threads, files and sockets end where they began", f"{self.minutes:g} minutes"
+        ended = Tried(promise, f"{what} of mixed traffic, {len(self.samples)} samples")
+        for name in _MEASURES:
+            begin, end = self.medians(name)
+            ended.note(f"{name}: {begin:.1f} → {end:.1f}", held=not self.has_grown(name))
+        answered = Tried("Every request of a long day is answered as the first", f"{what} of mixed traffic")
+        answered.times = self.sent.total()
+        answered.lost = [f"{kind}: {count}" for kind, count in self.wrong.items()]
+        return [ended, answered]
+
+    def section(self, picture: str) -> str:
+        """For the page, in Markdown; `picture` is the address of the graph."""
+        sent = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.sent.items()))
+        rows = "\n".join(f"| {name} | {_row(self, name)} |" for name in _MEASURES)
+        return f"""## {self.minutes:g} minutes of mixed traffic
+
+{CLIENTS} clients at once, {self.sent.total():,} requests ({sent}); {self.wrong.total():,} were answered otherwise than
+they should be. A sample each {SAMPLE_SECONDS:.0f} s after {WARM_UP_SECONDS:.0f} s of warm-up; medians of the first
+tenth and of the last. More than {GROWTH:.0%} above the beginning is a failure, if it is also more than {FEW}
+threads, files or sockets.
+
+| | first tenth | last tenth | most | |
+|---|---|---|---|---|
+{rows}
+
+![Resident memory over time]({picture})
+"""
+
+
+def _row(soaked: Soaked, name: str) -> str:
+    begin, end = soaked.medians(name)
+    most = max(getattr(sample, name) for sample in soaked.samples)
+    unit = " MB" if name == "memory" else ""
+    return f"{begin:.0f}{unit} | {end:.0f}{unit} | {most:.0f}{unit} | {(end - begin) / begin:+.1%}"
+
+
+async def soak(minutes: float) -> Soaked:
+    """Mixed traffic for so long, the warm-up included."""
+    sent, wrong, samples = Counter[str](), Counter[str](), list[Sample]()
+    begun = time.monotonic()
+    seeds = itertools.count()
+    async with staged(log={"format": "json", "level": "info"}) as stage:
+        stage.upstream.answer = _answer
+        stage.upstream.bodies = _Last()
+        clients = [asyncio.create_task(_client(stage, number, seeds, sent, wrong)) for number in range(CLIENTS)]
+        await asyncio.sleep(WARM_UP_SECONDS)
+        while time.monotonic() < begun + 60 * minutes:
+            samples.append(_sample(stage.process.pid, time.monotonic() - begun - WARM_UP_SECONDS))
+            await asyncio.sleep(SAMPLE_SECONDS)
+        for client in clients:
+            client.cancel()
+        ended = await asyncio.gather(*clients, return_exceptions=True)
+    failed = [one for one in ended if not isinstance(one, asyncio.CancelledError)]
+    assert not failed, failed
+    return Soaked(minutes, samples, sent, wrong)
+
+
+class _Last(list[bytes]):
+    """Of what the upstream was sent, the last few: a soak sends gigabytes."""
+
+    def append(self, body: bytes) -> None:
+        del self[:-64]
+        super().append(body)
+
+
+async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
+    """As a model does; small ones have a window that nobody has told of."""
+    if b'"small-' in request.body and len(request.body) > _REFUSED_BYTES:
+        writer.write(whole(400, _REFUSAL))
+    else:
+        await accept(request, writer)
+
+
+async def _client(stage: Stage, number: int, seeds: Iterator[int], sent: Counter[str], wrong: Counter[str]) -> None:
+    """Sends one request after the other, of kinds in an order that is the same in every run."""
+    choose = random.Random(number)
+    names, weights = list(_KINDS), [weight for weight, _ in _KINDS.values()]
+    while True:
+        kind = choose.choices(names, weights)[0]
+        is_right = await _KINDS[kind][1](stage, next(seeds))
+        sent[kind] += 1
+        if not is_right:
+            wrong[kind] += 1
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _small(stage: Stage, seed: int) -> bool:
+    return (await stage.ask(chat({"role": "user", "content": f"{CANARY} {seed}"}))).status == 200
+
+
+async def _streamed(stage: Stage, seed: int) -> bool:
+    heard = await stage.ask(chat({"role": "user", "content": str(seed)}, stream=True))
+    return heard.is_whole and b"[DONE]" in heard.body
+
+
+async def _cut(stage: Stage, seed: int) -> bool:
+    """A result that is cut; what was taken out is read, whole and searched."""
+    heard = await stage.ask(with_result(long_text(seed, lines=2_000 + seed % 5 * 1_000)))
+    own = f"{CANARY} {seed} line".encode()
+    found = [match[0].decode() for body in stage.upstream.bodies if own in body for match in NAME.finditer(body)]
+    for query in ("", "?grep=value+77", "?lines=10-20", "?stat"):
+        if found:
+            read = await stage.get(f"/artifacts/{found[-1]}{query}")
+            if read.status != 200:
+                return False
+    return heard.status == 200 and bool(found)
+
+
+async def _refused(stage: Stage, seed: int) -> bool:
+    """A conversation that is too long for a model of which nothing is known; a second send cures it."""
+    turns = [{"role": "user", "content": f"{CANARY} {seed} {n} " + "word " * 400} for n in range(10)]
+    body = json.dumps({"model": f"small-{seed % _MODELS}", "messages": turns}).encode()
+    return (await stage.ask(body)).status == 200
+
+
+async def _leaves(stage: Stage, seed: int) -> bool:
+    """A client that is gone before the answer comes, sometimes before its request is whole."""
+    body = chat(stream=True)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+    _, writer = await asyncio.open_connection("127.0.0.1", stage.port)
+    writer.write((head + body)[: len(head) + seed % (len(body) + 1)])
+    with contextlib.suppress(ConnectionError):
+        await writer.drain()
+    writer.close()
+    return True
+
+
+async def _hostile(stage: Stage, seed: int) -> bool:
+    bodies = [body for body in BODIES.values() if len(body) < 500_000]
+    return (await stage.ask(bodies[seed % len(bodies)])).status in (200, 400, 413, 422)
+
+
+_KINDS: Final[dict[str, tuple[int, Callable[[Stage, int], Awaitable[bool]]]]] = {
+    "small": (40, _small),
+    "streamed": (30, _streamed),
+    "cut and read": (10, _cut),
+    "refused and sent again": (8, _refused),
+    "leaving": (6, _leaves),
+    "hostile": (6, _hostile),
+}
+"""Each with how often it comes, of a hundred."""
+
+
+def _sample(pid: int, seconds: float) -> Sample:
+    place = Path(f"/proc/{pid}")
+    said = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines() if ":\t" in line)
+    kinds = Counter[bool]()
+    for entry in (place / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            kinds[os.readlink(entry).startswith("socket:")] += 1
+    memory = int(said["VmRSS"].split()[0]) / 1_000
+    return Sample(seconds, memory, int(said["Threads"]), kinds[False], kinds[True])
+
+
+def written(soaked: Soaked, page: Path) -> str:
+    """The section for a page; its graph is written beside that."""
+    picture = page.with_name(f"{page.stem}-memory.svg")
+    picture.write_text(graph([(one.seconds / 60, one.memory) for one in soaked.samples], "minutes", "MB resident"))
+    return soaked.section(picture.name)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m faults.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the section, and its graph beside it")
+    options = parser.parse_args()
+    if 60 * options.minutes <= WARM_UP_SECONDS:
+        parser.error(f"it takes more than the {WARM_UP_SECONDS:.0f} s of warm-up")
+    soaked = asyncio.run(soak(options.minutes))
+    if options.write:
+        options.write.write_text(written(soaked, options.write))
+    lost = [f"{line.promise}: {what}" for line in soaked.tried() for what in line.lost]
+    print("\n".join([*(f"{name}: {_row(soaked, name)}" for name in _MEASURES), *lost]))
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""What may happen to the store: no disk, a kill at any moment, hundreds of large results at once.
+
+Rule: what was cut out of a request that went up can be had back, whole, or the request says that it could not be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Final
+
+from faults.stage import KEY, Stage, ended, long_text, staged, started, with_result
+from faults.trials import Extent, Tried
+
+NAME: Final = re.compile(rb"tool_[A-Za-z0-9_-]+_([0-9a-f]{16})\.(?:txt|json)")
+_NOT_KEPT: Final = b"could not be kept"
+
+
+def _lost(stage: Stage) -> list[str]:
+    """What requests that went up name, and the store does not hold whole."""
+    kept = stage.kept()
+    named = {found[0].decode(): found[1].decode() for body in stage.upstream.bodies for found in NAME.finditer(body)}
+    return [name for name, digest in named.items() if not _is_whole(kept.get(name), digest)]
+
+
+def _is_whole(content: bytes | None, digest: str) -> bool:
+    return content is not None and hashlib.sha256(content).hexdigest().startswith(digest)
+
+
+async def kills(extent: Extent) -> list[Tried]:
+    """The process is killed while results are cut, and started again in the same folder."""
+    tried = Tried("What was cut out of a request that went up is in the store, whole", "the process killed under load")
+    left = Tried("A restart leaves nothing unfinished behind", "the store after a restart")
+    chance = random.Random(7)
+    async with staged() as stage:
+        address = json.loads((stage.folder / "config.json").read_text())["upstream"]["base_url"]
+        for number in range(extent.kills):
+            asking = [
+                asyncio.create_task(stage.ask(with_result(long_text(number * 100 + client)))) for client in range(8)
+            ]
+            await asyncio.sleep(chance.uniform(0.02, 0.4))
+            os.kill(stage.process.pid, signal.SIGKILL)
+            await asyncio.gather(*asking, return_exceptions=True)
+            await ended(stage)
+            lost = _lost(stage)
+            tried.note(f"kill {number + 1}: {lost[:3]}", held=not lost)
+            again = await started(stage.folder, stage.upstream, address)
+            stage.port, stage.process = again.port, again.process
+            unfinished = await _unfinished(stage.folder / "data")
+            left.note(f"kill {number + 1}: {unfinished[:3]}", held=not unfinished)
+    return [tried, left]
+
+
+async def _unfinished(folder: Path) -> list[str]:
+    """Files half written, once the sweep of the start has had its time."""
+    for _ in range(50):
+        found = [path.name for path in folder.rglob("*.unfinished")]
+        if not found:
+            break
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def no_disk(_: Extent) -> list[Tried]:
+    """The folder of the store goes away and comes back."""
+    tried = Tried(
+        "Without a store requests go on, and say what could not be kept",
+        "the store's folder replaced by a file, and put back",
+    )
+    async with staged() as stage:
+        first = await stage.ask(with_result(long_text(1)))
+        tried.note("before", held=first.status == 200 and not _lost(stage))
+        folder = stage.folder / "data" / "tool-output"
+        shutil.rmtree(folder)
+        folder.write_bytes(b"")
+        stage.upstream.bodies.clear()
+        for seed in (2, 3, 4):
+            heard = await stage.ask(with_result(long_text(seed)))
+            sent = stage.upstream.bodies[-1]
+            tells = _NOT_KEPT in sent or NAME.search(sent) is None  # or nothing was cut
+            tried.note(f"without a disk: status {heard.status}", held=heard.status == 200 and tells)
+        folder.unlink()
+        stage.upstream.bodies.clear()
+        for _try in range(100):
+            await stage.ask(with_result(long_text(5)))
+            if NAME.search(stage.upstream.bodies[-1]) and _NOT_KEPT not in stage.upstream.bodies[-1]:
+                break
+            await asyncio.sleep(0.5)
+        tried.note("when it is back", held=not _lost(stage) and NAME.search(stage.upstream.bodies[-1]) is not None)
+    return [tried]
+
+
+async def many_at_once(extent: Extent) -> list[Tried]:
+    """Many large results at once, on a disk that is well."""
+    count = extent.large_at_once
+    tried = Tried("Under load every cut is kept: requests wait, in order", f"{count} requests of 2 MB at once")
+    async with staged() as stage:
+        heard = await asyncio.gather(*(stage.ask(with_result(long_text(seed, lines=40_000))) for seed in range(count)))
+        for number, one in enumerate(heard):
+            tried.note(f"request {number}: status {one.status}", held=one.status == 200)
+        unkept = sum(_NOT_KEPT in body for body in stage.upstream.bodies)
+        tried.note(f"{unkept} cut without being kept, {len(_lost(stage))} lost", held=not unkept and not _lost(stage))
+    return [tried]
+
+
+async def isolation(_: Extent) -> list[Tried]:
+    """One key asks for what another one brought, by every name that a path can be given."""
+    tried = Tried("What one key brought no other key reads", "names and spellings of another key's artifacts")
+    paths = Tried("No name leads out of the store", "spellings of paths that lead elsewhere")
+    async with staged() as stage:
+        await stage.ask(with_result(long_text(1)))
+        names = {found[0].decode() for found in NAME.finditer(stage.upstream.bodies[-1])}
+        assert names, "a result was cut"
+        for name in names:
+            own = await stage.get(f"/artifacts/{name}")
+            tried.note("its own key", held=own.status == 200 and own.body in stage.kept().values())
+            for query in ("", "?stat", "?lines=1-", "?grep=line", "?bytes=0-10"):
+                for key in ("sk-other", "", KEY + "x", KEY[:-1], KEY.upper()):
+                    heard = await stage.get(f"/artifacts/{name}{query}", key=key)
+                    tried.note(f"{name}{query} with another key: {heard.status}", held=heard.status in (400, 401, 404))
+        for spelling in _ELSEWHERE:
+            heard = await stage.get(spelling)
+            tells = b"secret" in heard.body or b"root:" in heard.body or CONFIG in heard.body
+            paths.note(f"{spelling}: {heard.status}", held=heard.status >= 400 and not tells)
+    return [tried, paths]
+
+
+CONFIG: Final = b"base_url"
+"""Stands in the configuration beside the data folder."""
+_UP: Final = ("..", "%2e%2e", "..%2f", "%2e%2e%2f", "..%5c", "%252e%252e", ".%00.", "..;")
+_ELSEWHERE: Final = [
+    f"/artifacts/{'/'.join([up] * depth)}/{target}"
+    for up in _UP
+    for depth in (1, 2, 3, 8)
+    for target in ("config.json", "owner-secret", "etc/passwd", "learned.json")
+]

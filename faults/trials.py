@@ -1,0 +1,45 @@
+"""What a trial is: a promise, what is tried against it, how often, and what was lost.
+
+Rule: a trial that tried nothing is a failure of the program, and a loss names what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass
+class Tried:
+    """One line of the page."""
+
+    promise: str
+    what: str
+    times: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    def note(self, what: str, *, held: bool) -> None:
+        """One more was tried; `what` says which, should it not have held."""
+        self.times += 1
+        if not held:
+            self.lost.append(what)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is tried."""
+
+    every: int = 1
+    """Of positions in a stream of bytes, one in so many."""
+    kills: int = 50
+    idle_streams: int = 1_000
+    large_at_once: int = 100
+
+    @classmethod
+    def short(cls) -> Extent:
+        """What `make test` has time for."""
+        return cls(every=29, kills=3, idle_streams=200, large_at_once=12)
+
+
+Trial: TypeAlias = Callable[[Extent], Awaitable[list[Tried]]]

@@ -1,0 +1,77 @@
+"""What an upstream may do wrong: it breaks off at any byte, or says what is no HTTP and no JSON.
+
+Rule: what reaches the client is the whole answer, or it tells of an error; a broken answer never looks whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from faults.stage import COMPLETION, EVENTS, Request, Stage, accept, chat, staged, streamed, whole
+from faults.trials import Extent, Tried
+
+_NONSENSE: Final = {
+    "no HTTP": b"hello\r\n\r\n",
+    "nothing": b"",
+    "a bare 101": b"HTTP/1.1 101 X\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 X\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+    "a negative length": b"HTTP/1.1 200 X\r\ncontent-length: -5\r\n\r\n",
+    "a length that is no number": b"HTTP/1.1 200 X\r\ncontent-length: five\r\n\r\n",
+    "a chunk of no length": b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+    "a status of no number": b"HTTP/1.1 ok X\r\n\r\n",
+    "a head of 10 MB": b"HTTP/1.1 200 X\r\n" + b"x: " + b"a" * 10_000_000 + b"\r\n\r\n",
+    "500 with nothing": whole(500, b""),
+    "400 in another language": whole(400, "请求错误".encode()),
+    "an error page": whole(502, b"<html>Bad gateway</html>", "text/html"),
+}
+
+
+async def broken_answers(extent: Extent) -> list[Tried]:
+    """Each answer is broken off behind each of its bytes."""
+    found = []
+    async with staged(artifacts={"retrieval_tool": "never"}) as stage:
+        for name, raw, body in (
+            ("an answer", whole(200, COMPLETION), chat()),
+            ("a stream", streamed(EVENTS), chat(stream=True)),
+        ):
+            for how in ("closed", "reset"):
+                tried = Tried("A broken answer never looks whole", f"{name} is {how} behind each byte")
+                for stop in range(0, len(raw), extent.every):
+                    await _broken(stage, tried, raw[:stop], body, how)
+                found.append(tried)
+    return found
+
+
+async def _broken(stage: Stage, tried: Tried, raw: bytes, body: bytes, how: str) -> None:
+    async def break_off(_: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw)
+        await writer.drain()
+        if how == "reset":
+            writer.transport.abort()
+        else:
+            writer.close()
+
+    stage.upstream.answer = break_off
+    heard = await stage.ask(body)
+    said_it_all = heard.body.rstrip() == EVENTS.rstrip()  # up to its `[DONE]`: the line ends behind it say nothing
+    tried.note(f"{how} behind byte {len(raw)}: status {heard.status}", held=heard.tells_of_an_error or said_it_all)
+
+
+async def nonsense(_: Extent) -> list[Tried]:
+    """What is no answer is an error that says so, and the proxy lives."""
+    tried = Tried("An upstream's nonsense is an error with words, and the proxy lives", f"{len(_NONSENSE)} kinds of it")
+    async with staged() as stage:
+        for name, raw in _NONSENSE.items():
+
+            async def say(_: Request, writer: asyncio.StreamWriter, raw: bytes = raw) -> None:
+                writer.write(raw)
+                await writer.drain()
+                writer.close()
+
+            stage.upstream.answer = say
+            heard = await stage.ask(chat())
+            stage.upstream.answer = accept
+            lives = (await stage.ask(chat())).body == COMPLETION
+            tried.note(f"{name}: status {heard.status}", held=heard.tells_of_an_error and lives)
+    return [tried]

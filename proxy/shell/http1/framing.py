@@ -1,0 +1,192 @@
+"""Cuts the bytes of a connection into requests before the server's parser sees them, so that each head is bounded.
+
+Rule: a head reaches the parser whole or not at all, and its body ends here where it ends there. What two readers could
+frame differently (RFC 9112 11.2) is refused, never guessed: a lone line feed, a length that is no plain number, both a
+length and chunks. No I/O; a test compares every cut with httptools.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.errors import HeadTooLarge, MalformedRequest
+
+MAX_HEADERS: Final = 200
+"""Twice what Apache (https://httpd.apache.org/docs/2.4/mod/core.html#limitrequestfields) and gunicorn
+(https://docs.gunicorn.org/en/stable/settings.html#limit-request-fields) take: gateways add their own."""
+_MAX_CHUNK_LINE_BYTES: Final = 4096
+"""A length in hexadecimal, and extensions that nobody sends."""
+_MAX_TRAILER_BYTES: Final = 8192
+"""Of all lines behind the last chunk: one of nginx's header buffers."""
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_NEEDED: Final = re.compile(
+    rb"\r\n(content-length|transfer-encoding|upgrade)[ \t]*:[ \t]*([^\r\n]*)(?=\r\n)", re.IGNORECASE
+)
+"""The headers that say how long a request is, or that another protocol should follow."""
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n]*)?\r\n")
+
+
+class Requests:
+    """The requests of one connection, one after the other.
+
+    >>> requests = Requests(max_head_bytes=1000)
+    >>> requests.take(b"GET / HTTP/1.1\\r\\nhost:"), requests.is_between
+    ((b'', b''), False)
+    >>> requests.take(b" a\\r\\n\\r\\nGET /next"), requests.is_between
+    ((b'GET / HTTP/1.1\\r\\nhost: a\\r\\n\\r\\n', b'GET /next'), True)
+    """
+
+    def __init__(self, max_head_bytes: int) -> None:
+        self._max_head_bytes = max_head_bytes
+        self._head = bytearray()
+        """As much of a head as has come, while it is incomplete."""
+        self._left = 0
+        """Bytes that are missing of a body of known length."""
+        self._chunks: _Chunks | None = None
+        """Where a chunked body is."""
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the last request is complete and nothing has come of the next."""
+        return not (self._head or self._left or self._chunks)
+
+    @property
+    def is_in_body(self) -> bool:
+        """Whether a head has been passed and its body is incomplete."""
+        return bool(self._left or self._chunks)
+
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        """Bytes as they arrive → (what the parser may have, what comes after the end of this request).
+
+        An incomplete head is kept, and nothing passed. Raises HeadTooLarge and MalformedRequest; then the connection
+        cannot be read any further.
+        """
+        if not self.is_in_body:
+            return self._take_head(data)
+        end = self._end_of_body(data, 0)
+        return (data, b"") if end == len(data) else (data[:end], data[end:])
+
+    def _take_head(self, data: bytes) -> tuple[bytes, bytes]:
+        if not self._head:
+            data = data.lstrip(b"\r\n")  # empty lines before a request are ignored: RFC 9112 2.2
+            if not data:
+                return b"", b""
+            if not b"A" <= data[:1] <= b"Z":  # of another protocol, such as TLS, whose head would never end
+                raise MalformedRequest("this is no HTTP request")
+            end = data.find(_END_OF_HEAD)
+        else:
+            searched = max(0, len(self._head) - len(_END_OF_HEAD) + 1)
+            self._head += data
+            end = self._head.find(_END_OF_HEAD, searched)
+            data = bytes(self._head) if end >= 0 else b""
+        if end < 0:
+            self._head += data
+            self._check(self._head)
+            return b"", b""
+        self._head.clear()
+        end += len(_END_OF_HEAD)
+        head = data[:end]
+        self._check(head)
+        told = self._begin(head)
+        stop = self._end_of_body(data, end) if self.is_in_body else end
+        if told is head:
+            return (data, b"") if stop == len(data) else (data[:stop], data[stop:])
+        return told + data[end:stop], data[stop:]
+
+    def _check(self, head: bytes | bytearray) -> None:
+        """Whether the bounds hold for a head, or what has come of it."""
+        if len(head) > self._max_head_bytes:
+            raise HeadTooLarge(
+                f"the head of the request has more than {self._max_head_bytes:,} bytes (server.max_header_bytes)"
+            )
+        lines = head.count(b"\r\n")
+        if lines > MAX_HEADERS + 2:  # the request line, and the empty one
+            raise HeadTooLarge(f"the request has more than {MAX_HEADERS} headers")
+        if head.count(b"\n") != lines:
+            raise MalformedRequest("a line of the request's head does not end with CR LF")
+
+    def _begin(self, head: bytes) -> bytes:
+        """Note how long the body is; the head as the parser gets it: an upgrade is not offered, so a wish for one is
+        ignored (RFC 9110 7.8). The parser would take what follows for the other protocol, and the body with it."""
+        lengths, is_chunked, wishes = list[bytes](), False, False
+        for name, value in _NEEDED.findall(head):
+            if len(name) == len(b"content-length"):
+                lengths.append(value.rstrip(b" \t"))
+            elif len(name) == len(b"upgrade"):
+                wishes = True
+            else:
+                is_chunked = True
+        if len(lengths) > 1 or (lengths and is_chunked) or (lengths and not _LENGTH.fullmatch(lengths[0])):
+            raise MalformedRequest("the request does not say plainly how long its body is")
+        self._left = int(lengths[0]) if lengths else 0
+        self._chunks = _Chunks() if is_chunked else None
+        return _without_upgrade(head) if wishes else head
+
+    def _end_of_body(self, data: bytes, at: int) -> int:
+        """Where the body ends in `data`, from `at` on; the end of `data` when there is more to come."""
+        if self._chunks is None:
+            end = min(len(data), at + self._left)
+            self._left -= end - at
+            return end
+        stop = self._chunks.end(data, at)
+        if stop < 0:
+            return len(data)
+        self._chunks = None
+        return stop
+
+
+class _Chunks:
+    """Finds the end of a chunked body: RFC 9112 7.1."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        """Bytes that are missing of a chunk, with its line end."""
+        self._line = b""
+        """What has come of an incomplete line."""
+        self._trailer_bytes = 0
+        self._is_last = False
+
+    def end(self, data: bytes, at: int) -> int:
+        """Where the body ends in `data`, from `at` on; -1 when there is more to come. Raises MalformedRequest."""
+        while at < len(data):
+            if self._left:
+                step = min(self._left, len(data) - at)
+                self._left -= step
+                at += step
+                continue
+            stop = data.find(b"\n", at) + 1
+            self._line += data[at : stop or len(data)]
+            if len(self._line) > _MAX_CHUNK_LINE_BYTES:
+                raise MalformedRequest("the request has a chunk that cannot be read")
+            if not stop:
+                return -1
+            line, self._line, at = self._line, b"", stop
+            if self._is_last and line == b"\r\n":
+                return at
+            self._read(line)
+        return -1
+
+    def _read(self, line: bytes) -> None:
+        """The line before a chunk, or one of the trailer."""
+        if self._is_last:
+            self._trailer_bytes += len(line)
+            if self._trailer_bytes > _MAX_TRAILER_BYTES:
+                raise MalformedRequest(f"the request's trailer has more than {_MAX_TRAILER_BYTES:,} bytes")
+            return
+        size = _CHUNK_SIZE.fullmatch(line)
+        if size is None:
+            raise MalformedRequest("the request has a chunk that cannot be read")
+        length = int(size[1], 16)
+        self._is_last = length == 0
+        self._left = length + len(b"\r\n") if length else 0
+
+
+def _without_upgrade(head: bytes) -> bytes:
+    """A head without its `Upgrade`.
+
+    >>> _without_upgrade(b"GET / HTTP/1.1\\r\\nUpgrade: h2c\\r\\nhost: a\\r\\n\\r\\n")
+    b'GET / HTTP/1.1\\r\\nhost: a\\r\\n\\r\\n'
+    """
+    return b"\r\n".join(line for line in head.split(b"\r\n") if line[:7].lower() != b"upgrade" or line[7:8] != b":")

@@ -1,0 +1,44 @@
+"""Work in a thread that ends when nobody waits for it any more.
+
+Rule: a client that leaves stops the work on its request, at the next message at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import ParamSpec, TypeVar
+
+from proxy.core.conversation import Message
+from proxy.core.edits import Edit
+from proxy.core.notices import Notices
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+_given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+"""Set once nobody waits for the work of this thread."""
+
+
+class NotWanted(Exception):
+    """Ends the work; nobody is there to catch it."""
+
+
+async def in_thread(work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+    """As asyncio.to_thread, but work that is cancelled stops where it asks whether it is wanted."""
+    given_up = threading.Event()
+    before = _given_up.set(given_up)
+    try:
+        return await asyncio.to_thread(work, *given, **named)  # which copies the context
+    finally:
+        given_up.set()
+        _given_up.reset(before)
+
+
+def while_wanted(_: int, __: Message, ___: str, ____: Notices) -> Iterator[Edit]:
+    """A local step that changes nothing. Raises NotWanted once nobody waits for the plan."""
+    given_up = _given_up.get()
+    if given_up is not None and given_up.is_set():
+        raise NotWanted
+    return iter(())

@@ -1,0 +1,259 @@
+"""Clients that are slow, send more than they may, or ask for what is not offered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering
+
+CHAT = "POST /v1/chat/completions"
+BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
+PATIENCE_SECONDS = 10.0
+
+
+async def _refusal(client: Any) -> tuple[int, str, bytes]:
+    """Status and code of an answer after which the connection ends, and its `connection` header."""
+    status, headers, body = await client.answer()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await client.reader.read() == b""
+    return status, json.loads(body)["error"]["code"], headers[b"connection"]
+
+
+def _posted(seen: list[Request]) -> list[Request]:
+    """Without the proxy's own questions."""
+    return [request for request in seen if request.line.startswith(b"POST ")]
+
+
+@pytest.fixture
+def impatient(start: Any) -> Any:
+    return start(SERVER__HEADER_TIMEOUT_SECONDS="0.3", SERVER__BODY_TIMEOUT_SECONDS="0.3")
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one long line", "a line without end"])
+async def test_a_head_that_is_too_long_is_a_431_and_the_end(whole: bool, proxy: Any, client: Any) -> None:
+    client.writer.write(b"GET /healthz HTTP/1.1\r\nx: " + b"v" * 200_000 + (b"\r\n\r\n" if whole else b""))
+    assert await _refusal(client) == (431, "head_too_large", b"close")
+    assert "server.max_header_bytes" in (await proxy.logged(event="request_refused", status=431))["problem"]
+
+
+async def test_endless_headers_take_no_memory(start: Any, connect: Any) -> None:
+    proxy = start()
+    before = proxy.resident_bytes()
+    async with connect(proxy) as client:
+        client.writer.write(b"GET /healthz HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            for number in range(2_000):
+                client.writer.write(b"x-%d: %b\r\n" % (number, b"v" * 16_000))
+                await client.writer.drain()
+    assert proxy.resident_bytes(most=True) - before < 8_000_000
+
+
+async def test_a_head_that_comes_slowly_is_a_408_and_a_body_too(impatient: Any, connect: Any) -> None:
+    async with connect(impatient) as client:
+        client.writer.write(b"GET /healthz HT")
+        assert await _refusal(client) == (408, "request_timeout", b"close")
+    async with connect(impatient) as client:
+        client.ask(CHAT, None, "content-length: 100", "x-request-id: slow")
+        client.writer.write(b"{")
+        assert await _refusal(client) == (408, "request_timeout", b"close")
+    done = await impatient.logged(event="request_done", request_id="slow")
+    assert (done["outcome"], done["status"]) == ("request_timeout", 408)
+
+
+async def test_a_body_that_is_passed_on_is_a_408_too_and_frees_the_upstream(impatient: Any, connect: Any) -> None:
+    left = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.until_closed()
+        left.set()
+
+    async with ScriptedUpstream(script, impatient.upstream_port), connect(impatient) as client:
+        client.ask("POST /v1/files", None, "content-length: 100")
+        client.writer.write(b"half")
+        assert await _refusal(client) == (408, "request_timeout", b"close")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await left.wait()
+
+
+async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause(impatient: Any, connect: Any) -> None:
+    async with ScriptedUpstream(answering(OK), impatient.upstream_port), connect(impatient) as client:
+        client.ask(CHAT, None, f"content-length: {len(BODY)}")
+        for byte in BODY[:8]:
+            client.writer.write(bytes([byte]))
+            await asyncio.sleep(0.06)
+        client.writer.write(BODY[8:])
+        assert (await client.answer())[0] == 200
+
+
+async def test_a_connection_on_which_nothing_is_asked_is_closed(impatient: Any, connect: Any) -> None:
+    async with connect(impatient) as client, asyncio.timeout(PATIENCE_SECONDS):
+        assert await client.reader.read() == b""
+
+
+async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_connection(start: Any, connect: Any) -> None:
+    proxy = start()
+    async with connect(proxy) as client:
+        client.ask("GET /healthz", None, "content-length: 3")
+        assert (await client.answer())[0] == 200
+        client.writer.write(b"abc")
+        client.ask("GET /healthz")
+        assert (await client.answer())[0] == 200  # what came in between was that body
+
+
+async def test_another_protocol_is_refused_at_once(proxy: Any, client: Any) -> None:
+    client.writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # TLS
+    assert await _refusal(client) == (400, "malformed_request", b"close")
+
+
+async def test_requests_sent_ahead_are_answered_in_turn(proxy: Any, connect: Any) -> None:
+    async def script(connection: Connection) -> None:
+        while True:
+            request = await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + request.line[15:16])
+
+    async with ScriptedUpstream(script, proxy.upstream_port), connect(proxy) as client:
+        for number in range(5):
+            client.ask(f"POST /v1/files/{number}", b"x" * 50_000)
+        client.writer.write(b"GET /v1/models HTTP/1.1\r\nx: " + b"v" * 100_000)
+        assert [(await client.answer())[2] for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert await _refusal(client) == (431, "head_too_large", b"close")
+
+
+async def test_a_connection_too_many_takes_the_place_of_the_longest_idle_or_is_a_503(start: Any, connect: Any) -> None:
+    proxy, taken = start(SERVER__MAX_CONNECTIONS="2"), asyncio.Semaphore(0)
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        taken.release()
+        await connection.until_closed()
+
+    async with ScriptedUpstream(script, proxy.upstream_port), contextlib.AsyncExitStack() as stack:
+        idle, *others = [await stack.enter_async_context(connect(proxy)) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await idle.reader.read() == b""
+            for client in others:
+                client.ask("POST /v1/files", b"x")
+                await taken.acquire()
+        one_more = await stack.enter_async_context(connect(proxy))
+        assert await _refusal(one_more) == (503, "too_many_connections", b"close")
+
+
+@pytest.mark.parametrize("line", [CHAT, "POST /v1/files"])
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+async def test_an_upgrade_is_not_offered_and_the_request_is_served(
+    line: str, protocol: str, proxy: Any, connect: Any
+) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port), connect(proxy) as client:
+        for _ in range(2):  # what is left of the first would be the second
+            # As java.net.http.HttpClient sends it by default.
+            client.ask(line, BODY, "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}", "HTTP2-Settings: AAE")
+            assert (await client.answer())[::2] == (200, b"ok")
+    assert [request.body for request in _posted(seen)] == [BODY, BODY]
+    names = {name for request in seen for name, _ in request.headers}
+    assert not names & {b"upgrade", b"http2-settings"}
+
+
+JAVA = """
+import java.net.URI;
+import java.net.http.*;
+public class Ask {
+    public static void main(String[] arguments) throws Exception {
+        HttpClient client = HttpClient.newHttpClient();
+        for (int number = 0; number < 2; number++) {
+            HttpRequest request = HttpRequest.newBuilder(URI.create(arguments[0]))
+                .POST(HttpRequest.BodyPublishers.ofString(arguments[1])).build();
+            HttpResponse<String> answer = client.send(request, HttpResponse.BodyHandlers.ofString());
+            System.out.println(answer.statusCode() + " " + answer.body());
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/files"])
+async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, tmp_path: Path) -> None:
+    file, seen = tmp_path / "Ask.java", list[Request]()
+    file.write_text(JAVA)
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        try:
+            java = await asyncio.create_subprocess_exec(
+                *("java", str(file), proxy.base_url + path, BODY.decode()), stdout=asyncio.subprocess.PIPE
+            )
+        except FileNotFoundError:
+            pytest.skip("no JDK is installed; the test above sends the same bytes")
+        said, _ = await asyncio.wait_for(java.communicate(), 60)
+    assert said.decode().splitlines() == ["200 ok", "200 ok"]
+    assert [request.body for request in _posted(seen)] == [BODY, BODY]
+
+
+@pytest.mark.parametrize("line", [CHAT, "POST /v1/files", "GET /v1/files"])
+async def test_an_upstream_that_changes_the_protocol_unasked_is_a_502(line: str, proxy: Any, client: Any) -> None:
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n"
+    async with ScriptedUpstream(answering(switched), proxy.upstream_port):
+        client.ask(line, None if line.startswith("GET") else BODY)
+        status, _, body = await client.answer()
+    assert (status, json.loads(body)["error"]["code"]) == (502, "upstream_unreachable")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/../../x", "/v1/..", "/v1/%2e%2e/x", "/v1/..%2Fx", "/v1/./chat/completions", "/v1/..\\x", "/v1/a/..;b/x"],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_no_path_leads_out_of_the_api(method: str, path: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"{method} {path}", BODY)
+        status, _, body = await client.answer()
+    assert (status, json.loads(body)["error"]["code"]) == (400, "malformed_request")
+    assert _posted(seen) == []
+
+
+async def test_dots_within_a_name_are_the_upstreams_to_judge(proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask("POST /v1/files/..a/v1.5../.x", BODY)
+        assert (await client.answer())[0] == 200
+    assert [request.line for request in _posted(seen)] == [b"POST /v1/files/..a/v1.5../.x HTTP/1.1"]
+
+
+async def test_a_request_that_comes_back_is_a_508_at_once(proxy: Any, connect: Any) -> None:
+    """The upstream is a balancer that leads back to the proxy."""
+    came: list[bytes] = []
+
+    async def balance(connection: Connection) -> None:
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+        came.append(head)
+        async with connect(proxy) as client:
+            client.writer.write(head.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+            sending = asyncio.create_task(connection.reader.read(1 << 16))
+            if b"content-length" in head:
+                client.writer.write(await sending)
+            await connection.send(await client.reader.read())
+            sending.cancel()
+
+    async with ScriptedUpstream(balance, proxy.upstream_port):
+        for line in (CHAT, "POST /v1/files", "GET /v1/files"):
+            came.clear()
+            async with connect(proxy) as client:
+                client.ask(line, None if line.startswith("GET") else BODY)
+                status, _, body = await client.answer()
+            assert (status, json.loads(body)["error"]["code"]) == (508, "loop_detected")
+            assert len([head for head in came if head.startswith(line.encode())]) == 1
+
+
+async def test_a_chain_of_proxies_is_no_loop(proxy: Any, start: Any, connect: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        before = start(upstream_port=proxy.port)
+        async with connect(before) as client:
+            client.ask(CHAT, BODY)
+            assert (await client.answer())[::2] == (200, b"ok")
+    marks = _posted(seen)[0].values(b"x-context-proxy-loop")
+    assert len(set(marks)) == 2

@@ -1,0 +1,64 @@
+"""What the images of a model cost is learned: a loop of screenshots is refused once, not at every turn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.media_samples import base64_of, png
+from overflow_stage import COMPLETION, Scene, saying, staged
+from overflow_words import raw_messages, too_long, window
+from shell.scripted_upstream import Connection, Request
+
+STEPS = 30
+
+
+def screenshots(count: int, model: str) -> bytes:
+    """A loop of screenshots: each follows a call, in a user message."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You click."}, {"role": "user", "content": "Go."}]
+    for number in range(count):
+        call = {
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": "click", "arguments": f'{{"n": {number}}}'},
+        }
+        url = f"data:image/png;base64,{base64_of(png(1_280, 800) + b'%d' % number)}"
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": "clicked"},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},
+        ]
+    return json.dumps({"model": model, "messages": messages}).encode()
+
+
+def counting(limit: int, image_tokens: int) -> Scene:
+    """A model server that counts images so, and says what a prompt was."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = request.body.count(b'"image_url":') * image_tokens + len(request.body.split(b'"role"')) * 15
+        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
+        await (saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer))(connection, request)
+
+    return scene
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "somebodys-vl-model"])
+async def test_a_loop_of_screenshots_that_cost_more_than_they_should_is_hardly_refused(
+    tmp_path: Path, model: str
+) -> None:
+    reads = {"models": [{"match": "*", "context_window": 32_000, "input": ["text", "vision"]}]}
+    async with staged(tmp_path, **window(32_000) | reads) as stage:
+        twice, broken, before = 0, 0, []
+        for step in range(1, STEPS + 1):
+            stage.model.plays(*[counting(32_000, 1_900)] * 2)
+            answer = await stage.ask(screenshots(step, model))
+            assert answer.status == 200
+            twice += answer.attempts == "2"
+            sent = raw_messages(stage.model.bodies[-1])
+            broken += sent[: len(before)] != before
+            before = sent
+        assert twice <= 1
+        assert broken <= 5, "cuts that the window asks for: sixteen screenshots fill it"

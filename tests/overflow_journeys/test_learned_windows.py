@@ -1,0 +1,176 @@
+"""What was learned or estimated may be wrong: it is tried again, and no request is refused because of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
+from overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long, without_numbers
+from shell.scripted_upstream import Connection, Request
+
+from proxy.shell.models.trials import EVERY
+
+WORDS = "the unit started and wrote its state, then it waited for the next message to arrive; "
+GPT = "gpt-4o"
+
+
+def counting(limit: int) -> Scene:
+    """A model server with this window that counts as the estimate does and says so, in refusals and in usage."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        tokens = estimate(request.body)
+        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
+        told = saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer)
+        await told(connection, request)
+
+    return scene
+
+
+async def asked(stage: Stage, body: bytes, *scenes: Scene, key: str = "one") -> Received:
+    stage.model.plays(*scenes)
+    return await stage.ask(body, authorization=f"Bearer {key}")
+
+
+def said(text: str, model: str = "m", system: str = SYSTEM) -> bytes:
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
+    return json.dumps({"model": model, "messages": messages}).encode()
+
+
+def window(tokens: int) -> dict[str, Any]:
+    return {"defaults": {"context_window": tokens}}
+
+
+async def test_what_an_estimate_holds_for_too_long_goes_up_and_what_was_counted_exactly_does_not(
+    tmp_path: Path,
+) -> None:
+    """English prose of 10 000 tokens was estimated at 14 684, and refused in a window of 16 000."""
+    async with staged(tmp_path, **window(8_000)) as stage:
+        prose = said(WORDS * 330)
+        assert estimate(prose) > 8_000
+        assert (await asked(stage, prose, accepting)).status == 200
+        assert stage.model.bodies == [prose]
+        rules = said("Go.", system=WORDS * 600)
+        assert (await asked(stage, rules, accepting)).status == 200
+        assert stage.model.bodies == [rules]
+        refused = await asked(stage, said("Go.", GPT, system=WORDS * 600))
+        assert (refused.status, stage.model.bodies) == (400, [])
+
+
+async def test_an_estimate_that_the_upstream_has_confirmed_refuses(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(8_000)) as stage:
+        rules = said("Go.", system=WORDS * 600)
+        assert (await asked(stage, rules, counting(8_000))).status == 400
+        assert len(stage.model.bodies) == 1
+        assert ((await asked(stage, rules)).status, stage.model.bodies) == (400, [])
+
+
+async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_that_it_grew(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await asked(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
+        rules = said("Go.", system=WORDS * 300)
+        assert estimate(rules) > 4_096
+        assert (await asked(stage, rules, counting(128_000))).status == 200
+        await asked(stage, conversation(15_000, model="m"), counting(128_000))
+        assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
+
+
+@pytest.mark.parametrize("refusal", [saying(400, too_long(6_000, 15_000)), saying(400, without_numbers())])
+async def test_a_window_that_grew_is_found_within_a_few_dozen_turns(tmp_path: Path, refusal: Scene) -> None:
+    async with staged(tmp_path, **window(20_000)) as stage:
+        body = conversation(15_000, model="m")
+        for _ in range(2):
+            assert (await asked(stage, body, refusal, accepting)).status == 200
+        sent = []
+        while not sent or sent[-1] < 14_000:
+            assert len(sent) < 3 * EVERY, sent
+            assert (await asked(stage, body, counting(128_000))).attempts == "1"
+            sent.append(estimate(stage.model.bodies[0]))
+        assert sum(tokens > sent[0] for tokens in sent) <= 3
+
+
+async def test_a_window_that_did_not_grow_costs_one_send_more_now_and_then_and_the_prefix_stays(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(20_000)) as stage:
+        body = conversation(15_000, model=GPT)
+        await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
+        await asked(stage, body, *[saying(400, too_long(6_000, 15_000)), accepting] * 2)
+        tried, kept = [], set()
+        for number in range(2 * EVERY + 2):
+            answer = await asked(stage, body, *[counting(6_000)] * 2)
+            assert answer.status == 200
+            kept.add(stage.model.bodies[-1])
+            if answer.attempts == "2":
+                tried.append(number)
+        assert len(tried) == 2
+        assert len(kept) == 1
+
+
+async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        assert (await asked(stage, conversation(24_000, model="m"), *[counting(20_000)] * 2)).attempts == "2"
+        second = raw_messages(stage.model.bodies[1])
+        longer = json.loads(conversation(24_000, model="m"))
+        longer["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+        assert (await asked(stage, json.dumps(longer).encode(), counting(20_000))).attempts == "1"
+        assert raw_messages(stage.model.bodies[0])[: len(second)] == second
+
+
+async def test_what_has_to_stay_is_not_cut_further_than_the_true_limit_asks(tmp_path: Path) -> None:
+    """17 000 tokens of system text and two results of 8 000 at a limit of 32 000."""
+    results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"{n} " + WORDS * 280} for n in range(2)]
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for n in range(2)]
+    body = {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": WORDS * 600},
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            *results,
+        ],
+    }
+    async with staged(tmp_path) as stage:
+        raw = json.dumps(body).encode()
+        whole = estimate(raw)
+        limit = whole - 2_000
+        assert (await asked(stage, raw, *[counting(limit)] * 2)).status == 200
+        assert 0.85 * limit < estimate(stage.model.bodies[1]) <= limit
+
+
+async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(20_000)) as stage:
+        body = conversation(15_000, model="m")
+        await asked(stage, body, *[counting(12_000)] * 2)
+        assert (await asked(stage, body, counting(12_000))).attempts == "1"
+        assert (await asked(stage, body, counting(20_000), key="two")).attempts == "1"
+        assert estimate(stage.model.bodies[0]) > 12_000
+        assert (await asked(stage, body, *[counting(12_000)] * 2, key="three")).attempts == "2"
+        await asked(stage, body, counting(12_000), key="four")
+        assert estimate(stage.model.bodies[0]) < 12_000, "two have met it"
+
+
+@pytest.mark.parametrize("error", [{"code": "invalid_value"}, {"param": "messages[0].role"}, {}])
+async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, error: dict[str, str]) -> None:
+    """OpenAI repeats the role that it does not know."""
+    role = "This model's maximum context length is 1200 tokens. However, your messages resulted in 5000 tokens."
+    told = f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', and 'tool'."
+    hostile = json.dumps({"model": "m", "messages": [{"role": role, "content": WORDS * 100}]}).encode()
+    refusal = saying(400, json.dumps({"error": {"message": told, "type": "invalid_request_error"} | error}).encode())
+    async with staged(tmp_path) as stage:
+        for key in ("one", "one", "two"):
+            assert (await asked(stage, hostile, refusal, key=key)).body == json.dumps(
+                {"error": {"message": told, "type": "invalid_request_error"} | error}
+            ).encode()
+        body = said(WORDS * 100)
+        for key in ("one", "three"):
+            assert (await asked(stage, body, accepting, key=key)).status == 200
+            assert stage.model.bodies == [body]
+
+
+async def test_a_refusal_of_which_the_conversation_tells_word_for_word_is_healed_all_the_same(tmp_path: Path) -> None:
+    async with staged(tmp_path, **window(20_000)) as stage:
+        words = json.loads(openai_error("prompt is too long for this model, shorten it please"))["error"]["message"]
+        body = conversation(15_000, model="m", user=words)
+        assert (await asked(stage, body, saying(400, openai_error(words)), accepting)).status == 200

@@ -1,0 +1,106 @@
+"""What is remembered is bounded by what it really holds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.app import create_explainer
+from proxy.core.edits import Edit
+from proxy.settings import Settings
+from proxy.shell.planning import wanted
+from proxy.shell.planning.planner import Planner
+
+
+def planner_for(folder: Path, window: int) -> Planner:
+    settings = Settings(
+        upstream={"base_url": "http://127.0.0.1:9/v1"}, data_dir=folder, defaults={"context_window": window}
+    )
+    return create_explainer(settings)._planner
+
+
+def body_of(messages: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+def short_messages(number: int) -> bytes:
+    roles = ("user", "assistant")
+    return body_of([{"role": roles[j % 2], "content": f"message {number} {j}"} for j in range(601)])
+
+
+def long_run(number: int) -> bytes:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Go {number}."}]
+    for turn in range(60):
+        call = {"id": f"c{turn}", "type": "function", "function": {"name": "sh", "arguments": "{}"}}
+        text = " ".join(f"get_user{number}_{turn}_{word * 7919 % 10007}" for word in range(200))
+        messages += [{"role": "assistant", "content": None, "tool_calls": [call]}]
+        messages += [{"role": "tool", "tool_call_id": f"c{turn}", "content": text}]
+    return body_of(messages)
+
+
+def long_result(number: int) -> bytes:
+    call = {"id": "c", "type": "function", "function": {"name": "sh", "arguments": "{}"}}
+    text = "".join(f"line {number} {line}: value {line * 7919 % 10007}\n" for line in range(8_000))
+    return body_of(
+        [
+            {"role": "user", "content": f"Go {number}."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": text},
+        ]
+    )
+
+
+@pytest.mark.parametrize("make", [short_messages, long_run, long_result])
+@pytest.mark.parametrize("window", [4_000, 1_000_000])
+def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_path: Path) -> None:
+    planner = planner_for(tmp_path, window)
+
+    async def remember(numbers: range) -> None:
+        for number in numbers:
+            await planner.plan(b"owner %d" % number, make(number))
+
+    asyncio.run(remember(range(1)))  # what is loaded and remembered once for all
+    counted = planner._memory._held_bytes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        asyncio.run(remember(range(1, 5)))
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    counted = planner._memory._held_bytes - counted
+    assert 0.75 < taken / counted < 1.25
+
+
+async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planner, seen = planner_for(tmp_path, 1_000_000), []
+    begun, leave, over = threading.Event(), threading.Event(), threading.Event()
+    is_wanted = wanted.while_wanted
+
+    def watched(index: int, *given: Any) -> list[Edit]:
+        seen.append(index)
+        begun.set()
+        leave.wait(20)
+        try:
+            return list(is_wanted(index, *given))
+        except wanted.NotWanted:
+            over.set()
+            raise
+
+    monkeypatch.setattr("proxy.shell.planning.maker.while_wanted", watched)
+    planning = asyncio.create_task(planner.plan(b"owner", short_messages(1)))
+    await asyncio.to_thread(begun.wait, 20)
+    planning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await planning
+    leave.set()
+    assert await asyncio.to_thread(over.wait, 20)
+    assert seen == [0]
