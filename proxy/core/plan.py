@@ -196,15 +196,19 @@ def _settle(kept: Kept, pipeline: Pipeline) -> None:
     budget, high = pipeline.budget, pipeline.budget.high_mark
     if kept.over(high) is None or kept.is_hopeless(budget):
         return
+    as_it_was = kept.copy()
     kept.take_note_off()
-    untouched = kept.copy()
+    less_cut = kept.copy()
     unused = _cut(kept, pipeline, NOTE_SHARE)
     if kept.has_gaps and unused > _WORTH_ANOTHER_CUT:
-        kept.become(untouched)
-        _cut(kept, pipeline, max(0.0, NOTE_SHARE - unused))
+        _cut(less_cut, pipeline, max(0.0, NOTE_SHARE - unused))
+        if less_cut.over(high) is None:
+            kept.become(less_cut)
     if kept.over(high) is not None:
         kept.note_what_is_gone(pipeline.notices, 0, brief=True)
         _relieve(kept, pipeline, pipeline.last_resorts, budget.ceiling)
+    if kept.over(budget.ceiling) is not None and kept.total.tokens >= as_it_was.total.tokens:
+        kept.become(as_it_was)  # a note would be longer than all that it stands for
 
 
 def _cut(kept: Kept, pipeline: Pipeline, note_share: float) -> float:

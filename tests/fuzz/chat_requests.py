@@ -23,7 +23,7 @@ from proxy.shell.planning.planned import Planned, Terms
 from proxy.wire.openai_chat import ChatRequest, error_body, parse, render
 
 _WAY: Final = WayBack("/data/tool-output")
-_NOTE_TOKENS: Final = 200
+_NOTE_TOKENS: Final = 0
 """Of the note about what is left out. Where system texts alone are over the room, leaving out a message that is shorter
 than the note makes a request longer that fits neither way; to be cured, and this to be 0 then."""
 _PICTURE: Final = (
