@@ -93,6 +93,7 @@ class ScriptedUpstream:
         self._script = script
         self._port = port
         self._running: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._failures: list[BaseException] = []
         self.connections = 0
 
@@ -105,11 +106,17 @@ class ScriptedUpstream:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for listening in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        await asyncio.sleep(0)  # one that was just accepted is attached: a server that closes first leaves it open
         self._server.close()
         for _ in range(3):  # turns of the loop: one that was just taken begins, and one that was closed is gone
             for task in self._running:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
+            for writer in self._writers:
+                if writer.transport.get_write_buffer_size():
+                    writer.transport.abort()  # nobody reads the rest, and closing waits for that
             await asyncio.sleep(0)
         if kind is None and self._failures:
             raise self._failures[0]
@@ -117,6 +124,7 @@ class ScriptedUpstream:
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._run(Connection(reader, writer)))
         self._running.add(task)
+        self._writers.append(writer)
         task.add_done_callback(self._running.discard)
         task.add_done_callback(lambda _: writer.close())  # also of one that ended before it began
 
