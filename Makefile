@@ -8,7 +8,7 @@ MINUTES ?= 60
 
 PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
-	--default-index https://pypi.org/simple --no-emit-index-url --custom-compile-command 'make lock'
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 .PHONY: help demo test coverage check bench faults fuzz e2e validate serve lock clean
 
