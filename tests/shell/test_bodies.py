@@ -123,7 +123,11 @@ def test_a_long_second_member_comes_whole() -> None:
     assert unpack(gzip.compress(b"{") + gzip.compress(body), b"gzip", 600_000) == b"{" + body
 
 
-@pytest.mark.parametrize("rest", [b"more", gzip.compress(b"body")[:-1], b"\0more", gzip.compress(b"") * 10_001])
+@pytest.mark.parametrize(
+    "rest",
+    [b"more", gzip.compress(b"body")[:-1], b"\0more", gzip.compress(b"") * 10_001],
+    ids=["text", "broken off", "after padding", "too many"],
+)
 def test_what_follows_a_gzip_member_and_is_none_is_malformed(rest: bytes) -> None:
     with pytest.raises(MalformedRequest):
         unpack(gzip.compress(b"body") + rest, b"gzip", 100)
