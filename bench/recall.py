@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from proxy.core.budget import BudgetRules, budget_for
-from proxy.core.conversation import Conversation, Message
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.plan import Progress, plan
-from proxy.core.profile import ModelProfile
-from proxy.core.sizes import Size
-from proxy.core.tools import Reach
-from proxy.core.way_back import WayBack
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.compaction.budget import BudgetRules, budget_for
+from proxy.core.compaction.plan import Progress, plan
+from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.size import Size
+from proxy.core.models.agent_tools import Reach
+from proxy.core.models.profile import ModelProfile
+from proxy.core.notices.artifact_access import WayBack
+from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
 
 CONVERSATIONS = 12

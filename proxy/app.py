@@ -14,36 +14,36 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from proxy import __version__
-from proxy.settings import Settings
-from proxy.shell.answering.retrieval import Retrieval
+from proxy.config.settings import Settings
+from proxy.shell.artifacts.access import WaysBack
 from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.whereabouts import WaysBack
-from proxy.shell.data_folder import look_after
+from proxy.shell.artifacts.tenants import Owners
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
+from proxy.shell.endpoints.dispatch import ChatCompletions, Front, PassThrough, unknown_path
+from proxy.shell.endpoints.operator import add_operator_routes
+from proxy.shell.endpoints.status import add_status_routes
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.readiness import Readiness, upstream_check
-from proxy.shell.operator.routes import add_operator_routes
-from proxy.shell.operator.status_routes import add_status_routes
-from proxy.shell.owners import Owners
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
 from proxy.shell.references.findings import Findings
 from proxy.shell.references.resolver import Downloads, Resolver
-from proxy.shell.relay import Relay
-from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
-from proxy.shell.telemetry.logs import configure_logging
+from proxy.shell.relay.relay import Relay
+from proxy.shell.relay.tool_loop import Retrieval
+from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
-from proxy.shell.workload import Workload, give_memory_back
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer

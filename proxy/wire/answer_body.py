@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.edits import Path, spliced
-from proxy.core.jsontext import Raw
-from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said
+from proxy.core.conversation.edit import Path, spliced
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, TEXT_MEMBERS, Said
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
 from proxy.wire.answer_stream import BETWEEN_TEXTS, BROKEN_OFF
 from proxy.wire.usage import AnswerUsage
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.edits import Path, spliced
-from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said, called
+from proxy.core.conversation.edit import Path, spliced
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, TEXT_MEMBERS, Said, called
+from proxy.core.text import jsontext
 from proxy.wire.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
 from proxy.wire.sse import EventSplitter, data_of
 from proxy.wire.usage import AnswerUsage

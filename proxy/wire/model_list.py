@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.profile import Modality, Witness
+from proxy.core.models.profile import Modality, Witness
+from proxy.core.text import jsontext
 
 MAX_NAME_CHARS: Final = 256
 """Longer than any model is called; a path of a file on a server's disk fits."""

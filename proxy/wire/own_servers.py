@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from proxy.core import jsontext
-from proxy.core.profile import Witness
+from proxy.core.models.profile import Witness
+from proxy.core.text import jsontext
 from proxy.wire.model_list import (
     MAX_MODELS,
     MAX_NAME_CHARS,

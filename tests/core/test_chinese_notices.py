@@ -10,25 +10,30 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from core.strategies import exchange, pipeline, planned, system, user
+from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy import errors
-from proxy.core import fetch_notices, media_descriptions, media_notices, notice_words, reading_notices, refusal
-from proxy.core import retrieval_notices as own_tool
-from proxy.core.budget import Budget
-from proxy.core.edits import Artifact
-from proxy.core.excerpt import Excerpt
-from proxy.core.grep import Hits
-from proxy.core.lines import Page
-from proxy.core.media import Kind, MediaType
-from proxy.core.media.table import known
-from proxy.core.media_descriptions import Described, Why, description
-from proxy.core.notices import Notices
-from proxy.core.reading import Query
-from proxy.core.references import Obstacle, Unfetched
-from proxy.core.search import MAX_PATTERN_CHARACTERS
-from proxy.core.tools import Reach
-from proxy.core.way_back import WayBack
+from proxy.core.artifact import Artifact
+from proxy.core.artifact_reading.grep import Hits
+from proxy.core.artifact_reading.patterns import MAX_PATTERN_CHARACTERS
+from proxy.core.compaction.budget import Budget
+from proxy.core.content_types import Kind, MediaType
+from proxy.core.content_types.table import known
+from proxy.core.conversation.references import Obstacle, Unfetched
+from proxy.core.media import descriptions as media_descriptions
+from proxy.core.media import fetch_notices
+from proxy.core.media.descriptions import Described, Why, description
+from proxy.core.models.agent_tools import Reach
+from proxy.core.notices import media as media_notices
+from proxy.core.notices import pages as reading_notices
+from proxy.core.notices import retrieval as own_tool
+from proxy.core.notices import words as notice_words
+from proxy.core.notices.artifact_access import WayBack
+from proxy.core.notices.catalogue import Notices
+from proxy.core.overflow import refusal
+from proxy.core.retrieval_tool.reading import Query
+from proxy.core.text.excerpt import Excerpt
+from proxy.core.text.lines import Page
 from proxy.errors import ProxyError
 
 ENGLISH = re.compile(r"(?:[A-Za-z]+[ ,.;:]+){2}[A-Za-z]+")

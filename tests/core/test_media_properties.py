@@ -7,7 +7,9 @@ import json
 import re
 from dataclasses import replace
 
-from core.media_samples import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.media_samples import (
     CSV,
     DOCX,
     JPEG,
@@ -28,23 +30,21 @@ from core.media_samples import (
     resource_block,
     routing_result,
 )
-from core.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from support.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
 
-from proxy.core.budget import Budget
-from proxy.core.conversation import Message, texts_of
-from proxy.core.edits import ARTIFACT_NAME
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.media import Kind, media_type
-from proxy.core.media_routes import Routes
-from proxy.core.notices import Notices
-from proxy.core.plan import ImageLimit
-from proxy.core.profile import Modality, ToolImages
-from proxy.core.reliefs import last_resorts, reliefs
-from proxy.core.sizes import Size, size_of
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.tools import Reach
+from proxy.core.artifact import ARTIFACT_NAME
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.order import last_resorts, reliefs
+from proxy.core.compaction.plan import ImageLimit
+from proxy.core.content_types import Kind, media_type
+from proxy.core.conversation.message import Message, texts_of
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.agent_tools import Reach
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.notices.catalogue import Notices
+from proxy.core.tokens.counters import ByteClassCounter
 
 ARTIFACT = re.compile(ARTIFACT_NAME)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from fuzz.mutations import damaged, mutated
 from hypothesis import strategies as st
-from wire.answer_shapes import messages, streams
+from support.answer_shapes import messages, streams
 
-from proxy.core.said import RETRIEVAL_TOOL, Said, called
-from proxy.shell.answering.holding import HeldAnswer
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, Said, called
+from proxy.shell.relay.peeking import HeldAnswer
 from proxy.wire.answer_end import is_whole
 from proxy.wire.answer_stream import AnswerStream
 from proxy.wire.counted import counted_in

@@ -19,13 +19,13 @@ from urllib.parse import quote, quote_plus
 from fuzz.mutations import ODD_TEXTS, damaged
 from hypothesis import strategies as st
 
-from proxy.core.edits import Artifact
-from proxy.core.lines import PAGE_BYTES
+from proxy.core.artifact import Artifact
+from proxy.core.text.lines import PAGE_BYTES
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.owners import Owners
+from proxy.shell.artifacts.tenants import Owners
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 
 _KEY: Final = (b"authorization", b"Bearer sk-fuzz")
 _OWNERS: Final = Owners(b"s" * 32)

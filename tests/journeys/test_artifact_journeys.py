@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from journey import KEY, World, long_text, one_call
+from support.journey import KEY, World, long_text, one_call
 
-from proxy.core.edits import Artifact
+from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import PIECE_BYTES, ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.owners import Owners
+from proxy.shell.artifacts.tenants import Owners
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"

@@ -6,9 +6,20 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from overflow_stage import DELTA, EVENTS, STREAM, Scene, Thinking, accepting, resetting, saying, staged, streaming
-from overflow_words import conversation, estimate, too_long, window
-from shell.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
+from support.overflow_stage import (
+    DELTA,
+    EVENTS,
+    STREAM,
+    Scene,
+    Thinking,
+    accepting,
+    resetting,
+    saying,
+    staged,
+    streaming,
+)
+from support.overflow_words import conversation, estimate, too_long, window
+from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
 
 REFUSAL = b"data: " + too_long(8_000, 9_500) + b"\n\n"
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from hypothesis import given
-from wire.answer_shapes import body, is_own, messages
+from support.answer_shapes import body, is_own, messages
 
-from proxy.core.said import RETRIEVAL_TOOL, Said
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, Said
 from proxy.wire.answer_body import AnswerBody
 
 OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.jsontext import NotJson
-from proxy.core.profile import Modality
+from proxy.core.models.profile import Modality
+from proxy.core.text.jsontext import NotJson
 from proxy.wire.model_list import MAX_MODELS, Limits, as_tokens, limits_of, parse
 
 TEXT, VISION, AUDIO, VIDEO, FILE = Modality.TEXT, Modality.VISION, Modality.AUDIO, Modality.VIDEO, Modality.FILE

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.profile import Modality
+from proxy.core.models.profile import Modality
 from proxy.wire import own_servers
 from proxy.wire.model_list import Limits, ModelList
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from proxy.core.profile import Modality
+from proxy.core.models.profile import Modality
 
 
 class Kind(StrEnum):

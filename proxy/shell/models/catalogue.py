@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from proxy.core.model_names import last_part, plainest, spelling, tells_nothing, unpacked
-from proxy.core.profile import Witness
-from proxy.core.providers import is_own_server, named_in, served_at, vendor_of
-from proxy.shell.telemetry.logs import logger
+from proxy.core.models.names import last_part, plainest, spelling, tells_nothing, unpacked
+from proxy.core.models.profile import Witness
+from proxy.core.models.providers import is_own_server, named_in, served_at, vendor_of
+from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, Limits, as_tokens, modalities_from
 
 _SPELLED, _UNPACKED = "SPELLED ", "UNPACKED "

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from proxy.core.jsontext import NotJson
-from proxy.core.providers import is_own_server
-from proxy.settings import UpstreamSettings
+from proxy.config.settings import UpstreamSettings
+from proxy.core.models.providers import is_own_server
+from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import OwnServer, recognised
 from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
-from proxy.shell.telemetry.logs import logger
+from proxy.shell.resources.logs import logger
 from proxy.wire import model_list
 from proxy.wire.model_list import NOTHING, Limits, ModelList
 

@@ -13,9 +13,9 @@ from typing import Annotated, Final, Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.image_costs import LARGEST_IMAGE_TOKENS
+from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Scope, Unit
-from proxy.core.profile import Modality, Witness
+from proxy.core.overflow.image_costs import LARGEST_IMAGE_TOKENS
 from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
 

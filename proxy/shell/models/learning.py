@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from proxy.core.models.profile import Modality
 from proxy.core.overflow import Scope, Unit, Verdict
-from proxy.core.profile import Modality
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
     MIN_SAMPLES,
@@ -28,7 +28,7 @@ from proxy.shell.models.calibration import (
 )
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.shared_file import SharedFile
-from proxy.shell.telemetry.logs import logger
+from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, Limits
 
 MAX_MODELS: Final = 512

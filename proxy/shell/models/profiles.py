@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from proxy.core.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
-from proxy.settings import ModelSettings, Settings
+from proxy.config.settings import ModelSettings, Settings
+from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
-from proxy.shell.telemetry.logs import logger
+from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, Limits
 
 Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]

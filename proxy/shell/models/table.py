@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.core.excerpt import Limits
-from proxy.core.profile import ModelProfile
-from proxy.core.steps.truncate_tool_output import TruncateToolOutput
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.core.text.excerpt import Limits
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.blocks import Block, in_model_tokens
-from proxy.core.edits import Artifact
-from proxy.core.profile import ModelProfile
-from proxy.core.refusal import does_not_fit
-from proxy.core.way_back import WayBack
+from proxy.config.settings import Settings
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.message_report import Block, in_model_tokens
+from proxy.core.models.profile import ModelProfile
+from proxy.core.notices.artifact_access import WayBack
+from proxy.core.overflow.refusal import does_not_fit
+from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.settings import Settings
 from proxy.shell.models.profiles import stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.maker import RatioOf

@@ -17,10 +17,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from proxy.core import jsontext
-from proxy.core.blocks import Block
+from proxy.config.settings import Settings
+from proxy.core.compaction.message_report import Block
+from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.settings import Settings
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
 

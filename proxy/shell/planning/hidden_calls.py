@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.core.conversation import Message
-from proxy.core.hidden import HISTORY_BYTES, HiddenCalls, beginning, extended, mark_in
+from proxy.core.conversation.message import Message
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenCalls, beginning, extended, mark_in
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore

@@ -11,26 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from proxy.core.budget import Budget, BudgetRules, budget_for
-from proxy.core.entry import LocalStep
-from proxy.core.estimate import Counter
-from proxy.core.excerpt import Limits
-from proxy.core.jsontext import Raw
-from proxy.core.media_routes import Routes
-from proxy.core.notices import Notices
-from proxy.core.plan import ImageLimit, Pipeline
-from proxy.core.profile import Modality, ModelProfile, ToolImages
-from proxy.core.providers import usual_tool_images
-from proxy.core.references import Resolved
-from proxy.core.reliefs import last_resorts, reliefs
-from proxy.core.retrieval import with_tool
-from proxy.core.said import RETRIEVAL_TOOL
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.steps.sanitise import SanitiseText
-from proxy.core.steps.truncate_tool_output import TruncateToolOutput
-from proxy.core.tools import Reach
-from proxy.core.way_back import NOWHERE, WayBack
-from proxy.settings import ModelSettings, Settings, ToolLimits
+from proxy.config.settings import ModelSettings, Settings, ToolLimits
+from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
+from proxy.core.compaction.order import last_resorts, reliefs
+from proxy.core.compaction.plan import ImageLimit, Pipeline
+from proxy.core.conversation.references import Resolved
+from proxy.core.conversation.tracked_message import LocalStep
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.agent_tools import Reach
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.models.providers import usual_tool_images
+from proxy.core.notices.artifact_access import NOWHERE, WayBack
+from proxy.core.notices.catalogue import Notices
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import with_tool
+from proxy.core.text.excerpt import Limits
+from proxy.core.text.jsontext import Raw
+from proxy.core.tokens.counters import Counter
+from proxy.core.truncation.sanitise import SanitiseText
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
 
 _BYTES_PER_TOKEN: Final = 3

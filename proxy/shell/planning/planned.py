@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from proxy.core.budget import Budget
-from proxy.core.edits import Edit, Reason
-from proxy.core.plan import Plan, Progress
-from proxy.core.profile import Modality, ModelProfile
-from proxy.core.references import Resolved
-from proxy.core.sizes import Size
-from proxy.core.tools import Reach
-from proxy.core.way_back import WayBack
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.plan import Plan, Progress
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.references import Resolved
+from proxy.core.conversation.size import Size
+from proxy.core.models.agent_tools import Reach
+from proxy.core.models.profile import Modality, ModelProfile
+from proxy.core.notices.artifact_access import WayBack
 from proxy.shell.planning.prefix import LastSent
 from proxy.wire.openai_chat import ChatRequest, render, reply_limit_raw
 

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
-from proxy.core.conversation import Message
-from proxy.core.hidden import HiddenCalls
-from proxy.core.profile import Modality
-from proxy.core.references import Fetched, Reference, Resolved, references_in
-from proxy.core.sizes import Size
-from proxy.core.way_back import NOWHERE, WayBack
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
+from proxy.core.conversation.size import Size
+from proxy.core.models.profile import Modality
+from proxy.core.notices.artifact_access import NOWHERE, WayBack
+from proxy.core.retrieval_tool.hidden_calls import HiddenCalls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fit
 from proxy.shell.planning.memory import ConversationMemory, Match

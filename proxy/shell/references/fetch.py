@@ -13,10 +13,10 @@ from typing import Final
 
 import httpx
 
-from proxy.core.media import Kind, media_type, plain_mime
-from proxy.core.references import Fetched, Obstacle, Unfetched
+from proxy.core.content_types import Kind, media_type, plain_mime
+from proxy.core.conversation.references import Fetched, Obstacle, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
-from proxy.shell.bodies import can_unpack, unpack
+from proxy.shell.http.bodies import can_unpack, unpack
 from proxy.shell.references.guarded_requests import GuardedRequests, NotFetched, obstacle_of
 
 MAX_REDIRECTS: Final = 5

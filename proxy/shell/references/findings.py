@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 import msgspec
 import obstore
 
-from proxy.core.references import Obstacle
+from proxy.core.conversation.references import Obstacle
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
-from proxy.shell.threads import DaemonThreads, TooSlow
+from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 FAILURE_SECONDS: Final = 3600.0
 """That a failure stands after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until then another

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 import httpx
 
-from proxy.core.public_addresses import Address, is_private_network, is_public, literal_address
-from proxy.core.references import Obstacle
-from proxy.shell.threads import DaemonThreads
+from proxy.core.conversation.references import Obstacle
+from proxy.shell.references.public_addresses import Address, is_private_network, is_public, literal_address
+from proxy.shell.resources.threads import DaemonThreads
 
 Resolve: TypeAlias = Callable[[str], Sequence[Address]]
 """Name → its addresses, the best first. Blocks; raises OSError."""

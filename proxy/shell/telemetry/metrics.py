@@ -16,9 +16,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from proxy.core.attempts import Rung
-from proxy.core.edits import Reason
+from proxy.core.conversation.edit import Reason
 from proxy.core.overflow import Kind
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.models.learning import Learning
 from proxy.wire.model_list import NOTHING
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.attempts import Rung
-from proxy.core.blocks import Block, in_model_tokens
-from proxy.core.budget import Budget
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.message_report import Block, in_model_tokens
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
 MAX_DECISIONS: Final = 500

@@ -5,9 +5,9 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_files import FILES, PDF, PDF_OF_LETTERS, jpeg, png
+from support.made_files import FILES, PDF, PDF_OF_LETTERS, jpeg, png
 
-from proxy.core.media import Kind, looks_decoded_by_force, media_type
+from proxy.core.content_types import Kind, looks_decoded_by_force, media_type
 
 SCRIPTS = {
     "English": "The request was refused because the server was restarting at that moment.\n",

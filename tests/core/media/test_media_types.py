@@ -3,11 +3,26 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_files import ADTS_FRAME, FILES, MP3_FRAME, ODF, OOXML, PDF, box, film, gzip, jpeg, ole, png, stated, zipped
+from support.made_files import (
+    ADTS_FRAME,
+    FILES,
+    MP3_FRAME,
+    ODF,
+    OOXML,
+    PDF,
+    box,
+    film,
+    gzip,
+    jpeg,
+    ole,
+    png,
+    stated,
+    zipped,
+)
 
-from proxy.core.media import Kind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
-from proxy.core.media.table import known, mime_by_name
-from proxy.core.profile import Modality
+from proxy.core.content_types import Kind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
+from proxy.core.content_types.table import known, mime_by_name
+from proxy.core.models.profile import Modality
 
 CASES = [pytest.param(mime, content, id=name) for name, (mime, content) in FILES.items()]
 CONTENTS = [content for _, content in FILES.values()]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from core.media_samples import JPEG, PDF, PNG, SVG, WAV, data_url
-from core.strategies import WAY, any_histories, conversation, notices, spelled
 from hypothesis import given
 from hypothesis import strategies as st
+from support.media_samples import JPEG, PDF, PNG, SVG, WAV, data_url
+from support.strategies import WAY, any_histories, conversation, notices, spelled
 
-from proxy.core.conversation import Message
-from proxy.core.edits import Artifact
-from proxy.core.media_routes import Routes
-from proxy.core.notices import Notices
-from proxy.core.profile import Modality, ToolImages
-from proxy.core.references import Fetched, Obstacle, Unfetched, references_in
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.way_back import WayBack
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.references import Fetched, Obstacle, Unfetched, references_in
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.notices.artifact_access import WayBack
+from proxy.core.notices.catalogue import Notices
 
 TEXT = frozenset({Modality.TEXT})
 SEEING = TEXT | {Modality.VISION}

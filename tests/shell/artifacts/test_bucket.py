@@ -12,11 +12,11 @@ from typing import Any
 import obstore
 import pytest
 from obstore.exceptions import GenericError
-from s3_server import new_bucket, s3_server
 from structlog.testing import capture_logs
+from support.s3_server import new_bucket, s3_server
 
-from proxy.core.edits import Artifact
-from proxy.core.reading import Query
+from proxy.core.artifact import Artifact
+from proxy.core.retrieval_tool.reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
@@ -24,7 +24,7 @@ from proxy.shell.artifacts.folder import Listed, index_key, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep
-from proxy.shell.owners import SECRET_KEY, Owners
+from proxy.shell.artifacts.tenants import SECRET_KEY, Owners
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600

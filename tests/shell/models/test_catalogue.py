@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.profile import Modality, Witness
+from proxy.core.models.profile import Modality, Witness
 from proxy.shell.models.catalogue import Catalogue, read_package
 from proxy.wire.model_list import Limits
 

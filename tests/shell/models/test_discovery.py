@@ -11,9 +11,9 @@ import pytest
 import respx
 from pydantic import SecretStr
 from structlog.testing import capture_logs
-from waiting import until
+from support.waiting import until
 
-from proxy.settings import UpstreamSettings
+from proxy.config.settings import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.questions import MAX_ANSWER_BYTES

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
-from proxy.core.profile import Modality, Witness
 from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS

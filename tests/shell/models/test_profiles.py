@@ -10,10 +10,10 @@ import pytest
 import respx
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import until
+from support.waiting import until
 
-from proxy.core.profile import Modality, ModelProfile, Witness
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver
 from proxy.wire.model_list import Limits

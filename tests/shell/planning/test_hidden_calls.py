@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation import Conversation, Message
-from proxy.core.hidden import HiddenCalls, beginning, extended, mark_of
+from proxy.core.conversation.message import Conversation, Message
+from proxy.core.retrieval_tool.hidden_calls import HiddenCalls, beginning, extended, mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory

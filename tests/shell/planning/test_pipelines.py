@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.budget import Budget
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.excerpt import Direction, Limits
-from proxy.core.media_routes import Routes
-from proxy.core.profile import Modality, ModelProfile, ToolImages
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.steps.sanitise import Sanitise, SanitiseText
-from proxy.core.steps.truncate_tool_output import TruncateToolOutput
-from proxy.core.tools import Reach
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.compaction.budget import Budget
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.agent_tools import Reach
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.text.excerpt import Direction, Limits
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.truncation.sanitise import Sanitise, SanitiseText
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.planning.pipelines import Pipelines
 
 

@@ -5,10 +5,10 @@ import json
 import threading
 from typing import Any
 
-from core.strategies import exchange, user
-from test_planning import planner
+from support.planners import planner
+from support.strategies import exchange, user
 
-from proxy.core.references import Fetched, Obstacle, Reference, Unfetched
+from proxy.core.conversation.references import Fetched, Obstacle, Reference, Unfetched
 from proxy.shell.planning import maker as plan_maker
 from proxy.shell.planning import planner as planning
 from proxy.shell.planning.planner import Planner

@@ -13,13 +13,13 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
+from support.picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
 
-from proxy.core.public_addresses import Address, is_public
-from proxy.core.references import Fetched, Obstacle, Unfetched
+from proxy.core.conversation.references import Fetched, Obstacle, Unfetched
 from proxy.shell.references import fetch, guarded_requests
 from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, Fetcher
 from proxy.shell.references.guarded_requests import USUAL_PORTS, GuardedRequests
+from proxy.shell.references.public_addresses import Address, is_public
 
 PNG = png()
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.references import Obstacle
+from proxy.core.conversation.references import Obstacle
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import finding_key

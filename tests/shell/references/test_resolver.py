@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_server import png
 from structlog.testing import capture_logs
+from support.picture_server import png
 
-from proxy.core.edits import Artifact
-from proxy.core.references import Fetched, Obstacle, Origin, Reference, Unfetched
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.references import Fetched, Obstacle, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
-from test_planning import OWNER, body, planner, run
+from support.planners import OWNER, body, planner, run
 
-from proxy.core.attempts import Attempt, Rung
 from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.core.attempts import Rung
-from proxy.core.blocks import Block
+from proxy.core.compaction.message_report import Block
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
 BLOCKS = (
