@@ -19,9 +19,9 @@ from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.compaction.plan import Progress, plan
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import Size
-from proxy.core.models.agent_tools import Reach
+from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
 
@@ -82,8 +82,10 @@ def measure(window_tokens: int, seed: int) -> dict[str, float]:
     """The figures over all conversations, in per cent; only requests over the room count for recall."""
     pipelines = Pipelines(Settings())
     budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
-    way = WayBack("/kept")
-    pipeline = pipelines.pipeline(ModelProfile("made-up"), budget, ByteClassCounter(), Reach.PAGE, way, keeping=True)
+    way = ArtifactAccess("/kept")
+    pipeline = pipelines.pipeline(
+        ModelProfile("made-up"), budget, ByteClassCounter(), AgentFileAccess.PAGE, way, keeping=True
+    )
     requests = fitting = over = needed = held = sent = same = 0
     for number in range(CONVERSATIONS):
         progress: Progress | None = None

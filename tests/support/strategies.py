@@ -8,16 +8,16 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.context_window import Kept
-from proxy.core.compaction.order import last_resorts, reliefs
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import Size
-from proxy.core.conversation.tracked_message import Entry
-from proxy.core.models.agent_tools import Reach
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import Language, Notices
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 
@@ -164,10 +164,10 @@ def spelled(message: Any, *, ascii_only: bool = False) -> bytes:
     return json.dumps(message).encode()
 
 
-WAY: Final = WayBack("/data/tool-output")
+WAY: Final = ArtifactAccess("/data/tool-output")
 
 
-def notices(language: Language = "en", reach: Reach = Reach.SHELL, *, kept: bool = True) -> Notices:
+def notices(language: Language = "en", reach: AgentFileAccess = AgentFileAccess.SHELL, *, kept: bool = True) -> Notices:
     return Notices(language, WAY, reach, kept)
 
 
@@ -190,17 +190,17 @@ class CountingCounter:
 def pipeline(
     budget: Budget,
     *,
-    limits: Limits | None = None,
+    limits: ExcerptLimits | None = None,
     language: Language = "en",
     counter: Counter | None = None,
     kept: bool = True,
 ) -> Pipeline:
     """The steps as the shell puts them together."""
     words = notices(language, kept=kept)
-    local = (TruncateToolOutput(limits or Limits(400, 8_000)),) if kept else ()
+    local = (TruncateToolOutput(limits or ExcerptLimits(400, 8_000)),) if kept else ()
     return Pipeline(
         local=local,
-        reliefs=reliefs(words, budget),
+        compaction_steps=compaction_steps(words, budget),
         last_resorts=last_resorts(words, budget, lambda _: local, counter or ByteClassCounter()),
         notices=words,
         counter=counter or ByteClassCounter(),
@@ -249,9 +249,9 @@ def pairing_faults(messages: list[bytes]) -> list[str]:
     return faults + [f"unanswered {name}" for name in sorted(open_calls)]
 
 
-def kept_of(messages: list[Any], base: Size | None = None) -> Kept:
+def kept_of(messages: list[Any], base: Size | None = None) -> ContextWindow:
     """All of a history, before anything is given up."""
-    found = Kept(base or Size(), ByteClassCounter())
+    found = ContextWindow(base or Size(), ByteClassCounter())
     for index, message in enumerate(conversation(messages)):
-        found.add(Entry.of(index, message, "", ByteClassCounter()))
+        found.add(TrackedMessage.of(index, message, "", ByteClassCounter()))
     return found

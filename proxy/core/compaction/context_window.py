@@ -12,30 +12,30 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.message_report import Block
-from proxy.core.compaction.omission_note import Digest
+from proxy.core.compaction.message_report import MessageReport
+from proxy.core.compaction.omission_note import OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
-from proxy.core.conversation.exchange import Change, Unit, first_request, removable, separator
+from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
-from proxy.core.conversation.tracked_message import Entry, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
 from proxy.core.notices.catalogue import Notices
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.tokens.counters import Counter
 
 
-class Kept:
+class ContextWindow:
     """The messages so far. Grows message by message; steps replace entries and leave units out."""
 
     def __init__(self, base: Size, counter: Counter) -> None:
-        self.entries: list[Entry | None] = []
+        self.entries: list[TrackedMessage | None] = []
         """None: left out."""
-        self.units: list[Unit] = []
+        self.units: list[ToolExchange] = []
         """In order, those that are left out no longer among them."""
-        self.digest = Digest()
-        self._blocks: list[Block] = []
+        self.omission_note = OmissionNote()
+        self._blocks: list[MessageReport] = []
         """What became of each message, the note about what is left out not seen to."""
         self._counter = counter
         self._total = base
@@ -45,7 +45,7 @@ class Kept:
         self._moved: tuple[Moved, ...] = ()
         """Out of the results of a batch that is not complete yet."""
         self._left_out: list[Edit] = []
-        self._gone: list[Entry] = []
+        self._gone: list[TrackedMessage] = []
         """Left out since the note was written."""
         self._gone_units: list[tuple[int, int]] = []
         """The units of these: where each began and stopped."""
@@ -59,14 +59,14 @@ class Kept:
         """The JSON of each message as it came: what is sent while nothing is edited or left out. Asking a thousand
         entries for theirs takes a millisecond once a request of megabytes has gone through the caches."""
 
-    def copy(self) -> Kept:
+    def copy(self) -> ContextWindow:
         """A second one that changes by itself."""
-        twin = Kept(self._total, self._counter)
+        twin = ContextWindow(self._total, self._counter)
         twin._fixed = self._fixed
         twin.entries = list(self.entries)
         twin.units = list(self.units)
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
-        twin.digest = self.digest
+        twin.omission_note = self.omission_note
         twin._open_calls, twin._moved = self._open_calls, self._moved
         twin._edited, twin._raws = self._edited, list(self._raws)
         twin._has_calls, twin._openings = self._has_calls, self._openings
@@ -75,16 +75,16 @@ class Kept:
     @property
     def has_gaps(self) -> bool:
         """Whether anything is left out, of which a note has to tell."""
-        return bool(self._gone) or self.digest.messages > 0
+        return bool(self._gone) or self.omission_note.messages > 0
 
-    def become(self, other: Kept) -> None:
+    def become(self, other: ContextWindow) -> None:
         """Take over all of another one, which is not used any more."""
         vars(self).update(vars(other))
 
     @property
     def total(self) -> Size:
         """Of all that would be sent, the note of what is left out included."""
-        return self._total + self.digest.size if self.digest.messages else self._total
+        return self._total + self.omission_note.size if self.omission_note.messages else self._total
 
     @property
     def complete(self) -> bool:
@@ -92,7 +92,7 @@ class Kept:
         last = self.entries[-1] if self.entries else None
         return last is not None and not self._open_calls and last.message.role != "assistant"
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TrackedMessage) -> None:
         """The next message."""
         role = entry.message.role
         is_result = role in TOOL_ROLES
@@ -103,7 +103,7 @@ class Kept:
         if role in SYSTEM_ROLES:
             self._fixed += entry.sent_size
         self.entries.append(entry)
-        self._blocks.append(Block.of(entry))
+        self._blocks.append(MessageReport.of(entry))
         self._raws.append(entry.original.raw)
         self._total += entry.sent_size
         if entry.edits:
@@ -121,9 +121,9 @@ class Kept:
         if joins and before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index:
             self.units[-1] = replace(before, stop=entry.index + 1)
         else:
-            self.units.append(Unit(entry.index, entry.index + 1, role))
+            self.units.append(ToolExchange(entry.index, entry.index + 1, role))
 
-    def _is_output(self, entry: Entry) -> bool:
+    def _is_output(self, entry: TrackedMessage) -> bool:
         """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words
         of the assistant before it."""
         text = next((text for _, text in content_texts(entry.original)), "")
@@ -145,20 +145,20 @@ class Kept:
             self._put_last(with_media(last, self._moved, self._counter))
             self._moved = ()
 
-    def _put_last(self, entry: Entry) -> None:
+    def _put_last(self, entry: TrackedMessage) -> None:
         """Another form of the last message."""
         last = self.entries[-1]
         assert last is not None, "it was just added, or is asked for"
         self._total += entry.following_size - last.following_size
-        self.entries[-1], self._blocks[-1] = entry, Block.of(entry)
+        self.entries[-1], self._blocks[-1] = entry, MessageReport.of(entry)
 
-    def in_unit(self, unit: Unit) -> Iterator[Entry]:
+    def in_unit(self, unit: ToolExchange) -> Iterator[TrackedMessage]:
         """The kept messages of a unit."""
         for entry in self.entries[unit.start : unit.stop]:
             if entry is not None:
                 yield entry
 
-    def size_of(self, unit: Unit) -> Size:
+    def size_of(self, unit: ToolExchange) -> Size:
         """Of a unit as it would be sent."""
         return sum((entry.sent_size for entry in self.in_unit(unit)), Size())
 
@@ -166,21 +166,21 @@ class Kept:
         """Index of the last user message; -1 when there is none."""
         return next((unit.start for unit in reversed(self.units) if unit.role == "user"), -1)
 
-    def all(self) -> Iterator[Entry]:
+    def all(self) -> Iterator[TrackedMessage]:
         """The kept messages."""
         return self.before(len(self.entries))
 
-    def before(self, index: int) -> Iterator[Entry]:
+    def before(self, index: int) -> Iterator[TrackedMessage]:
         """The kept messages before an index, the oldest first."""
         for entry in self.entries[: max(0, index)]:
             if entry is not None:
                 yield entry
 
-    def removable(self) -> list[tuple[Unit, ...]]:
+    def removable(self) -> list[tuple[ToolExchange, ...]]:
         """What may go, the oldest first."""
         return removable(self.units)
 
-    def results(self, unit: Unit) -> list[Entry]:
+    def results(self, unit: ToolExchange) -> list[TrackedMessage]:
         """What tools printed in a unit and may be cut.
 
         Pages of the proxy's own tool may be where they were put back beside results of the client; by themselves they
@@ -190,32 +190,32 @@ class Kept:
         found = [entry for entry in self.in_unit(unit) if entry.message.role in roles]
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
-    def newest_results(self) -> list[Entry]:
+    def newest_results(self) -> list[TrackedMessage]:
         """The results of the newest unit that may be cut."""
         return self.results(self.units[-1]) if self.units else []
 
-    def newest_words(self) -> list[Entry]:
+    def newest_words(self) -> list[TrackedMessage]:
         """What the assistant said in the newest unit, and in the one that keeps the first user message apart."""
         units = {unit.start: unit for unit in (separator(self.units), *self.units[-1:]) if unit is not None}
         said = (entry for unit in units.values() for entry in self.in_unit(unit))
         return [entry for entry in said if entry.message.role == "assistant"]
 
-    def separating_results(self) -> list[Entry]:
+    def separating_results(self) -> list[TrackedMessage]:
         """The results in the unit that keeps the first user message apart from the next one."""
         unit = separator(self.units)
         return self.results(unit) if unit is not None else []
 
-    def first_request(self) -> list[Entry]:
+    def first_request(self) -> list[TrackedMessage]:
         """The first user message, which holds the task."""
         unit = first_request(self.units)
         return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
 
-    def last_request(self) -> list[Entry]:
+    def last_request(self) -> list[TrackedMessage]:
         """The last user message."""
         unit = next((unit for unit in reversed(self.units) if unit.role == "user"), None)
         return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
 
-    def staying(self) -> list[Entry]:
+    def staying(self) -> list[TrackedMessage]:
         """All that may neither go nor is a system text."""
         going = {unit.start for units in self.removable() for unit in units}
         units = (unit for unit in self.units if unit.start not in going and unit.role not in SYSTEM_ROLES)
@@ -245,10 +245,10 @@ class Kept:
                 return  # names are denser than the blanks or lines of dashes that they would stand for
             self._total += edited.size - entry.size
             self.entries[entry.index] = edited
-            self._blocks[entry.index] = Block.of(edited)
+            self._blocks[entry.index] = MessageReport.of(edited)
             self._edited = True
-            if self.digest.edit is not None and self.digest.edit.message == entry.index:
-                self.digest = self.digest.carried_by(edited, self._counter)
+            if self.omission_note.edit is not None and self.omission_note.edit.message == entry.index:
+                self.omission_note = self.omission_note.carried_by(edited, self._counter)
         for unit in sorted(change.units, key=lambda unit: unit.start):
             for entry in self.in_unit(unit):
                 self._gone.append(entry)
@@ -259,7 +259,7 @@ class Kept:
             self.units.remove(unit)
             self._gone_units.append((unit.start, unit.stop))
 
-    def redo(self, entry: Entry) -> None:
+    def redo(self, entry: TrackedMessage) -> None:
         """Put another preparation of a message in its place; what follows its batch is made anew."""
         unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
         old = self.entries[entry.index]
@@ -267,23 +267,23 @@ class Kept:
         before = self.size_of(unit)
         self.entries[entry.index] = replace(entry, following=old.following, following_size=old.following_size)
         for one in done_again(list(self.in_unit(unit)), self._counter):
-            self.entries[one.index], self._blocks[one.index] = one, Block.of(one)
-            if self.digest.edit is not None and self.digest.edit.message == one.index:
-                self.digest = self.digest.carried_by(one, self._counter)
+            self.entries[one.index], self._blocks[one.index] = one, MessageReport.of(one)
+            if self.omission_note.edit is not None and self.omission_note.edit.message == one.index:
+                self.omission_note = self.omission_note.carried_by(one, self._counter)
         self._edited = True
         self._total += self.size_of(unit) - before
 
     def note_what_is_gone(self, notices: Notices, room_tokens: int, *, brief: bool = False) -> None:
         """Bring the note about what is left out up to date, at the end of a cut. `brief`: without quotations, too."""
-        if not self._gone and not self.digest.messages:
+        if not self._gone and not self.omission_note.messages:
             return
         if self._gone:
-            self.digest = self.digest.extended(self._gone, self._asked())
+            self.omission_note = self.omission_note.extended(self._gone, self._asked())
             for gone in self._gone:
-                self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.digest.artifacts[-1])
+                self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.omission_note.artifacts[-1])
             self._gone, self._gone_units = [], []
-        if self.digest.messages:
-            self.digest = self.digest.placed(
+        if self.omission_note.messages:
+            self.omission_note = self.omission_note.placed(
                 self.entries, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
             )
 
@@ -299,7 +299,7 @@ class Kept:
 
     def take_note_off(self) -> None:
         """Take the note off its message while a cut is made: what it takes up has a room of its own."""
-        self.digest = self.digest.untold()
+        self.omission_note = self.omission_note.untold()
 
     def is_hopeless(self, budget: Budget) -> bool:
         """Whether what can never be given up is too much by itself, so that nothing is sent."""
@@ -312,7 +312,7 @@ class Kept:
     def edits(self) -> Iterator[Edit]:
         """All edits: what is left out, then those of kept messages in order, the note last on its message."""
         yield from self._left_out
-        note = self.digest.edit
+        note = self.omission_note.edit
         if not self._edited and note is None:
             return  # as mostly, and this is asked in every turn
         for entry in self.entries:
@@ -321,25 +321,25 @@ class Kept:
                 if note is not None and note.message == entry.index:
                     yield note
 
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[MessageReport, ...]:
         """What became of each message."""
-        note = self.digest.edit
+        note = self.omission_note.edit
         if note is None or note.message is None:
             return tuple(self._blocks)
         found = self._blocks[:]
-        found[note.message] = found[note.message].with_note(self.digest.size.tokens, note.artifact)
+        found[note.message] = found[note.message].with_note(self.omission_note.size.tokens, note.artifact)
         return tuple(found)
 
     def rendered(self) -> list[bytes]:
         """The JSON of each message that would be sent."""
-        note = self.digest.edit
+        note = self.omission_note.edit
         if not self._edited and not self._left_out and note is None:
             return list(self._raws)
         carrier = note.message if note is not None else None
         found = []
         for entry in self.entries:
             if entry is not None:
-                found.append(entry.message.raw if entry.index != carrier else self.digest.onto(entry.message))
+                found.append(entry.message.raw if entry.index != carrier else self.omission_note.onto(entry.message))
                 if entry.following:
                     found += [message.raw for message in entry.following]
         return found

@@ -18,7 +18,7 @@ from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
 from proxy.core.conversation.message import TOOL_ROLES
 from proxy.core.conversation.text_protocol import is_quotable
-from proxy.core.conversation.tracked_message import Entry, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
 from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
 
@@ -96,7 +96,7 @@ class LinePool:
     used: Mapping[str, None] = field(default_factory=dict)
     """Names in what the assistant wrote that is left out; those used last are last."""
 
-    def extended(self, gone: Sequence[Entry]) -> LinePool:
+    def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         """The pool after one more cut."""
         sources, used, exchange = dict(self.sources), dict(self.used), self.exchanges
         called: dict[str, str] = {}
@@ -117,7 +117,7 @@ class LinePool:
         return LinePool(_bounded(sources), exchange, dict.fromkeys(list(used)[-MAX_USED:]))
 
     def told(
-        self, kept: Sequence[Entry], known: Collection[str], room_tokens: int, counter: Counter
+        self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
     ) -> list[tuple[str, list[str]]]:
         """(file or command, its lines in order, with a mark where some are missing) that are worth so many tokens.
         `kept`: what still stands in the conversation, `known`: the names in it."""

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 
 MAX_ROLE_CHARACTERS: Final = 32
 MAX_TOOL_CHARACTERS: Final = 128
 """Of names in a record: both are foreign input. Models may be told to call tools by names of 64 characters."""
 
 
-class Block(NamedTuple):
+class MessageReport(NamedTuple):
     """One message of a request: as it came, and as it is sent."""
 
     role: str
@@ -34,7 +34,7 @@ class Block(NamedTuple):
     """Where what was taken out is kept."""
 
     @classmethod
-    def of(cls, entry: Entry) -> Block:
+    def of(cls, entry: TrackedMessage) -> MessageReport:
         """The block of a message that is sent."""
         reasons: tuple[str, ...] = ()
         artifacts: tuple[str, ...] = ()
@@ -44,22 +44,22 @@ class Block(NamedTuple):
         role, tool = entry.original.role[:MAX_ROLE_CHARACTERS], entry.tool[:MAX_TOOL_CHARACTERS]
         return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
 
-    def left_out(self) -> Block:
+    def left_out(self) -> MessageReport:
         """The block when its message goes, whole: what was cut of it before no longer matters."""
         return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=())
 
-    def kept_in(self, artifact: Artifact) -> Block:
+    def kept_in(self, artifact: Artifact) -> MessageReport:
         """The block once it is clear where its message is kept."""
         return self._replace(artifacts=(*self.artifacts, artifact.id))
 
-    def with_note(self, tokens: int, artifact: Artifact | None) -> Block:
+    def with_note(self, tokens: int, artifact: Artifact | None) -> MessageReport:
         """The block of the message that carries the note of what is left out, which adds so many tokens."""
         noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
-        reasons = (*self.reasons, Reason.DIGEST.value)
+        reasons = (*self.reasons, Reason.OMISSION_NOTE.value)
         return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)
 
 
-def in_model_tokens(blocks: Iterable[Block], budget: Budget) -> tuple[Block, ...]:
+def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
     """Blocks whose sizes are in the model's tokens: as people are told them."""
     told = budget.model_tokens
     return tuple(

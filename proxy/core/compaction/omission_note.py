@@ -17,7 +17,7 @@ from proxy.core.compaction.line_pool import LinePool
 from proxy.core.conversation.edit import Edit, Path, Reason, spliced
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
-from proxy.core.conversation.tracked_message import Entry, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
 from proxy.core.notices.catalogue import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
@@ -35,7 +35,7 @@ _ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class OmissionNote:
     """What is left out of a conversation so far, and the note about it."""
 
     artifacts: tuple[Artifact, ...] = ()
@@ -54,13 +54,13 @@ class Digest:
     size: Size = NOTHING
     """What the note adds to that message."""
 
-    def extended(self, gone: Sequence[Entry], asked: Sequence[str]) -> Digest:
+    def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
         """The digest after one more cut. `asked` is what people said in what is gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message a line: what searches a file by lines finds a message, and not all of them.
         messages = b"[\n" + b",\n".join(entry.original.raw for entry in gone) + b"\n]"
         content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
-        return Digest(
+        return OmissionNote(
             artifacts=(*self.artifacts, Artifact(content, suffix="json")),
             messages=self.messages + len(gone),
             chars=self.chars + sum(entry.whole_size.chars for entry in gone),
@@ -70,14 +70,14 @@ class Digest:
 
     def placed(
         self,
-        kept: Sequence[Entry | None],
+        kept: Sequence[TrackedMessage | None],
         notices: Notices,
         counter: Counter,
         room_tokens: int,
         newest_index: int,
         *,
         brief: bool = False,
-    ) -> Digest:
+    ) -> OmissionNote:
         """The digest with its note on the message that carries it, of about `room_tokens`. `brief`: with neither lines
         nor quotations.
 
@@ -88,16 +88,16 @@ class Digest:
         if carrier is None or not self.artifacts:
             return self.untold()
         artifact, asked = self.artifacts[-1], () if brief else self.asked
-        note = notices.digest(artifact, self.messages, self.chars, (), asked)
+        note = notices.omission_note(artifact, self.messages, self.chars, (), asked)
         left = room_tokens - counter.count(note)
         if left > 0 and not brief:
             standing = [entry for entry in kept if entry is not None]
             known = {name for entry in standing for name in _names_of(entry.message)}
             told = self.pool.told(standing, known, left, counter)
-            note = notices.digest(artifact, self.messages, self.chars, told, asked)
+            note = notices.omission_note(artifact, self.messages, self.chars, told, asked)
         return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
-    def carried_by(self, carrier: Entry, counter: Counter) -> Digest:
+    def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
         """The digest with its note on a message, as that would be sent now."""
         path, before, after = self._onto_content(carrier.message)
         replacement = jsontext.dump(after) if isinstance(after, str) else after
@@ -106,7 +106,7 @@ class Digest:
             carrier.index,
             path,
             replacement,
-            Reason.DIGEST,
+            Reason.OMISSION_NOTE,
             self.artifacts[-1],
             carrier.tool,
             len(before),
@@ -131,7 +131,7 @@ class Digest:
             return path, text, with_note(response, self.note)
         return path, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
 
-    def untold(self) -> Digest:
+    def untold(self) -> OmissionNote:
         """The digest without its note."""
         return replace(self, note="", edit=None, size=NOTHING)
 
@@ -147,7 +147,7 @@ def _quoted(text: str) -> str:
     return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS])
 
 
-def _carrier(kept: Sequence[Entry | None]) -> Entry | None:
+def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
     """The first message after what is left out that can carry a note: best one that has a text."""
     first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
     after = [entry for entry in kept[first_gap:] if entry is not None]

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.context_window import Kept
-from proxy.core.compaction.plan import Relief, task_tokens
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.plan import CompactionStep, task_tokens
 from proxy.core.compaction.steps.cut_to_fit import TEXT_LIMITS, CutArguments, CutToFit, DescribeImages
 from proxy.core.compaction.steps.drop_old_reasoning import DropOldReasoning
 from proxy.core.compaction.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.compaction.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.tracked_message import Entry, LocalStep
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
 from proxy.core.notices.catalogue import Notices
 from proxy.core.tokens.counters import Counter
 
@@ -25,7 +25,7 @@ MAY_BE_OVER: Final = 1.5
 What people wrote is not cut because of such an estimate: the upstream is asked first."""
 
 
-def reliefs(notices: Notices, budget: Budget) -> tuple[Relief, ...]:
+def compaction_steps(notices: Notices, budget: Budget) -> tuple[CompactionStep, ...]:
     """Tried in order until the low mark is reached."""
     return (DropOldReasoning(notices), ShortenOldTexts(notices), LeaveOutExchanges(notices, task_tokens(budget)))
 
@@ -37,23 +37,23 @@ def last_resorts(
     counter: Counter,
     *,
     was_refused: bool = False,
-) -> tuple[Relief, ...]:
+) -> tuple[CompactionStep, ...]:
     """Tried in order before a request is refused: only system texts and tools are never cut. `showing`: the local steps
     for a message of which so many images are shown. `was_refused`: whether the upstream has refused more."""
     may_fit = budget.count_may_be_wrong and not was_refused
 
-    def texts(of: Callable[[Kept], Sequence[Entry]], least_tokens: int = 0) -> CutToFit:
+    def texts(of: Callable[[ContextWindow], Sequence[TrackedMessage]], least_tokens: int = 0) -> CutToFit:
         return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens, MAY_BE_OVER if may_fit else 1.0)
 
-    results = CutToFit(notices, Kept.newest_results, Reason.NEWEST_RESULT)
+    results = CutToFit(notices, ContextWindow.newest_results, Reason.NEWEST_RESULT)
     return (
         results,
-        CutToFit(notices, Kept.separating_results, Reason.OLD_RESULT),
+        CutToFit(notices, ContextWindow.separating_results, Reason.OLD_RESULT),
         DescribeImages(showing, notices, counter),
         results,  # those that were just prepared anew are whole again
-        texts(Kept.newest_words),
+        texts(ContextWindow.newest_words),
         CutArguments(notices),
-        texts(Kept.first_request, task_tokens(budget)),
-        texts(Kept.last_request),
-        texts(Kept.first_request),
+        texts(ContextWindow.first_request, task_tokens(budget)),
+        texts(ContextWindow.last_request),
+        texts(ContextWindow.first_request),
     )

@@ -6,7 +6,7 @@ conversation that fits as a whole, so there is nothing to replay.
 
 from __future__ import annotations
 
-from proxy.core.compaction.message_report import MAX_ROLE_CHARACTERS, Block
+from proxy.core.compaction.message_report import MAX_ROLE_CHARACTERS, MessageReport
 from proxy.core.compaction.plan import Pipeline, Plan
 from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size, size_of
@@ -25,7 +25,7 @@ def plain_plan(conversation: Conversation, base: Size, pipeline: Pipeline) -> Pl
                 return None
         own = size_of(message, pipeline.counter)
         size += own
-        blocks.append(Block(message.role[:MAX_ROLE_CHARACTERS], "", own.tokens, own.tokens))
+        blocks.append(MessageReport(message.role[:MAX_ROLE_CHARACTERS], "", own.tokens, own.tokens))
     if pipeline.budget.high_mark.excess(size) is not None:
         return None
     sent = tuple([message.raw for message in conversation.messages])

@@ -13,17 +13,17 @@ from typing import Final, TypeAlias
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.context_window import Kept
-from proxy.core.compaction.message_report import Block
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.message_report import MessageReport
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import Entry, LocalStep, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.catalogue import Notices
 from proxy.core.tokens.counters import Counter
 
-Relief: TypeAlias = Callable[[Kept, Mark], Iterator[Change]]
+CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change and stops asking when it is
 enough."""
 
@@ -54,9 +54,9 @@ class Pipeline:
     """The steps of one kind of send."""
 
     local: tuple[LocalStep, ...]
-    reliefs: tuple[Relief, ...]
+    compaction_steps: tuple[CompactionStep, ...]
     """Tried in order until the low mark is reached."""
-    last_resorts: tuple[Relief, ...]
+    last_resorts: tuple[CompactionStep, ...]
     """Tried in order when the high mark is still passed."""
     notices: Notices
     counter: Counter
@@ -73,14 +73,14 @@ class Pipeline:
 class Progress:
     """How far a conversation has been walked: what the plan of its next turn goes on from. Nobody changes it."""
 
-    kept: Kept
+    window: ContextWindow
     messages: int
     tools_by_call: dict[str, str]
     before: Size
 
     def copy(self) -> Progress:
         """A second one that goes on by itself."""
-        return Progress(self.kept.copy(), self.messages, dict(self.tools_by_call), self.before)
+        return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ class Plan:
     budget: Budget
     artifacts: tuple[Artifact, ...]
     """To be kept before anything is sent."""
-    largest: tuple[Entry, ...] = ()
+    largest: tuple[TrackedMessage, ...] = ()
     """Of what is sent, when it does not fit."""
     base: Size = NOTHING
     """Of what is no message: the tool list, mostly."""
-    blocks: tuple[Block, ...] = field(default=(), repr=False)
+    blocks: tuple[MessageReport, ...] = field(default=(), repr=False)
     """What became of each message of the request."""
 
     @property
@@ -127,24 +127,24 @@ def plan(
     is not messages. `earlier` comes from a plan whose messages are the first of these, with the same base, pipeline and
     budget."""
     # The earlier one is another turn's; a new one is our own to change.
-    progress = earlier.copy() if earlier else Progress(Kept(base, pipeline.counter), 0, {}, base)
+    progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, base)
     messages, lasting = conversation.messages, _lasting(conversation.messages)
     if progress.messages < lasting:
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
-    kept = last.kept
-    is_settled = kept.complete and pipeline.is_replayed
-    if kept.batch_is_open or (not is_settled and kept.over(pipeline.budget.high_mark)):
-        kept = kept.copy()
-        kept.end_batch()
-        _limit_images(kept, pipeline)
-        _settle(kept, pipeline)
-    edits = tuple(kept.edits())
-    fits = pipeline.budget.admits(kept.total)
-    largest = () if fits else _largest(entry for entry in kept.entries if entry is not None)
-    artifacts = _artifacts(kept, edits)
-    sent = tuple(kept.rendered())
-    made = Plan(edits, sent, last.before, kept.total, pipeline.budget, artifacts, largest, base, kept.blocks())
+    window = last.window
+    is_settled = window.complete and pipeline.is_replayed
+    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
+        window = window.copy()
+        window.end_batch()
+        _limit_images(window, pipeline)
+        _settle(window, pipeline)
+    edits = tuple(window.edits())
+    fits = pipeline.budget.admits(window.total)
+    largest = () if fits else _largest(entry for entry in window.entries if entry is not None)
+    artifacts = _artifacts(window, edits)
+    sent = tuple(window.rendered())
+    made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, window.blocks())
     return made, progress
 
 
@@ -159,7 +159,7 @@ def _lasting(messages: Sequence[Message]) -> int:
 
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress once it has been brought up to these messages; it is the caller's own."""
-    kept, tools, before = progress.kept, progress.tools_by_call, progress.before
+    window, tools, before = progress.window, progress.tools_by_call, progress.before
     for index in range(progress.messages, len(messages)):
         message = messages[index]
         for call in message.calls:
@@ -167,72 +167,72 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         tool = message.name or tools.get(message.tool_call_id, "")
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
         before += entry.original_size
-        kept.add(entry)
-        if kept.complete and pipeline.is_replayed:
-            _limit_images(kept, pipeline)
-            _settle(kept, pipeline)
-    return Progress(kept, len(messages), tools, before)
+        window.add(entry)
+        if window.complete and pipeline.is_replayed:
+            _limit_images(window, pipeline)
+            _settle(window, pipeline)
+    return Progress(window, len(messages), tools, before)
 
 
-def _limit_images(kept: Kept, pipeline: Pipeline) -> None:
+def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
     """One point of the replay for the number of images: when there are too many, the oldest are described until half of
     them are left, and of the newest messages no more than needed."""
     limit = pipeline.images
     if limit is None:
         return
-    counts = [(entry, entry.images) for entry in kept.all() if entry.images]
+    counts = [(entry, entry.images) for entry in window.all() if entry.images]
     total = sum(count for _, count in counts)
     if total <= limit.max_images:
         return
-    newest = kept.units[-1].start
+    newest = window.units[-1].start
     for entry, count in counts:
         if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
             return
-        kept.redo(prepared(entry.index, entry.original, entry.tool, limit.local, pipeline.notices, pipeline.counter))
+        window.redo(prepared(entry.index, entry.original, entry.tool, limit.local, pipeline.notices, pipeline.counter))
         total -= count
 
 
-def _settle(kept: Kept, pipeline: Pipeline) -> None:
+def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
     """One point of the replay: give something up if the high mark is passed."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
-    if kept.over(high) is None or kept.is_hopeless(budget):
+    if window.over(high) is None or window.is_hopeless(budget):
         return
-    as_it_was = kept.copy()
-    kept.take_note_off()
-    less_cut = kept.copy()
-    unused = _cut(kept, pipeline, NOTE_SHARE)
-    if kept.has_gaps and unused > _WORTH_ANOTHER_CUT:
+    as_it_was = window.copy()
+    window.take_note_off()
+    less_cut = window.copy()
+    unused = _cut(window, pipeline, NOTE_SHARE)
+    if window.has_gaps and unused > _WORTH_ANOTHER_CUT:
         _cut(less_cut, pipeline, max(0.0, NOTE_SHARE - unused))
         if less_cut.over(high) is None:
-            kept.become(less_cut)
-    if kept.over(high) is not None:
-        kept.note_what_is_gone(pipeline.notices, 0, brief=True)
-        _relieve(kept, pipeline, pipeline.last_resorts, budget.ceiling)
-    if kept.over(budget.ceiling) is not None and kept.total.tokens >= as_it_was.total.tokens:
-        kept.become(as_it_was)  # a note would be longer than all that it stands for
+            window.become(less_cut)
+    if window.over(high) is not None:
+        window.note_what_is_gone(pipeline.notices, 0, brief=True)
+        _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
+    if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
+        window.become(as_it_was)  # a note would be longer than all that it stands for
 
 
-def _cut(kept: Kept, pipeline: Pipeline, note_share: float) -> float:
+def _cut(window: ContextWindow, pipeline: Pipeline, note_share: float) -> float:
     """Come down to the low mark, with a note of at least that share; which share is left unused, as what is left out
     holds nothing that a note would tell."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
-    fixed = kept.fixed(task_tokens(budget))
-    _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark))
-    if kept.has_gaps:
-        _relieve(kept, pipeline, pipeline.reliefs, high.share_beside(fixed, budget.low_mark - note_share))
-    room_tokens = _note_tokens(kept, budget, fixed)
+    fixed = window.fixed(task_tokens(budget))
+    _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
+    if window.has_gaps:
+        _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark - note_share))
+    room_tokens = _note_tokens(window, budget, fixed)
     for share in _NOTE_ATTEMPTS:
-        kept.note_what_is_gone(pipeline.notices, int(room_tokens * share))
-        if kept.over(high) is None:
+        window.note_what_is_gone(pipeline.notices, int(room_tokens * share))
+        if window.over(high) is None:
             break
     low = high.share_beside(fixed, budget.low_mark).tokens
-    return 0.0 if low is None else (low - kept.total.tokens) / max(1, budget.usable_tokens - fixed.tokens)
+    return 0.0 if low is None else (low - window.total.tokens) / max(1, budget.usable_tokens - fixed.tokens)
 
 
-def _note_tokens(kept: Kept, budget: Budget, fixed: Size) -> int:
+def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
     """Room for the note: its share, and what a cut of whole exchanges has given up too much; in the unit that leaves
     least."""
-    total, high = kept.total, budget.high_mark
+    total, high = window.total, budget.high_mark
     low = high.share_beside(fixed, budget.low_mark)
     rooms = [
         min(max(int((limit - beside) * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
@@ -251,32 +251,34 @@ def task_tokens(budget: Budget) -> int:
     return int(budget.usable_tokens * TASK_SHARE)
 
 
-def _relieve(kept: Kept, pipeline: Pipeline, reliefs: Sequence[Relief], goal: Mark) -> None:
-    for relief in reliefs:
-        if kept.over(goal) is None:
+def _compact(window: ContextWindow, pipeline: Pipeline, compaction_steps: Sequence[CompactionStep], goal: Mark) -> None:
+    for step in compaction_steps:
+        if window.over(goal) is None:
             return
-        for change in relief(kept, goal):
-            kept.apply(change)
+        for change in step(window, goal):
+            window.apply(change)
             if pipeline.always is not None:
-                kept.apply(Change(_done_again(kept, change, pipeline.always, pipeline.notices)))
-            if kept.over(goal) is None:
+                window.apply(Change(_done_again(window, change, pipeline.always, pipeline.notices)))
+            if window.over(goal) is None:
                 return
 
 
-def _done_again(kept: Kept, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
+def _done_again(window: ContextWindow, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
     """The edits of a local step to a message that was just changed."""
     index = change.edits[0].message if change.edits else None
-    entry = kept.entries[index] if index is not None else None
+    entry = window.entries[index] if index is not None else None
     return () if entry is None else tuple(step(entry.index, entry.message, entry.tool, notices))
 
 
-def _artifacts(kept: Kept, edits: Sequence[Edit]) -> tuple[Artifact, ...]:
+def _artifacts(window: ContextWindow, edits: Sequence[Edit]) -> tuple[Artifact, ...]:
     if not edits:
         return ()
-    taken_out = [edit.artifact for edit in edits if edit.artifact is not None and edit.reason is not Reason.DIGEST]
-    found = {artifact.id: artifact for artifact in (*kept.digest.artifacts, *taken_out)}
+    taken_out = [
+        edit.artifact for edit in edits if edit.artifact is not None and edit.reason is not Reason.OMISSION_NOTE
+    ]
+    found = {artifact.id: artifact for artifact in (*window.omission_note.artifacts, *taken_out)}
     return tuple(found.values())
 
 
-def _largest(entries: Iterator[Entry]) -> tuple[Entry, ...]:
+def _largest(entries: Iterator[TrackedMessage]) -> tuple[TrackedMessage, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.size.tokens, reverse=True)[:5])

@@ -4,14 +4,14 @@ Rule: the bytes decide. What a client declares, or a name says, stands only wher
 nothing here raises, whatever the bytes.
 """
 
-from proxy.core.content_types.detection import media_type
 from proxy.core.content_types.forced import looks_decoded_by_force
-from proxy.core.content_types.kinds import Kind, MediaType, audio_format, modality_of
+from proxy.core.content_types.kinds import ContentKind, MediaType, audio_format, modality_of
+from proxy.core.content_types.media_type import media_type
 from proxy.core.content_types.table import plain_mime
 from proxy.core.content_types.texts import text_of
 
 __all__ = [
-    "Kind",
+    "ContentKind",
     "MediaType",
     "audio_format",
     "looks_decoded_by_force",

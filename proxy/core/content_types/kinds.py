@@ -12,7 +12,7 @@ from typing import Final
 from proxy.core.models.profile import Modality
 
 
-class Kind(StrEnum):
+class ContentKind(StrEnum):
     """What a content is to a model."""
 
     IMAGE = "image"
@@ -28,28 +28,28 @@ class MediaType:
     """The type of one content."""
 
     mime: str
-    kind: Kind
+    kind: ContentKind
     suffix: str
     """What a file name of this type ends with, without the dot."""
 
 
-def modality_of(kind: Kind) -> Modality:
+def modality_of(kind: ContentKind) -> Modality:
     """What a model must read to take it."""
     return _MODALITIES.get(kind, Modality.FILE)
 
 
 _MODALITIES: Final = {
-    Kind.IMAGE: Modality.VISION,
-    Kind.AUDIO: Modality.AUDIO,
-    Kind.VIDEO: Modality.VIDEO,
-    Kind.TEXT: Modality.TEXT,
+    ContentKind.IMAGE: Modality.VISION,
+    ContentKind.AUDIO: Modality.AUDIO,
+    ContentKind.VIDEO: Modality.VIDEO,
+    ContentKind.TEXT: Modality.TEXT,
 }
 
 
 def audio_format(found: MediaType) -> str:
     """The `format` of an `input_audio` part: `wav` and `mp3` are what OpenAI takes, others take more.
 
-    >>> audio_format(MediaType("audio/mpeg", Kind.AUDIO, "mp3"))
+    >>> audio_format(MediaType("audio/mpeg", ContentKind.AUDIO, "mp3"))
     'mp3'
     """
     return found.suffix

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.core.content_types.kinds import Kind, MediaType
+from proxy.core.content_types.kinds import ContentKind, MediaType
 
 BINARY: Final = "application/octet-stream"
 PLAIN: Final = "text/plain"
@@ -21,8 +21,8 @@ _ENABLED: Final = ".macroenabled.12"
 _ODF: Final = "application/vnd.oasis.opendocument."
 
 # MIME type · suffix, and other endings of the same type · other names of the same type
-_LINES: Final[Mapping[Kind, str]] = {
-    Kind.IMAGE: """
+_LINES: Final[Mapping[ContentKind, str]] = {
+    ContentKind.IMAGE: """
         image/png            png,apng           image/x-png image/apng
         image/jpeg           jpg,jpeg,jpe,jfif  image/jpg image/pjpeg
         image/gif            gif
@@ -37,7 +37,7 @@ _LINES: Final[Mapping[Kind, str]] = {
         image/jp2            jp2,j2k,jpx        image/jpx image/jpeg2000
         image/vnd.adobe.photoshop psd           image/x-photoshop application/x-photoshop
     """,
-    Kind.AUDIO: """
+    ContentKind.AUDIO: """
         audio/mpeg           mp3,mpga,mp2       audio/mp3 audio/x-mp3 audio/x-mpeg audio/mpg
         audio/wav            wav,wave           audio/x-wav audio/wave audio/vnd.wave audio/x-pn-wav
         audio/ogg            ogg,oga,opus,spx   audio/opus audio/vorbis audio/x-vorbis audio/x-ogg
@@ -52,7 +52,7 @@ _LINES: Final[Mapping[Kind, str]] = {
         audio/webm           weba
         audio/x-matroska     mka
     """,
-    Kind.VIDEO: """
+    ContentKind.VIDEO: """
         video/mp4            mp4,m4v            video/x-m4v application/mp4
         video/webm           webm
         video/quicktime      mov,qt
@@ -65,7 +65,7 @@ _LINES: Final[Mapping[Kind, str]] = {
         video/x-flv          flv
         video/x-ms-wmv       wmv,asf            video/x-ms-asf application/vnd.ms-asf
     """,
-    Kind.DOCUMENT: f"""
+    ContentKind.DOCUMENT: f"""
         application/pdf                  pdf    application/x-pdf
         application/msword               doc,dot application/x-msword application/doc
         application/vnd.ms-excel         xls,xlt application/x-excel application/excel application/x-msexcel
@@ -82,7 +82,7 @@ _LINES: Final[Mapping[Kind, str]] = {
         application/rtf      rtf                text/rtf application/x-rtf
         application/postscript ps,eps,ai        application/eps application/x-eps image/x-eps
     """,
-    Kind.TEXT: """
+    ContentKind.TEXT: """
         text/plain           txt,text,log
         text/csv             csv                application/csv text/x-csv
         text/tab-separated-values tsv,tab
@@ -105,7 +105,7 @@ _LINES: Final[Mapping[Kind, str]] = {
         message/rfc822       eml
         application/x-tex    tex                text/x-tex application/x-latex
     """,
-    Kind.OTHER: """
+    ContentKind.OTHER: """
         application/octet-stream bin            binary/octet-stream application/unknown application/x-binary
         application/zip      zip,jar,whl,apk    application/x-zip-compressed application/x-zip multipart/x-zip
         application/vnd.rar  rar                application/x-rar-compressed application/x-rar application/rar
@@ -169,7 +169,7 @@ def is_binary(declared: str) -> bool:
     """
     mime = plain_mime(declared)
     line = known(mime)
-    return line.kind is not Kind.TEXT if line is not None else mime.startswith(_BINARY_KINDS)
+    return line.kind is not ContentKind.TEXT if line is not None else mime.startswith(_BINARY_KINDS)
 
 
 def mime_by_name(name: str) -> str:

@@ -10,24 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from proxy.core.conversation.edit import Moved
 from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.tokens.counters import Counter
 
 
-def with_media(last: Entry, moved: Sequence[Moved], counter: Counter) -> Entry:
+def with_media(last: TrackedMessage, moved: Sequence[Moved], counter: Counter) -> TrackedMessage:
     """The last result of a batch, and behind it what was moved out of all of them."""
     return last.followed_by(_messages_of(moved), counter)
 
 
-def before_a_user(last: Entry, counter: Counter) -> Entry:
+def before_a_user(last: TrackedMessage, counter: Counter) -> TrackedMessage:
     """The same when a user message follows. Where the media stand behind words of the assistant, as the template takes
     no user message behind results, it takes no two user messages either: the words stand behind them, too."""
     words_first = last.following and last.following[0].role == "assistant"
     return last.followed_by((*last.following, last.following[0]), counter) if words_first else last
 
 
-def done_again(entries: Iterable[Entry], counter: Counter) -> Iterator[Entry]:
+def done_again(entries: Iterable[TrackedMessage], counter: Counter) -> Iterator[TrackedMessage]:
     """The messages of a unit of which some were prepared anew: what follows its batches is made of them."""
     moved: tuple[Moved, ...] = ()
     for entry in entries:

@@ -38,7 +38,7 @@ class Reason(StrEnum):
     """An old tool result was cut down to what was left of the room."""
     OLD_EXCHANGE = "old_exchange"
     """Old messages were left out, calls and results together."""
-    DIGEST = "digest"
+    OMISSION_NOTE = "omission_note"
     """A message carries the note of what was left out before it."""
     NEWEST_RESULT = "newest_result"
     """The newest tool results did not fit: excerpts stand in their place."""

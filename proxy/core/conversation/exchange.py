@@ -12,10 +12,10 @@ import msgspec
 
 from proxy.core.conversation.edit import Edit
 from proxy.core.conversation.message import SYSTEM_ROLES
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 
 
-class Unit(msgspec.Struct, frozen=True, gc=False):
+class ToolExchange(msgspec.Struct, frozen=True, gc=False):
     """Messages that stay or go together: an exchange, a user message, a system message, an assistant's words."""
 
     start: int
@@ -29,17 +29,17 @@ class Change:
     """What a relief gives up at once: edits of one message, whole units, or what a message shows."""
 
     edits: tuple[Edit, ...] = ()
-    units: tuple[Unit, ...] = ()
-    redone: Entry | None = None
+    units: tuple[ToolExchange, ...] = ()
+    redone: TrackedMessage | None = None
     """Another preparation of a message."""
 
 
-def first_request(units: Sequence[Unit]) -> Unit | None:
+def first_request(units: Sequence[ToolExchange]) -> ToolExchange | None:
     """The first user message: it holds the task, and always stays."""
     return next((unit for unit in units if unit.role == "user"), None)
 
 
-def separator(units: Sequence[Unit]) -> Unit | None:
+def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
     """What stands between the first user message and the next one, and has to: two user messages in a row are refused
     by the chat templates of Mistral and Gemma. None where nothing stands there."""
     users = [position for position, unit in enumerate(units) if unit.role == "user"]
@@ -49,20 +49,20 @@ def separator(units: Sequence[Unit]) -> Unit | None:
     return between[-1] if between else None
 
 
-def removable(units: Sequence[Unit]) -> list[tuple[Unit, ...]]:
+def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
     """What may go, the oldest first: neither system text, nor the first and the last user message, nor the newest unit.
 
     A later user message goes together with the last of its turn, and of the first turn its last unit stays while
     another turn follows, so that no two user messages come to stand in a row.
 
     >>> roles = ["system", "user", "assistant", "assistant", "user", "assistant", "user"]
-    >>> units = [Unit(index, index + 1, role) for index, role in enumerate(roles)]
+    >>> units = [ToolExchange(index, index + 1, role) for index, role in enumerate(roles)]
     >>> [[unit.start for unit in together] for together in removable(units)]
     [[2], [5, 4]]
     """
     first, between = first_request(units), separator(units)
-    found: list[tuple[Unit, ...]] = []
-    asked: tuple[Unit, ...] = ()
+    found: list[tuple[ToolExchange, ...]] = []
+    asked: tuple[ToolExchange, ...] = ()
     turn_begins = 0
     for unit in units:
         if unit.role == "user":

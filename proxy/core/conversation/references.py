@@ -64,7 +64,7 @@ class Fetched:
     """Of the file, for a person to read; safe to print, not a path."""
 
 
-class Obstacle(StrEnum):
+class FetchError(StrEnum):
     """Why something was not fetched. The values name the words for it and stand in logs."""
 
     BAD_ADDRESS = "bad_address"
@@ -102,7 +102,7 @@ class Obstacle(StrEnum):
 class Unfetched:
     """Why something does not stand here: what a model can act on."""
 
-    obstacle: Obstacle
+    obstacle: FetchError
     http_code: int | None = None
     """Of the last answer; None when there was none."""
     final_url: str = field(repr=False, default="")

@@ -28,7 +28,7 @@ _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits for the sake of what a model can read, not for the saving."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     """A message and what has been done to it. A struct, as entries are made by the thousand."""
 
     index: int
@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     following_size: Size = NOTHING
 
     @classmethod
-    def of(cls, index: int, message: Message, tool: str, counter: Counter) -> Entry:
+    def of(cls, index: int, message: Message, tool: str, counter: Counter) -> TrackedMessage:
         """A message that nothing has been done to."""
         size = size_of(message, counter)
         return cls(index, message, message, size, size, message, size, tool)
@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         here = self.message.media_parts() if _IMAGE in self.message.raw else ()
         return len(moved) + sum("image_url" in part for part in here)
 
-    def edited(self, edits: Sequence[Edit], counter: Counter) -> Entry:
+    def edited(self, edits: Sequence[Edit], counter: Counter) -> TrackedMessage:
         """The entry after further edits; itself when they would not make it shorter, though that is what they are for.
 
         Told by bytes, as these do not depend on who counts.
@@ -87,7 +87,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             return replace(edited, whole=message, whole_size=size)
         return edited
 
-    def followed_by(self, messages: Sequence[Message], counter: Counter) -> Entry:
+    def followed_by(self, messages: Sequence[Message], counter: Counter) -> TrackedMessage:
         """The entry with messages that are sent right behind it."""
         size = sum((size_of(message, counter) for message in messages), NOTHING)
         return replace(self, following=tuple(messages), following_size=size)
@@ -116,9 +116,9 @@ def argument_texts(message: Message) -> Iterator[tuple[Path, str]]:
 
 def prepared(
     index: int, message: Message, tool: str, steps: Sequence[LocalStep], notices: Notices, counter: Counter
-) -> Entry:
+) -> TrackedMessage:
     """A message after the local steps."""
-    entry = Entry.of(index, message, tool, counter)
+    entry = TrackedMessage.of(index, message, tool, counter)
     for step in steps:
         edits = tuple(step(index, entry.message, tool, notices))
         if edits:

@@ -12,12 +12,12 @@ from enum import StrEnum
 from typing import Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.content_types import Kind, MediaType
+from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.notices.catalogue import Language, Notices
 from proxy.core.notices.media import friendly_kind, friendly_size, friendly_type
 
 
-class Why(StrEnum):
+class OmissionReason(StrEnum):
     """Why words stand in the place of a content. The values name the words."""
 
     MODEL = "model"
@@ -44,31 +44,31 @@ class Why(StrEnum):
     """It is text, and too long to stand here."""
 
 
-_REASONS: Final[Mapping[Why, tuple[str, str]]] = {
-    Why.MODEL: ("The current model cannot read this kind of file.", "当前模型无法读取此类文件。"),
-    Why.IN_TEXT: (
+_REASONS: Final[Mapping[OmissionReason, tuple[str, str]]] = {
+    OmissionReason.MODEL: ("The current model cannot read this kind of file.", "当前模型无法读取此类文件。"),
+    OmissionReason.IN_TEXT: (
         "It was written into a text as base64, which no model can read.",
         "它以 base64 形式写在文本中，模型无法读取。",
     ),
-    Why.UNSTATED: (
+    OmissionReason.UNSTATED: (
         "It is not known whether the current model can read this kind of file.",
         "尚不清楚当前模型能否读取此类文件。",
     ),
-    Why.BROKEN: ("Its base64 is broken or incomplete.", "其 base64 数据已损坏或不完整。"),
-    Why.EMPTY: ("It is empty.", "其内容为空。"),
-    Why.TOO_LARGE: ("It is over the limit of {limit}.", "它超过了 {limit} 的上限。"),
-    Why.TOO_MANY_PIXELS: ("It is over the limit of {limit:,} pixels.", "它超过了 {limit:,} 像素的上限。"),
-    Why.TOO_MANY: ("There are more images than can be shown at once.", "图片数量超过了可同时显示的上限。"),
-    Why.FORMAT: ("Models do not read this format.", "模型不读取此格式。"),
-    Why.PLACE: ("It cannot be shown in this message.", "它无法在此消息中显示。"),
-    Why.FORCED: (
+    OmissionReason.BROKEN: ("Its base64 is broken or incomplete.", "其 base64 数据已损坏或不完整。"),
+    OmissionReason.EMPTY: ("It is empty.", "其内容为空。"),
+    OmissionReason.TOO_LARGE: ("It is over the limit of {limit}.", "它超过了 {limit} 的上限。"),
+    OmissionReason.TOO_MANY_PIXELS: ("It is over the limit of {limit:,} pixels.", "它超过了 {limit:,} 像素的上限。"),
+    OmissionReason.TOO_MANY: ("There are more images than can be shown at once.", "图片数量超过了可同时显示的上限。"),
+    OmissionReason.FORMAT: ("Models do not read this format.", "模型不读取此格式。"),
+    OmissionReason.PLACE: ("It cannot be shown in this message.", "它无法在此消息中显示。"),
+    OmissionReason.FORCED: (
         "It was decoded as text, which has damaged it: read the file as binary instead.",
         "它被当作文本解码，内容已损坏：请改为以二进制方式读取该文件。",
     ),
-    Why.ENCODING: ("It is text in an encoding other than Unicode.", "它是文本，但不是 Unicode 编码。"),
-    Why.LONG_TEXT: ("It is text, too long to be shown here.", "它是文本，过长而未在此显示。"),
+    OmissionReason.ENCODING: ("It is text in an encoding other than Unicode.", "它是文本，但不是 Unicode 编码。"),
+    OmissionReason.LONG_TEXT: ("It is text, too long to be shown here.", "它是文本，过长而未在此显示。"),
 }
-_CAPABILITY: Final = frozenset({Why.MODEL, Why.IN_TEXT, Why.UNSTATED})
+_CAPABILITY: Final = frozenset({OmissionReason.MODEL, OmissionReason.IN_TEXT, OmissionReason.UNSTATED})
 """What another model might read: the content is whole, and it is this model, or its upstream, that does not take it."""
 _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "title": ("[cannot read] {name}", "[无法读取] {name}"),
@@ -107,7 +107,7 @@ class Described:
     """What is known of a content that is not shown."""
 
     found: MediaType
-    why: Why
+    why: OmissionReason
     name: str = ""
     """Of the file, as somebody wrote it."""
     byte_count: int | None = None
@@ -138,7 +138,7 @@ def description(described: Described, artifact: Artifact | None, notices: Notice
     ]
     if described.address:
         lines.append(_phrase(language, "address", address=_plain(described.address, _ADDRESS_CHARACTERS)))
-    limit = friendly_size(described.limit, language) if described.why is Why.TOO_LARGE else described.limit
+    limit = friendly_size(described.limit, language) if described.why is OmissionReason.TOO_LARGE else described.limit
     reason = _REASONS[described.why][0 if language == "en" else 1].format(limit=limit)
     if artifact is not None:
         reason += notices.whole(artifact) if notices.kept else _phrase(language, "unkept")
@@ -151,7 +151,7 @@ def description(described: Described, artifact: Artifact | None, notices: Notice
 
 def default_name(found: MediaType) -> str:
     """A name for a content that came without one."""
-    kind = "file" if found.kind is Kind.OTHER else found.kind.value
+    kind = "file" if found.kind is ContentKind.OTHER else found.kind.value
     return f"{kind}.{found.suffix}" if found.suffix else kind
 
 

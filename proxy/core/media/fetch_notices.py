@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.core.conversation.references import Obstacle, Unfetched
+from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.notices.catalogue import Language
 
 _USER_AND_PASSWORD: Final = re.compile(r"(?<=//)[^/?#]*@")
@@ -23,54 +23,54 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "reason": ("Likely reason: {reason}.", "可能的原因：{reason}。"),
     "kept_in": (" The image would have been kept in {kept_in}.", " 图片原本会保存在 {kept_in}。"),
 }
-_LIMITS: Final[Mapping[Obstacle, tuple[str, str]]] = {
-    Obstacle.TIMEOUT: (" (over {limit:g} seconds)", "（超过 {limit:g} 秒）"),
-    Obstacle.TOO_LARGE: (" (over {limit:,.0f} bytes)", "（超过 {limit:,.0f} 字节）"),
-    Obstacle.TOO_MANY_REDIRECTS: (" (over {limit:g})", "（超过 {limit:g} 次）"),
+_LIMITS: Final[Mapping[FetchError, tuple[str, str]]] = {
+    FetchError.TIMEOUT: (" (over {limit:g} seconds)", "（超过 {limit:g} 秒）"),
+    FetchError.TOO_LARGE: (" (over {limit:,.0f} bytes)", "（超过 {limit:,.0f} 字节）"),
+    FetchError.TOO_MANY_REDIRECTS: (" (over {limit:g})", "（超过 {limit:g} 次）"),
 }
-_REASONS: Final[Mapping[Obstacle, tuple[str, str]]] = {
-    Obstacle.BAD_ADDRESS: (
+_REASONS: Final[Mapping[FetchError, tuple[str, str]]] = {
+    FetchError.BAD_ADDRESS: (
         "this is not a plain http or https address; one with a password, an unusual port or another scheme is not "
         "fetched",
         "这不是普通的 http 或 https 地址；带密码、非常用端口或其他协议的地址不会被获取",
     ),
-    Obstacle.PRIVATE_ADDRESS: (
+    FetchError.PRIVATE_ADDRESS: (
         "it leads into a private network, from which nothing is fetched",
         "该地址指向私有网络，不会从中获取内容",
     ),
-    Obstacle.UNKNOWN_HOST: (
+    FetchError.UNKNOWN_HOST: (
         "the host name has no address; it may be misspelled",
         "主机名无法解析，可能拼写有误",
     ),
-    Obstacle.UNREACHABLE: ("the server took no connection", "服务器未接受连接"),
-    Obstacle.INSECURE: ("the TLS certificate of the server is not valid", "服务器的 TLS 证书无效"),
-    Obstacle.TIMEOUT: ("the server was too slow", "服务器响应过慢"),
-    Obstacle.BROKEN: ("the answer of the server broke off or was garbled", "服务器的响应中断或无法解析"),
-    Obstacle.TOO_MANY_REDIRECTS: ("too many redirects, perhaps in a circle", "重定向次数过多，可能是循环"),
-    Obstacle.ACCESS_DENIED: (
+    FetchError.UNREACHABLE: ("the server took no connection", "服务器未接受连接"),
+    FetchError.INSECURE: ("the TLS certificate of the server is not valid", "服务器的 TLS 证书无效"),
+    FetchError.TIMEOUT: ("the server was too slow", "服务器响应过慢"),
+    FetchError.BROKEN: ("the answer of the server broke off or was garbled", "服务器的响应中断或无法解析"),
+    FetchError.TOO_MANY_REDIRECTS: ("too many redirects, perhaps in a circle", "重定向次数过多，可能是循环"),
+    FetchError.ACCESS_DENIED: (
         "access denied: a login, a signature or a permission is missing, or programs are kept out",
         "访问被拒绝：可能缺少登录、签名或权限，或服务器拒绝程序访问",
     ),
-    Obstacle.NOT_FOUND: (
+    FetchError.NOT_FOUND: (
         "there is nothing at this address (any more)",
         "该地址没有内容，或内容已被删除",
     ),
-    Obstacle.RATE_LIMITED: ("the server gets too many requests", "服务器收到的请求过多"),
-    Obstacle.SERVER_ERROR: ("the server has a fault of its own", "服务器自身出错"),
-    Obstacle.HTTP_ERROR: ("the server refused the request", "服务器拒绝了该请求"),
-    Obstacle.NOT_AN_IMAGE: (
+    FetchError.RATE_LIMITED: ("the server gets too many requests", "服务器收到的请求过多"),
+    FetchError.SERVER_ERROR: ("the server has a fault of its own", "服务器自身出错"),
+    FetchError.HTTP_ERROR: ("the server refused the request", "服务器拒绝了该请求"),
+    FetchError.NOT_AN_IMAGE: (
         "this is not an image, perhaps a web page that shows it or asks for a login",
         "内容不是图片，可能是展示图片或要求登录的网页",
     ),
-    Obstacle.TOO_LARGE: ("the image is too large", "图片过大"),
-    Obstacle.EMPTY: ("the answer was empty", "服务器返回的内容为空"),
+    FetchError.TOO_LARGE: ("the image is too large", "图片过大"),
+    FetchError.EMPTY: ("the answer was empty", "服务器返回的内容为空"),
 }
 
 
 def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in: str = "") -> str:
     """The diagnosis for one address. `kept_in`: where the image would be now, as the agent sees it.
 
-    >>> print(not_fetched("https://example.org/a", Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/b"), "en"))
+    >>> print(not_fetched("https://example.org/a", Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/b"), "en"))
     [cannot fetch] https://example.org/a
     Status: failed; HTTP code: 404; final URL: https://example.org/b
     Likely reason: there is nothing at this address (any more).

@@ -17,7 +17,7 @@ from proxy.core.conversation.references import Resolved, Unfetched, references_i
 from proxy.core.media.attachments import Attachment, Replacement, Shape, attachment_of, may_hold_media, with_replaced
 from proxy.core.media.descriptions import label, shown, spoken
 from proxy.core.media.placement import not_here, place
-from proxy.core.media.routes import Placed, Routes, modality_claimed
+from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.catalogue import Notices
 from proxy.core.retrieval_tool.pages import is_page
@@ -184,7 +184,7 @@ class _Work:
         words = label(self.tool, self.message.tool_call_id, self.shown, self.notices.language)
         self.behind += [jsontext.dump({"type": "text", "text": words}), jsontext.dump(part)]
 
-    def _placed(self, attachment: Attachment, part: dict[str, Any] | None) -> Placed:
+    def _placed(self, attachment: Attachment, part: dict[str, Any] | None) -> MediaPlacement:
         found = self.resolved.get(attachment.address) if attachment.is_elsewhere else None
         if isinstance(found, Unfetched):
             return not_here(attachment, found, self.notices)
@@ -206,7 +206,7 @@ class _Work:
         self.images += 1
         return self.images <= self.images_over
 
-    def _note(self, placed: Placed) -> None:
+    def _note(self, placed: MediaPlacement) -> None:
         self.done.append((placed.noted, placed.artifact))
 
 

@@ -10,11 +10,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.content_types import Kind, MediaType
+from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.conversation.edit import RoutedMedia
 from proxy.core.conversation.message import Message
 from proxy.core.media.attachments import Attachment, Shape, attachment_of
-from proxy.core.media.descriptions import Why
+from proxy.core.media.descriptions import OmissionReason
 from proxy.core.models.profile import Modality
 
 MAX_IMAGE_PIXELS: Final = 89_478_485
@@ -46,10 +46,10 @@ SHAPES: Final = {
 }
 """What a model must read to take a part as it is written."""
 CLAIMED_KINDS: Final = {
-    Modality.VISION: Kind.IMAGE,
-    Modality.AUDIO: Kind.AUDIO,
-    Modality.VIDEO: Kind.VIDEO,
-    Modality.FILE: Kind.DOCUMENT,
+    Modality.VISION: ContentKind.IMAGE,
+    Modality.AUDIO: ContentKind.AUDIO,
+    Modality.VIDEO: ContentKind.VIDEO,
+    Modality.FILE: ContentKind.DOCUMENT,
 }
 
 
@@ -60,7 +60,7 @@ def modalities_in(message: Message) -> frozenset[Modality]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class MediaPlacement:
     """Where a content goes, and what stands there."""
 
     route: Route
@@ -107,10 +107,10 @@ class Routes:
             return (modality is Modality.TEXT) if self.is_strict else None
         return modality in self.modalities
 
-    def why_not(self, modality: Modality, *, can_hold: bool) -> Why:
+    def why_not(self, modality: Modality, *, can_hold: bool) -> OmissionReason:
         """Why something is not read: the model is known to lack it, or else its place cannot hold it."""
         is_stated = self.modalities is not None or modality in self.refused
-        return Why.MODEL if is_stated or can_hold else Why.PLACE
+        return OmissionReason.MODEL if is_stated or can_hold else OmissionReason.PLACE
 
 
 def modality_claimed(attachment: Attachment) -> Modality:

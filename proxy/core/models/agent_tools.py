@@ -25,7 +25,7 @@ has called it Agent since 2.1.63, and Task before: https://code.claude.com/docs/
 _MAX_TOOLS: Final = 1_000
 
 
-class Reach(StrEnum):
+class AgentFileAccess(StrEnum):
     """How the agent can get at a file; the values name the words for it."""
 
     NOTHING = "nothing"
@@ -34,7 +34,7 @@ class Reach(StrEnum):
     SHELL = "shell"
 
 
-def reach_of(tools: Raw | None, *, sees_files: bool = True) -> Reach:
+def reach_of(tools: Raw | None, *, sees_files: bool = True) -> AgentFileAccess:
     """The best way to an artifact that these tools offer: a sub-agent spares the context, a reader pages, a shell can
     all. `sees_files`: whether the agent has the folder before it; a shell alone gets at it without.
 
@@ -44,12 +44,16 @@ def reach_of(tools: Raw | None, *, sees_files: bool = True) -> Reach:
     return reach_with(tool_names(tools), sees_files=sees_files)
 
 
-def reach_with(names: Sequence[str], *, sees_files: bool = True) -> Reach:
+def reach_with(names: Sequence[str], *, sees_files: bool = True) -> AgentFileAccess:
     """As `reach_of`, for tools of these names."""
-    for pattern, reach in ((_SUBAGENT, Reach.SUBAGENT), (_READER, Reach.PAGE), (_SHELL, Reach.SHELL)):
-        if (sees_files or reach is Reach.SHELL) and any(pattern.search(name) for name in names):
+    for pattern, reach in (
+        (_SUBAGENT, AgentFileAccess.SUBAGENT),
+        (_READER, AgentFileAccess.PAGE),
+        (_SHELL, AgentFileAccess.SHELL),
+    ):
+        if (sees_files or reach is AgentFileAccess.SHELL) and any(pattern.search(name) for name in names):
             return reach
-    return Reach.NOTHING
+    return AgentFileAccess.NOTHING
 
 
 def offers_subagent(tools: Raw | None) -> bool:
@@ -58,7 +62,7 @@ def offers_subagent(tools: Raw | None) -> bool:
     >>> offers_subagent(b'[{"type":"function","function":{"name":"Task"}}]'), offers_subagent(None)
     (True, False)
     """
-    return reach_of(tools) is Reach.SUBAGENT
+    return reach_of(tools) is AgentFileAccess.SUBAGENT
 
 
 def tool_names(tools: Raw | None) -> list[str]:

@@ -13,7 +13,7 @@ from proxy.core.artifact import Artifact
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class ArtifactAccess:
     """The ways that are open; nothing of it is the request's own text."""
 
     folder: str | None = None
@@ -28,7 +28,7 @@ class WayBack:
     def path_of(self, artifact: Artifact) -> str | None:
         """The file, as the agent sees it.
 
-        >>> WayBack("C:\\\\kept").path_of(Artifact(b"", "sh"))
+        >>> ArtifactAccess("C:\\\\kept").path_of(Artifact(b"", "sh"))
         'C:\\\\kept\\\\tool_sh_e3b0c44298fc1c14.txt'
         """
         if self.folder is None:
@@ -41,5 +41,5 @@ class WayBack:
         return None if self.url is None else f"{self.url}/{artifact.id}"
 
 
-NOWHERE: Final = WayBack()
+NOWHERE: Final = ArtifactAccess()
 """Nothing is known of the client."""

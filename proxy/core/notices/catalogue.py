@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
-from proxy.core.models.agent_tools import Reach
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.words import WORDS
 from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
 from proxy.core.text.lines import PAGE_BYTES
@@ -41,9 +41,9 @@ class Notices:
     """Writes notices for one request."""
 
     language: Language
-    way: WayBack
+    way: ArtifactAccess
     """How the agent gets at an artifact."""
-    reach: Reach = Reach.NOTHING
+    reach: AgentFileAccess = AgentFileAccess.NOTHING
     """What the tools of the request can do with it."""
     kept: bool = True
     """Whether artifacts can be kept at all now."""
@@ -77,7 +77,7 @@ class Notices:
             return self._say("shown_brief", **counts) + self._way_back_brief(artifact, resume)
         return self._say("shown", parts=self._parts(shown), **counts) + self.way_back(artifact, resume)
 
-    def digest(
+    def omission_note(
         self,
         artifact: Artifact,
         messages: int,
@@ -87,7 +87,7 @@ class Notices:
     ) -> str:
         """What stands in the place of messages that are left out. `told`: lines of theirs, each group under the file or
         command that it comes from."""
-        notice = self._say("digest", messages=messages, chars=chars)
+        notice = self._say("omitted", messages=messages, chars=chars)
         # Each line of that file is a message, and as long as that may be.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
@@ -125,10 +125,10 @@ class Notices:
     def way_back(self, artifact: Artifact, resume: Resume) -> str:
         """Where the whole is, and how to go on reading."""
         place = self.way.path_of(artifact)
-        if not self.kept or place is None or self.reach is Reach.NOTHING:
+        if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING:
             return self._kept_at(artifact, "whole", "call", lines=resume.lines)
         whole = self._say("whole", place=place)
-        if self.reach is Reach.SHELL:
+        if self.reach is AgentFileAccess.SHELL:
             return whole + self._say("shell", command=resume.command(place))
         return whole + self._say(self.reach.value, place=place, line=resume.line)
 
@@ -136,13 +136,15 @@ class Notices:
         if not self.kept:
             return self._say("unkept")
         place = self.way.path_of(artifact)
-        if self.reach is Reach.SHELL and place is not None:
+        if self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say("more", place=resume.command(place))
         call = self._call(artifact, {"lines": resume.lines})
         if call is not None:
             return self._say("more", place=call)
         place = self.place_of(artifact)
-        return self._say("more" if self.reach is Reach.NOTHING else "more_from", place=place, line=resume.line)
+        return self._say(
+            "more" if self.reach is AgentFileAccess.NOTHING else "more_from", place=place, line=resume.line
+        )
 
     def place_of(self, artifact: Artifact) -> str:
         """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
@@ -154,16 +156,16 @@ class Notices:
         if not self.kept:
             return self._say("unkept")
         place = self.way.path_of(artifact)
-        if by_shell and self.reach is Reach.SHELL and place is not None:
+        if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say(by_call, call=by_shell.format(place=place))
         call = self._call(artifact, asked)
         return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
 
     def _call(self, artifact: Artifact, asked: Mapping[str, str]) -> str | None:
         url = self.way.url_of(artifact)
-        if self.reach is not Reach.NOTHING and self.way.folder is not None:
+        if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None:
             return None  # what opens files needs no more than the path
-        if self.reach is Reach.SHELL and url is not None:
+        if self.reach is AgentFileAccess.SHELL and url is not None:
             keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
             query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
             return f"curl -s{keys} '{url}{query}'"

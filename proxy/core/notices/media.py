@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.core.content_types import Kind, MediaType
+from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.notices.catalogue import Language
 
 _OOXML: Final = "application/vnd.openxmlformats-officedocument."
@@ -86,13 +86,13 @@ _NAMES: Final[Mapping[str, tuple[str, str]]] = {
     "application/vnd.microsoft.portable-executable": ("Windows program", "Windows 程序"),
     "application/vnd.sqlite3": ("SQLite database", "SQLite 数据库"),
 }
-_BY_KIND: Final[Mapping[Kind, tuple[str, str]]] = {
-    Kind.IMAGE: ("image", "图片"),
-    Kind.AUDIO: ("audio", "音频"),
-    Kind.VIDEO: ("video", "视频"),
-    Kind.DOCUMENT: ("document", "文档"),
-    Kind.TEXT: ("text", "文本"),
-    Kind.OTHER: ("binary file", "二进制文件"),
+_BY_KIND: Final[Mapping[ContentKind, tuple[str, str]]] = {
+    ContentKind.IMAGE: ("image", "图片"),
+    ContentKind.AUDIO: ("audio", "音频"),
+    ContentKind.VIDEO: ("video", "视频"),
+    ContentKind.DOCUMENT: ("document", "文档"),
+    ContentKind.TEXT: ("text", "文本"),
+    ContentKind.OTHER: ("binary file", "二进制文件"),
 }
 _UNITS: Final = ("KB", "MB", "GB")
 
@@ -124,10 +124,10 @@ def friendly_size(count: int, language: Language = "en") -> str:
     return f"{size:,.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
-def friendly_kind(kind: Kind, language: Language) -> str:
+def friendly_kind(kind: ContentKind, language: Language) -> str:
     """What people call a kind.
 
-    >>> friendly_kind(Kind.IMAGE, "en"), friendly_kind(Kind.OTHER, "en")
+    >>> friendly_kind(Kind.IMAGE, "en"), friendly_kind(ContentKind.OTHER, "en")
     ('image', 'binary file')
     """
     return _BY_KIND[kind][0 if language == "en" else 1]

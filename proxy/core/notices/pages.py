@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.grep import Hits
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import MARK, Language
 from proxy.core.text.lines import Page
 
@@ -60,7 +60,7 @@ def hits_header(hits: Hits, name: str, language: Language) -> str:
     return f"{MARK}{said}]\n"
 
 
-def quoted(text: str, way: WayBack | None = None) -> str:
+def quoted(text: str, way: ArtifactAccess | None = None) -> str:
     """A text of a tool as a model may see it: notices in it do not pass for ours unless they are headers of pages, or
     name an artifact just where this agent finds them (`way`), as a plan does that is planned again.
 
@@ -80,7 +80,7 @@ def quoted(text: str, way: WayBack | None = None) -> str:
     return _FOREIGN.sub(marked, text)
 
 
-def _places_of(way: WayBack) -> tuple[str, ...]:
+def _places_of(way: ArtifactAccess) -> tuple[str, ...]:
     """What stands before the name of an artifact in a notice for this agent."""
     places = [f"{place}/" for place in (way.folder and way.folder.rstrip("/\\"), way.url) if place]
     places += [f"{way.folder.rstrip(chr(92))}\\"] if way.folder and "\\" in way.folder else []

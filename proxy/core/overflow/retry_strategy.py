@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from proxy.core.models.profile import Modality
-from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
 EMERGENCY_SHARE: Final = 0.6
 """Of the true limit: a second refusal must not come from an estimate that is a third off."""
@@ -94,10 +94,10 @@ class Outcome:
     one was cut."""
 
 
-Attempts: TypeAlias = Generator[Attempt, Outcome, None]
+RetryStrategy: TypeAlias = Generator[Attempt, Outcome, None]
 
 
-def attempts(situation: Situation) -> Attempts:
+def retry_strategy(situation: Situation) -> RetryStrategy:
     """The sends for one request."""
     outcome = yield Attempt(Rung.FIRST)
     verdict = outcome.verdict
@@ -112,7 +112,7 @@ def attempts(situation: Situation) -> Attempts:
             yield Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation))
     elif outcome.fitting_tokens is not None:
         yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
-    elif verdict.kind is Kind.MEDIA and outcome.media:
+    elif verdict.kind is VerdictKind.MEDIA and outcome.media:
         yield Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
     elif (
         outcome.status in _REFUSING_STATUSES
@@ -129,7 +129,16 @@ _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
 """What takes no images hardly takes pages and films."""
 _REFUSING_STATUSES: Final = frozenset({400, 422})
 """The request was looked at and not taken; after any other answer it may have been."""
-_REFUSED_FOR_CONTENT: Final = frozenset({Kind.FIELD, Kind.COUNT, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.UNKNOWN})
+_REFUSED_FOR_CONTENT: Final = frozenset(
+    {
+        VerdictKind.FIELD,
+        VerdictKind.COUNT,
+        VerdictKind.PAIRING,
+        VerdictKind.POLICY,
+        VerdictKind.MEDIA,
+        VerdictKind.UNKNOWN,
+    }
+)
 """Refusals that an edit of ours may have brought about; the others would come for the original, too. COUNT: with the
 proxy's own tool a list may have one too many; OpenAI takes 128."""
 
@@ -182,7 +191,7 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
         return None
     if verdict.limit is not None:
         reply = int(verdict.limit * EMERGENCY_REPLY_SHARE)
-    elif verdict.kind is Kind.PROMPT_PLUS_REPLY:
+    elif verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         reply = int(asked * BLIND_SHARE)
     else:
         return None
@@ -194,9 +203,9 @@ def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
     """What the upstream counted for the prompt, at the least: it said so, or it would not have refused."""
     if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
         return verdict.prompt
-    if verdict.kind is Kind.PROMPT_PLUS_REPLY:
+    if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
-    if verdict.kind is Kind.RATE:
+    if verdict.kind is VerdictKind.RATE:
         return _counted_by_rate(verdict, situation)
     return limit
 
@@ -213,9 +222,9 @@ def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
     """The reply limit with which the prompt as it was would be taken, when the upstream's own numbers prove one."""
     if verdict.limit is None or verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
         return None
-    if verdict.kind is Kind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
+    if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
         prompt = verdict.prompt
-    elif verdict.kind is Kind.RATE and situation.reply_tokens is not None:
+    elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
         prompt = _counted_by_rate(verdict, situation)
     else:
         return None

@@ -35,7 +35,7 @@ class OwnCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AssistantMessage:
     """A model's message in one round."""
 
     message: bytes = field(repr=False)
@@ -52,7 +52,7 @@ class Said:
         return bool(self.own and self.others)
 
     @classmethod
-    def of(cls, message: Mapping[str, Raw]) -> Said:
+    def of(cls, message: Mapping[str, Raw]) -> AssistantMessage:
         """Read the members of an assistant message; whatever is odd about a call, it is the client's."""
         own: list[OwnCall] = []
         others: list[bytes] = []

@@ -18,7 +18,7 @@ import msgspec
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import spliced
 from proxy.core.conversation.message import SYSTEM_ROLES, Message, texts_of
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, Said
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 
@@ -41,7 +41,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenCalls:
+class HiddenToolCalls:
     """Our calls of one answer with their results."""
 
     mark: str
@@ -53,13 +53,13 @@ class HiddenCalls:
     """Tool messages, one for each call."""
 
     @classmethod
-    def of(cls, history: bytes, said: Said, results: Sequence[bytes]) -> HiddenCalls:
+    def of(cls, history: bytes, said: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
         """What has to be remembered of a mixed answer to a conversation with this history."""
         positions = tuple(call.position for call in said.own)
         return cls(mark_of(history, said.others), positions, tuple(call.raw for call in said.own), tuple(results))
 
     @classmethod
-    def read(cls, content: bytes, mark: str) -> HiddenCalls | None:
+    def read(cls, content: bytes, mark: str) -> HiddenToolCalls | None:
         """What was kept under a mark; None when it is something else."""
         try:
             record = msgspec.json.decode(content, type=_Record)

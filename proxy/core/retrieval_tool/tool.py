@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.models.agent_tools import Reach, reach_with, tool_names
+from proxy.core.models.agent_tools import AgentFileAccess, reach_with, tool_names
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -78,7 +78,7 @@ def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
     names = tool_names(tools)
     if RETRIEVAL_TOOL in names or len(names) >= MAX_TOOLS:
         return None
-    if policy == "auto" and (not names or reach_with(names) is not Reach.NOTHING):
+    if policy == "auto" and (not names or reach_with(names) is not AgentFileAccess.NOTHING):
         return None
     if tools == b"null":
         return jsontext.join_array([DEFINITION])

@@ -59,7 +59,7 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExcerptLimits:
     """How much of a text may stay."""
 
     max_lines: int = 2_000
@@ -73,7 +73,7 @@ class Limits:
     def admit(self, text: str) -> bool:
         """Whether the text may stay as it is.
 
-        >>> Limits(max_lines=2).admit("a\\nb"), Limits(max_lines=2).admit("a\\nb\\nc")
+        >>> Limits(max_lines=2).admit("a\\nb"), ExcerptLimits(max_lines=2).admit("a\\nb\\nc")
         (True, False)
         """
         if self.max_chars is not None and len(text) > self.max_chars:
@@ -82,7 +82,7 @@ class Limits:
             return False
         return len(text) * 4 <= self.max_bytes or utf8_length(text) <= self.max_bytes
 
-    def previewed(self, preview_chars: int | None) -> Limits:
+    def previewed(self, preview_chars: int | None) -> ExcerptLimits:
         """The same with at most so many characters; None: as they are."""
         if preview_chars is None:
             return self
@@ -122,7 +122,7 @@ class _Room:
         return _Room(self.bytes - other.bytes, self.chars - other.chars, self.lines - other.lines)
 
 
-def excerpt(text: str, limits: Limits) -> Excerpt:
+def excerpt(text: str, limits: ExcerptLimits) -> Excerpt:
     """The part of `text` that fits the limits."""
     if limits.admit(text):
         head, gap, tail = ("", "", text) if limits.direction is Direction.TAIL else (text, "", "")
@@ -141,7 +141,7 @@ def excerpt(text: str, limits: Limits) -> Excerpt:
     )
 
 
-def _cut(text: str, limits: Limits) -> tuple[str, str, str, dict[int, str]]:
+def _cut(text: str, limits: ExcerptLimits) -> tuple[str, str, str, dict[int, str]]:
     """Beginning, gap and end of a text that is over its limits, and the lines rescued from the gap."""
     max_chars = limits.max_bytes if limits.max_chars is None else limits.max_chars
     room = _Room(max(0, limits.max_bytes), max(0, max_chars), max(0, limits.max_lines))
@@ -158,7 +158,7 @@ def _cut(text: str, limits: Limits) -> tuple[str, str, str, dict[int, str]]:
     return head, gap, tail, _rescued(gap, taken)
 
 
-def _ends(text: str, room: _Room, limits: Limits) -> tuple[str, str, str]:
+def _ends(text: str, room: _Room, limits: ExcerptLimits) -> tuple[str, str, str]:
     """Beginning, gap and end; the end has what the beginning leaves."""
     shares = {Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: limits.head_share}
     head = _taken(text, room.share(shares[limits.direction]))

@@ -16,7 +16,7 @@ from proxy.core.conversation.edit import Edit, Path, Reason
 from proxy.core.notices.catalogue import Notices
 from proxy.core.notices.pages import quoted
 from proxy.core.text import jsontext
-from proxy.core.text.excerpt import Direction, Excerpt, Limits, excerpt
+from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.jsontext import Raw
 from proxy.core.text.measures import count_lines, utf8_length
 
@@ -50,7 +50,7 @@ def shortened_response(
     text: str,
     response: Mapping[str, Raw],
     tool: str,
-    limits: Limits,
+    limits: ExcerptLimits,
     preview_chars: int | None,
     notices: Notices,
     reason: Reason,
@@ -74,13 +74,15 @@ class _Shortening:
     """What stands in the new `data` besides: short data whose bulk was the text."""
     frame: Mapping[str, bytes]
     """The members of the new response, its `data` still without a preview."""
-    limits: Limits
+    limits: ExcerptLimits
     place: str | None
     is_bare: bool
     """Whether there is no room for the numbers of the cut either."""
 
     @classmethod
-    def of(cls, response: Mapping[str, Raw], limits: Limits, artifact: Artifact, notices: Notices) -> _Shortening:
+    def of(
+        cls, response: Mapping[str, Raw], limits: ExcerptLimits, artifact: Artifact, notices: Notices
+    ) -> _Shortening:
         """With as many of the other members as there is room for."""
         name = max(_SHORTENED, key=lambda name: len(bytes(response.get(name, b""))))
         opened = jsontext.value(response[name])
@@ -133,7 +135,7 @@ class _Shortening:
 
 
 def _frames(
-    response: Mapping[str, Raw], bulk: str, limits: Limits, note: str
+    response: Mapping[str, Raw], bulk: str, limits: ExcerptLimits, note: str
 ) -> Iterator[tuple[Mapping[str, bytes], Mapping[str, Any], bool]]:
     """Members of the new response, and what goes beside the preview, from all to the least."""
     aside_bytes = limits.max_bytes * _ASIDE_SHARE

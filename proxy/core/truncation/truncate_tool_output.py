@@ -17,7 +17,7 @@ from proxy.core.notices.catalogue import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.notices.pages import quoted
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.text import jsontext
-from proxy.core.text.excerpt import Excerpt, Limits, excerpt
+from proxy.core.text.excerpt import Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
 from proxy.core.text.measures import utf8_length
 from proxy.core.truncation.shorten_response import asks_to_stay, has_its_bulk_in_shape, shortened_response
@@ -36,8 +36,8 @@ text quotes one, such as the log of an agent, and is cut like any other."""
 class TruncateToolOutput:
     """The limits for every tool, for some tools, and the tools that are left alone."""
 
-    limits: Limits
-    tools: Mapping[str, Limits] = field(default_factory=dict)
+    limits: ExcerptLimits
+    tools: Mapping[str, ExcerptLimits] = field(default_factory=dict)
     """By tool name, in place of `limits`."""
     never: frozenset[str] = frozenset()
     preview_chars: int | None = None
@@ -58,12 +58,12 @@ class TruncateToolOutput:
                 if isinstance(part, dict) and isinstance(text := part.get("text"), str):
                     yield from self._text_edits(index, ("content", position, "text"), text, tool, limits, notices)
 
-    def limits_of(self, tool: str) -> Limits:
+    def limits_of(self, tool: str) -> ExcerptLimits:
         """The limits for one tool."""
         return self.tools.get(tool, self.limits)
 
     def _text_edits(
-        self, index: int, path: Path, text: str, tool: str, limits: Limits, notices: Notices
+        self, index: int, path: Path, text: str, tool: str, limits: ExcerptLimits, notices: Notices
     ) -> Iterator[Edit]:
         shown = quoted(text, notices.way)
         is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
@@ -94,7 +94,7 @@ def shortened_result(
     path: Path,
     text: str,
     tool: str,
-    limits: Limits,
+    limits: ExcerptLimits,
     notices: Notices,
     reason: Reason,
     preview_chars: int | None = None,
@@ -115,7 +115,9 @@ def shortened_result(
     return Edit(index, path, jsontext.dump(shortened), reason, artifact, tool, len(text), len(shortened))
 
 
-def _excerpted(text: str, limits: Limits, artifact: Artifact, notices: Notices, preview_chars: int | None) -> str:
+def _excerpted(
+    text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
+) -> str:
     """As much of a text as is within the limits together with the notice, and with names that only the rest holds."""
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
     notice = notices.longest_truncated(text, artifact, brief=False)
@@ -144,7 +146,7 @@ def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
     return most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), max_bytes)
 
 
-def _surely_admitted(raw: bytes, limits: Limits) -> bool:
+def _surely_admitted(raw: bytes, limits: ExcerptLimits) -> bool:
     """Whether the bytes of a message alone prove that its text is within the limits: JSON is never shorter than text,
     and an escaped line feed takes two bytes or six."""
     smallest = min(limits.max_bytes, limits.max_chars if limits.max_chars is not None else limits.max_bytes)

@@ -14,7 +14,7 @@ from typing import Final
 from starlette.types import Scope
 
 from proxy.config.settings import ArtifactSettings
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.shell.artifacts.tenants import KEY_HEADERS
 from proxy.shell.upstream.client import Headers
 
@@ -31,7 +31,7 @@ _KEYS: Final = {b"authorization": "Authorization: Bearer", b"api-key": "api-key:
 """How a header is written that carries a key again."""
 
 
-class WaysBack:
+class AccessResolver:
     """Says what the ways back are for a client."""
 
     def __init__(self, settings: ArtifactSettings, folder: str | None) -> None:
@@ -40,7 +40,7 @@ class WaysBack:
         self._folder = folder
         self._way = functools.lru_cache(1024)(self._build)
 
-    def of(self, scope: Scope) -> WayBack:
+    def of(self, scope: Scope) -> ArtifactAccess:
         """The ways for the client of a request; 1.4 µs, as every request asks."""
         client, server = scope.get("client"), scope.get("server")
         said = [(name, value) for name, value in scope["headers"] if name in _TELLING]
@@ -48,23 +48,23 @@ class WaysBack:
         return self._way(client and client[0], server and server[0], scope.get("scheme", "http"), telling)
 
     @property
-    def here(self) -> WayBack:
+    def here(self) -> ArtifactAccess:
         """The ways for an agent on this machine."""
         return self._built(True, None, "http", ())
 
     def _build(
         self, client: str | None, server: str | None, scheme: str, telling: tuple[tuple[bytes, bytes], ...]
-    ) -> WayBack:
+    ) -> ArtifactAccess:
         seen: Scope = {"client": client and (client, 0), "server": server and (server, 0), "headers": telling}
         keys = tuple(dict.fromkeys(name for name, _ in telling if name in KEY_HEADERS))
         return self._built(is_on_this_machine(seen), host_of([*telling]), scheme, keys)
 
-    def _built(self, is_here: bool, host: str | None, scheme: str, keys: tuple[bytes, ...]) -> WayBack:
+    def _built(self, is_here: bool, host: str | None, scheme: str, keys: tuple[bytes, ...]) -> ArtifactAccess:
         stated = self._settings
         folder = stated.agent_path or (self._folder if is_here else None)
         base = stated.public_url or (f"{scheme}://{host}" if host is not None else None)
         is_open = stated.shared or (stated.open_on_loopback and is_here)
-        return WayBack(
+        return ArtifactAccess(
             folder,
             None if base is None else base + "/artifacts",
             () if is_open else tuple(_KEYS[name] for name in keys),

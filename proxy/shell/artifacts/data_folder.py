@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from proxy.shell.artifacts.tenants import Owners
+from proxy.shell.artifacts.tenants import Tenants
 
 LOOK_SECONDS: Final = 2.0
 """Between two looks at whether the secret is there; a look is one stat."""
@@ -21,7 +21,7 @@ UNFINISHED_SECONDS: Final = 60.0
 _UNFINISHED: Final = re.compile(r"[a-z-]+\.[0-9a-f]{16}\.unfinished")
 
 
-async def look_after(folder: Path, owners: Owners) -> None:
+async def look_after(folder: Path, owners: Tenants) -> None:
     """Keep the secret in it, and remove what killed workers have left behind; for ever."""
     sweep_at = 0.0
     while True:

@@ -25,7 +25,7 @@ SECRET_KEY: Final = f"{META}/owner-secret"
 _SECRET_BYTES: Final = 32
 
 
-class Owners:
+class Tenants:
     """Names owners."""
 
     def __init__(self, secret: bytes, *, shared: bool = False, path: Path | None = None) -> None:
@@ -36,7 +36,7 @@ class Owners:
         """One owner for all."""
 
     @classmethod
-    def of_folder(cls, folder: Path, *, shared: bool = False) -> Owners:
+    def of_folder(cls, folder: Path, *, shared: bool = False) -> Tenants:
         """With the secret of a data folder, made when there is none. A secret that is broken is not replaced: another
         worker may have begun to use its own, and only somebody who looks can say what happened."""
         path = folder / "owner-secret"
@@ -52,7 +52,7 @@ class Owners:
         return cls(fresh, shared=shared)
 
     @classmethod
-    def of_bucket(cls, bucket: Bucket, folder: Path, *, shared: bool = False) -> Owners:
+    def of_bucket(cls, bucket: Bucket, folder: Path, *, shared: bool = False) -> Tenants:
         """With the secret that all replicas on a bucket share; where that cannot be read, with the folder's own."""
         own = cls.of_folder(folder, shared=shared)
         try:

@@ -28,7 +28,7 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
-from proxy.shell.artifacts.tenants import Owners
+from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.dispatch import AnswerSender, request_id_of
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.http.disconnect import UntilClientLeaves
@@ -73,7 +73,7 @@ class ArtifactRoute:
     """Serves what the store keeps."""
 
     def __init__(
-        self, reader: ArtifactReader, owners: Owners, *, open_on_loopback: bool, host_names: frozenset[str]
+        self, reader: ArtifactReader, owners: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]
     ) -> None:
         self._reader = reader
         self._owners = owners

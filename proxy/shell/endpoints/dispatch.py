@@ -25,7 +25,7 @@ from proxy.errors import (
     UnknownPath,
     UpstreamError,
 )
-from proxy.shell.artifacts.access import WaysBack
+from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.http.bodies import BodyStream, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.http.keepalive import KeepAlive
@@ -134,7 +134,7 @@ class ChatCompletions:
     """`POST /v1/chat/completions`."""
 
     def __init__(
-        self, relay: Relay, recorder: Recorder, ways: WaysBack, server: ServerSettings, workload: Workload
+        self, relay: Relay, recorder: Recorder, ways: AccessResolver, server: ServerSettings, workload: Workload
     ) -> None:
         self._relay = relay
         self._ways = ways
@@ -239,7 +239,7 @@ class PassThrough:
             await sender.refuse(error)
 
 
-class Front:
+class Dispatcher:
     """The application as the server sees it: what an agent calls goes straight to its handler, the rest to FastAPI,
     whose router and middleware take about a fourteenth of the CPU of a small request."""
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from proxy.config.settings import Settings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.message_report import Block, in_model_tokens
+from proxy.core.compaction.message_report import MessageReport, in_model_tokens
 from proxy.core.models.profile import ModelProfile
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.overflow.refusal import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
@@ -48,7 +48,7 @@ class Explanation:
         return self.planned.basis.profile
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[MessageReport, ...]:
         """A block for each message; all sizes are in the model's tokens."""
         return in_model_tokens(self.planned.plan.blocks, self.planned.plan.budget)
 
@@ -109,7 +109,7 @@ class Explainer:
         settings: Settings,
         planner: Planner,
         place_of: Callable[[Artifact], str],
-        way: WayBack,
+        way: ArtifactAccess,
         ratio_of: RatioOf,
     ) -> None:
         self._settings = settings

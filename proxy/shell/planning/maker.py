@@ -18,7 +18,7 @@ from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.models.agent_tools import Reach, offers_subagent, reach_of
+from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_of
 from proxy.core.models.profile import ModelProfile
 from proxy.core.retrieval_tool.tool import forces_a_call
 from proxy.core.tokens.counters import ByteClassCounter, Counter
@@ -185,7 +185,7 @@ def surely_fit(full_bytes: int, budget: Budget) -> bool:
 
 
 @functools.lru_cache(64)
-def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach, bool]:
+def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, AgentFileAccess, bool]:
     """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
     and they are often longer than what it says; its reply limit may be another one each time."""
     raw = tools or None

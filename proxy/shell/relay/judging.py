@@ -15,7 +15,7 @@ from proxy.core.conversation.message import Message
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.models.providers import is_own_server
-from proxy.core.overflow import Exactness, Kind, Unit, Verdict, judge
+from proxy.core.overflow import Exactness, Unit, Verdict, VerdictKind, judge
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
 from proxy.core.overflow.silent_truncation import Counted, window_of_a_cut
@@ -23,12 +23,12 @@ from proxy.core.tokens.image_tokens import with_images_of
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.planned import Planned
-from proxy.shell.relay.peeking import HeldAnswer
+from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 
-ACCEPTED: Final = Verdict(Kind.ACCEPTED)
+ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
 
@@ -41,7 +41,7 @@ class Judge:
         self._is_own_server = is_own_server(upstream_url)
         self._log = logger()
 
-    def outcome(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
+    def outcome(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> Outcome:
         """What came of a send. A defect of the judge must not cost an answer that is there."""
         try:
             return self._judged(answer, planned, decision)
@@ -49,7 +49,7 @@ class Judge:
             self._log.exception("judging_failed", request_id=decision.request_id)
             return Outcome(answer.status, ACCEPTED)
 
-    def _judged(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> Outcome:
+    def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> Outcome:
         if answer.status < 400 and _is_plainly_an_answer(answer.evidence):
             return Outcome(answer.status, ACCEPTED, fitting_tokens=self._fitting(answer, planned, decision))
         plan = planned.plan
@@ -67,15 +67,15 @@ class Judge:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
             self._learn_from_unnamed_refusal(verdict, planned)
-        elif verdict.kind is not Kind.ACCEPTED:
+        elif verdict.kind is not VerdictKind.ACCEPTED:
             self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
-        if verdict.kind is Kind.MEDIA:
+        if verdict.kind is VerdictKind.MEDIA:
             media = media.union(*(modalities_in(Message.read(raw)) for raw in plan.messages))
-        fitting = self._fitting(answer, planned, decision) if verdict.kind is Kind.ACCEPTED else None
+        fitting = self._fitting(answer, planned, decision) if verdict.kind is VerdictKind.ACCEPTED else None
         return Outcome(answer.status, verdict, media, fitting)
 
-    def _fitting(self, answer: HeldAnswer, planned: Planned, decision: Decision) -> int | None:
+    def _fitting(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> int | None:
         """How much the upstream reads whole, by our estimate, when a whole answer proves that it has cut the prompt."""
         if answer.is_stream or not answer.is_whole or decision.attempts > 1:
             return None
@@ -147,7 +147,7 @@ class Judge:
     def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
         """A refusal of media, of the proxy's own tool, or one that says nothing is believed of the model once the same
         request was taken without them, or shorter."""
-        if outcome.status >= 400 or outcome.verdict.kind is not Kind.ACCEPTED:
+        if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
             return
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
             self._learning.note_tool_refused(refused.request.model)

@@ -41,7 +41,7 @@ _PIECES_OF_THE_END: Final = 8
 """That hold what an answer says last: its final chunk, its usage and `[DONE]` come apart."""
 
 
-class HeldAnswer:
+class PeekedResponse:
     """An answer whose beginning was read."""
 
     def __init__(self, answer: UpstreamAnswer) -> None:

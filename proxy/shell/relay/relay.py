@@ -15,13 +15,13 @@ from typing import Final, TypeAlias, get_args
 from proxy.config.settings import Settings
 from proxy.config.types import Mode
 from proxy.core.models.profile import Modality, Witness
-from proxy.core.notices.artifact_access import NOWHERE, WayBack
-from proxy.core.overflow import Kind, Unit, Verdict
+from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import does_not_fit, empty_twice, refused_twice
-from proxy.core.overflow.retry_strategy import Attempt, Attempts, Outcome, Rung, attempts
+from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, retry_strategy
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.tenants import KEY_HEADERS, Owners
+from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
 from proxy.shell.http.bodies import can_unpack, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -30,8 +30,8 @@ from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
-from proxy.shell.relay.peeking import HeldAnswer
-from proxy.shell.relay.tool_loop import Retrieval, Rounds
+from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedAnswer, WholeAnswer, watched
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
@@ -42,7 +42,7 @@ MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
-Answer: TypeAlias = UpstreamAnswer | HeldAnswer | WholeAnswer | StreamedAnswer
+Answer: TypeAlias = UpstreamAnswer | PeekedResponse | WholeAnswer | StreamedAnswer
 
 
 def _overflow(message: str, outcome: Outcome) -> ContextOverflow:
@@ -60,7 +60,7 @@ class Relay:
         models: ModelResolver,
         planner: Planner,
         store: ArtifactStore,
-        owners: Owners,
+        owners: Tenants,
         recorder: Recorder,
         learning: Learning,
         retrieval: Retrieval,
@@ -83,7 +83,7 @@ class Relay:
         headers: Headers,
         body: bytes,
         decision: Decision,
-        way: WayBack = NOWHERE,
+        way: ArtifactAccess = NOWHERE,
         early: PassEarly | None = None,
     ) -> Answer:
         """The upstream's answer, as much of it read as was needed to judge it; what says nothing goes to `early` while
@@ -108,9 +108,9 @@ class Relay:
         if not has_our_tool or decision.rung == Rung.ORIGINAL:
             return answer
         was_sent = decision.planned or planned
-        return await watched(answer, Rounds(self._retrieval, self._send_round, journey, decision, was_sent))
+        return await watched(answer, ToolLoop(self._retrieval, self._send_round, journey, decision, was_sent))
 
-    async def _send_round(self, journey: Journey, request_id: str) -> tuple[HeldAnswer, Planned]:
+    async def _send_round(self, journey: Journey, request_id: str) -> tuple[PeekedResponse, Planned]:
         """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
@@ -128,17 +128,17 @@ class Relay:
         except MalformedRequest:  # it will be told when the request is served
             return None
 
-    async def _climb(self, journey: Journey, decision: Decision) -> HeldAnswer:
+    async def _climb(self, journey: Journey, decision: Decision) -> PeekedResponse:
         """Send what the ladder says until an answer stands."""
         planned = journey.first
         if not planned.plan.may_be_sent:
             raise ContextOverflow(self._refusal(planned), param="messages")
-        ladder = attempts(journey.situation)
+        ladder = retry_strategy(journey.situation)
         attempt, refusal = next(ladder), ACCEPTED
-        wordless: HeldAnswer | None = None  # what the client gets when a shorter request is not taken either
+        wordless: PeekedResponse | None = None  # what the client gets when a shorter request is not taken either
         while True:
             headers, body = journey.rendered(planned, attempt)
-            answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
+            answer = PeekedResponse(await self._send(journey.target, headers, body, decision))
             try:
                 may_begin = answer.may_begin_early(as_stream=planned.request.stream)
                 await answer.look(journey.early if may_begin else None)
@@ -146,7 +146,7 @@ class Relay:
                 following = self._next(ladder, outcome)
                 if following is None:
                     self._judge.learn_what_was_refused(attempt, refusal, outcome, journey.planned)
-                    if wordless is not None and outcome.verdict.kind is not Kind.ACCEPTED:
+                    if wordless is not None and outcome.verdict.kind is not VerdictKind.ACCEPTED:
                         await answer.aclose()
                         return wordless
                     self._raise_for(attempt, outcome, planned)
@@ -189,7 +189,9 @@ class Relay:
             raise _overflow(self._refusal(planned, outcome.verdict), outcome)
         return None
 
-    async def _fitted(self, journey: Journey, attempt: Attempt, cut: HeldAnswer, decision: Decision) -> HeldAnswer:
+    async def _fitted(
+        self, journey: Journey, attempt: Attempt, cut: PeekedResponse, decision: Decision
+    ) -> PeekedResponse:
         """The answer to as much as the upstream reads whole, in the place of one to a prompt that it has cut without a
         word; that one, where there is no better."""
         assert attempt.goal_tokens is not None
@@ -204,7 +206,7 @@ class Relay:
         self._recorder.retried(decision, attempt)
         headers, body = journey.rendered(planned, attempt)
         try:
-            answer = HeldAnswer(await self._send(journey.target, headers, body, decision))
+            answer = PeekedResponse(await self._send(journey.target, headers, body, decision))
         except UpstreamError:
             return cut
         try:
@@ -225,10 +227,10 @@ class Relay:
         tokens, language = planned.tokens_after, self._settings.language
         if outcome.verdict.is_overflow and self._settings.overflow.retry:
             raise _overflow(refused_twice(tokens, language), outcome)
-        if outcome.verdict.kind is Kind.EMPTY and attempt.rung is not Rung.FIRST:
+        if outcome.verdict.kind is VerdictKind.EMPTY and attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
-    def _next(self, ladder: Attempts, outcome: Outcome) -> Attempt | None:
+    def _next(self, ladder: RetryStrategy, outcome: Outcome) -> Attempt | None:
         if not self._settings.overflow.retry:
             return None
         try:
@@ -300,7 +302,7 @@ class Relay:
         return await self._upstream.send(method, target, self._with_key(headers), body)
 
     async def _planned(
-        self, owner: bytes, headers: Headers, body: bytes, decision: Decision, way: WayBack
+        self, owner: bytes, headers: Headers, body: bytes, decision: Decision, way: ArtifactAccess
     ) -> Planned | None:
         """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
         encoding = header(headers, b"content-encoding").lower()

@@ -16,8 +16,8 @@ from proxy.core.conversation.message import Message
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.pages import quoted
 from proxy.core.notices.retrieval import failed, last_reading, stopped, too_many, unnamed, withheld
-from proxy.core.retrieval_tool.assistant_message import OwnCall, Said
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenCalls
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
 from proxy.core.retrieval_tool.reading import Query
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
 from proxy.core.text import jsontext
@@ -27,7 +27,7 @@ from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.journey import Journey
-from proxy.shell.relay.peeking import HeldAnswer
+from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -41,7 +41,7 @@ MIN_PAGE_BYTES: Final = 500
 _SHARES: Final = (1.0, 0.25, 0.06)
 """Of a page, tried one after the other when the request would not fit with it."""
 
-Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[HeldAnswer, Planned]]]
+Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[PeekedResponse, Planned]]]
 """Sends what is planned for the request of this id; the answer that stands, and what it answers. Raises ProxyError."""
 
 
@@ -69,7 +69,7 @@ class _Read(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rounds:
+class ToolLoop:
     """The rounds of one answer."""
 
     retrieval: Retrieval
@@ -87,7 +87,7 @@ class Rounds:
         language = self.retrieval.language
         return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
 
-    async def following(self, said: Said) -> HeldAnswer | None:
+    async def following(self, said: AssistantMessage) -> PeekedResponse | None:
         """The model's next answer, once its calls were answered; None when it may not go on. Raises ProxyError."""
         if self.count == MAX_ROUNDS:
             return None
@@ -101,14 +101,14 @@ class Rounds:
             return None
         return answer
 
-    async def hide(self, said: Said) -> None:
+    async def hide(self, said: AssistantMessage) -> None:
         """Answer the calls of a mixed answer, for when the client comes back."""
         read = await self._read(said)
         if read is not None:
-            hidden = HiddenCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
+            hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
             await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
 
-    async def _read(self, said: Said) -> _Read | None:
+    async def _read(self, said: AssistantMessage) -> _Read | None:
         """What answers our calls, as much as fits. A defect of the proxy costs the page and not the answer: None."""
         try:
             return await self._read_all(said)
@@ -116,7 +116,7 @@ class Rounds:
             logger().exception("planning_failed", request_id=self.decision.request_id)
             return None
 
-    async def _read_all(self, said: Said) -> _Read:
+    async def _read_all(self, said: AssistantMessage) -> _Read:
         self.count += 1
         self.decision.retrieval_rounds = self.count
         for share in _SHARES:
@@ -128,7 +128,7 @@ class Rounds:
         return read
 
     async def _plan_for(
-        self, said: Said, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
+        self, said: AssistantMessage, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
     ) -> Planned:
         """The plan for a round that was refused; its pages become smaller, as a plan takes them as they are."""
         for share in _SHARES:
@@ -138,7 +138,7 @@ class Rounds:
                 break
         return planned
 
-    async def _with_pages(self, said: Said, share: float) -> _Read:
+    async def _with_pages(self, said: AssistantMessage, share: float) -> _Read:
         wanted = [wanted_by(call.arguments) for call in said.own]
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))

@@ -13,8 +13,8 @@ from typing import Final
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.http.keepalive import COMMENT
-from proxy.shell.relay.peeking import OF_THE_BODY, HeldAnswer
-from proxy.shell.relay.tool_loop import Rounds
+from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
+from proxy.shell.relay.tool_loop import ToolLoop
 from proxy.shell.upstream.client import Headers
 from proxy.wire.answer_body import AnswerBody
 from proxy.wire.answer_stream import AnswerStream
@@ -28,7 +28,7 @@ class WholeAnswer:
 
     def __init__(
         self,
-        held: HeldAnswer,
+        held: PeekedResponse,
         pieces: list[bytes],
         prompt_tokens: int | None,
         rest: AsyncIterator[bytes] | None = None,
@@ -42,7 +42,7 @@ class WholeAnswer:
         self._rest = rest
 
     @classmethod
-    async def of(cls, first: HeldAnswer, rounds: Rounds) -> WholeAnswer:
+    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeAnswer:
         """Go through the rounds. Raises ProxyError."""
         answer, current = AnswerBody(), first
         try:
@@ -94,13 +94,13 @@ class WholeAnswer:
 class StreamedAnswer:
     """A stream that goes on with the streams of later rounds."""
 
-    def __init__(self, first: HeldAnswer, rounds: Rounds) -> None:
+    def __init__(self, first: PeekedResponse, rounds: ToolLoop) -> None:
         self.status = first.status
         self.headers: Headers = [pair for pair in first.headers if pair[0] not in OF_THE_BODY]
         self._current = first
         self._first = first
         self._rounds = rounds
-        self._coming: asyncio.Task[HeldAnswer | None] | None = None
+        self._coming: asyncio.Task[PeekedResponse | None] | None = None
         """The answer of the next round, while comments are sent."""
 
     @property
@@ -152,19 +152,19 @@ class StreamedAnswer:
         if self._coming is not None:
             self._coming.cancel()
             (came,) = await asyncio.gather(self._coming, return_exceptions=True)
-            if isinstance(came, HeldAnswer):
+            if isinstance(came, PeekedResponse):
                 await came.aclose()
         await self._current.aclose()
 
 
-async def watched(answer: HeldAnswer, rounds: Rounds) -> HeldAnswer | WholeAnswer | StreamedAnswer:
+async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeAnswer | StreamedAnswer:
     """The answer as the client gets it. Raises ProxyError."""
     if answer.status != 200 or not answer.is_plain:
         return answer
     return StreamedAnswer(answer, rounds) if answer.is_stream else await WholeAnswer.of(answer, rounds)
 
 
-async def _read(answer: HeldAnswer) -> tuple[list[bytes], AsyncIterator[bytes] | None]:
+async def _read(answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None]:
     """The body, and what follows when it is too long."""
     pieces, length, rest = [], 0, answer.chunks()
     async for piece in rest:

@@ -5,21 +5,21 @@ import json
 import pytest
 from support.strategies import conversation, exchange, notices, system, user
 
-from proxy.core.compaction.context_window import Kept
+from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import Size, size_of
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
 
 COUNTER = ByteClassCounter()
 
 
 def kept(*messages, base=None):
-    found = Kept(base or Size(), COUNTER)
+    found = ContextWindow(base or Size(), COUNTER)
     for index, message in enumerate(conversation(list(messages))):
-        found.add(Entry.of(index, message, "", COUNTER))
+        found.add(TrackedMessage.of(index, message, "", COUNTER))
     return found
 
 
@@ -55,7 +55,7 @@ def test_results_without_a_call_hang_on_to_what_stands_before_them_but_never_to_
 def test_a_result_does_not_join_a_unit_from_which_it_is_apart():
     found = kept(user(), *exchange(["a"]), user("b"))
     found.apply(Change(units=(found.units[2],)))
-    found.add(Entry.of(4, conversation(exchange(["z"]))[1], "", COUNTER))
+    found.add(TrackedMessage.of(4, conversation(exchange(["z"]))[1], "", COUNTER))
     assert spans(found)[-1] == ("tool", 4, 5)
 
 
@@ -143,7 +143,7 @@ def test_a_copy_changes_by_itself():
     twin = found.copy()
     twin.apply(Change(units=(twin.units[1],)))
     twin.note_what_is_gone(notices(), 0)
-    twin.add(Entry.of(4, conversation([DONE])[0], "", COUNTER))
+    twin.add(TrackedMessage.of(4, conversation([DONE])[0], "", COUNTER))
     assert len(found.rendered()) == 4
     assert list(found.edits()) == []
     assert spans(found) == [("user", 0, 1), ("assistant", 1, 3), ("user", 3, 4)]
@@ -184,9 +184,9 @@ def moved(text, spoken=None):
 
 def with_moved(messages, texts, spoken=None):
     """All of these messages; the results move a part out for each text."""
-    found, left = Kept(Size(), COUNTER), list(texts)
+    found, left = ContextWindow(Size(), COUNTER), list(texts)
     for index, message in enumerate(conversation(messages)):
-        entry = Entry.of(index, message, "", COUNTER)
+        entry = TrackedMessage.of(index, message, "", COUNTER)
         if message.role == "tool" and left:
             entry = entry.edited((moved(left.pop(0), spoken),), COUNTER)
         found.add(entry)
@@ -234,7 +234,7 @@ def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of
     history = [user("a"), *exchange(["x"]), again]
     found = with_moved(history, ["one", "two"])
     assert roles(found) == ["user", "assistant", "tool", "user", "tool", "user"]
-    found.redo(Entry.of(2, conversation(history)[2], "", COUNTER).edited((moved("three"),), COUNTER))
+    found.redo(TrackedMessage.of(2, conversation(history)[2], "", COUNTER).edited((moved("three"),), COUNTER))
     assert [sent(found)[place]["content"] for place in (3, 5)] == [["three"], ["two"]]
     assert found.total == measured(found)
 

@@ -9,14 +9,14 @@ from support.strategies import TEXTS, conversation, exchange, user, valid_histor
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.line_pool import MAX_LINES, LinePool
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
 
 COUNTER = ByteClassCounter()
 
 
 def entries(*messages):
-    return [Entry.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
+    return [TrackedMessage.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
 
 
 def reading(text, path="src/a.py", **arguments):

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from support.strategies import conversation, exchange, notices, part, spelled, system, user
 
-from proxy.core.compaction.omission_note import Digest
+from proxy.core.compaction.omission_note import OmissionNote
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import NOTHING, size_of
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.tokens.counters import ByteClassCounter
 
@@ -15,7 +15,7 @@ COUNTER = ByteClassCounter()
 
 
 def entries(*messages):
-    return [Entry.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
+    return [TrackedMessage.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
 
 
 def asked_in(gone):
@@ -23,7 +23,7 @@ def asked_in(gone):
 
 
 def placed(kept, gone, *, room_tokens=400, newest_index=10**6, language="en"):
-    digest = Digest().extended(gone, asked_in(gone))
+    digest = OmissionNote().extended(gone, asked_in(gone))
     return digest.placed(kept, notices(language), COUNTER, room_tokens, newest_index)
 
 
@@ -33,7 +33,7 @@ LEFT = [None, None, None, *KEPT[3:]]
 
 
 def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
-    first = Digest().extended(GONE[:1], ())
+    first = OmissionNote().extended(GONE[:1], ())
     second = first.extended(GONE[1:], ())
     opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
     assert bytes(opened[0]["earlier"]) == b"null"
@@ -50,7 +50,7 @@ def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_b
 def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
     digest = placed(LEFT, GONE)
     assert digest.edit.message == 5
-    assert digest.edit.reason is Reason.DIGEST
+    assert digest.edit.reason is Reason.OMISSION_NOTE
     assert jsontext.value(digest.edit.replacement).endswith("]\nthe newest result")
 
 
@@ -104,7 +104,7 @@ def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
 
 
 def test_a_brief_note_is_the_count_and_the_way_back_alone():
-    digest = Digest().extended(GONE, asked_in(GONE))
+    digest = OmissionNote().extended(GONE, asked_in(GONE))
     full = digest.placed(LEFT, notices(), COUNTER, 400, 10**6).note
     brief = digest.placed(LEFT, notices(), COUNTER, 400, 10**6, brief=True).note
     assert full.startswith(brief.removesuffix("]\n"))
@@ -122,7 +122,9 @@ def test_the_size_of_the_note_is_measured_on_the_message_with_it():
 
 def test_the_note_goes_with_its_message_when_that_is_cut_later():
     digest = placed(LEFT, GONE)
-    cut = Entry.of(5, Message.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER)
+    cut = TrackedMessage.of(
+        5, Message.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER
+    )
     moved = digest.carried_by(cut, COUNTER)
     assert moved.note == digest.note
     assert jsontext.value(moved.edit.replacement) == digest.note + "cut"
@@ -152,7 +154,7 @@ def test_a_line_whose_names_the_kept_messages_say_is_not_told_again():
 
 def test_nothing_of_it_grows_without_bound():
     gone = entries(*(user(f"request {n} " + " ".join(f"name_{n}_{i}" for i in range(90))) for n in range(60)))
-    digest = Digest()
+    digest = OmissionNote()
     for entry in gone:
         digest = digest.extended([entry], asked_in([entry]))
     assert len(digest.asked) == 8
@@ -161,7 +163,7 @@ def test_nothing_of_it_grows_without_bound():
 
 
 def test_before_the_first_cut_there_is_no_note():
-    digest = Digest().placed(KEPT, notices(), COUNTER, 100, 0)
+    digest = OmissionNote().placed(KEPT, notices(), COUNTER, 100, 0)
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
 
 

@@ -33,7 +33,7 @@ from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversati
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.conversation.tracked_message import argument_texts, content_texts
 from proxy.core.text import jsontext
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
 
 thorough = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -211,7 +211,7 @@ def test_the_blocks_tell_what_became_of_each_message(history, budget, language):
 def test_no_message_gets_longer_but_for_the_note(history, budget, language):
     found = conversation(history)
     made = planned(found, pipeline(budget, language=language))
-    noted = {edit.message for edit in made.edits if edit.reason is Reason.DIGEST}
+    noted = {edit.message for edit in made.edits if edit.reason is Reason.OMISSION_NOTE}
     kept = [index for index in range(len(found)) if index not in left_out(made)]
     for index, raw in zip(kept, made.messages, strict=True):
         if index not in noted:
@@ -233,7 +233,7 @@ def test_planning_what_was_sent_again_changes_nothing(history, language):
 @given(any_histories(), budgets())
 @thorough
 def test_what_fits_is_neither_refused_nor_given_up(history, budget):
-    steps = pipeline(budget, limits=Limits(10**9, 10**9))
+    steps = pipeline(budget, limits=ExcerptLimits(10**9, 10**9))
     found = conversation(history)
     size = measured([message.raw for message in found], Size())
     made = planned(found, steps)
@@ -246,7 +246,7 @@ def test_what_fits_is_neither_refused_nor_given_up(history, budget):
 @thorough
 def test_whatever_is_left_out_is_told_of(history, budget):
     made = planned(history, pipeline(budget))
-    assert bool(left_out(made)) == (Reason.DIGEST in [edit.reason for edit in made.edits])
+    assert bool(left_out(made)) == (Reason.OMISSION_NOTE in [edit.reason for edit in made.edits])
 
 
 @given(valid_histories(), st.integers(200, 4_000), st.booleans())
@@ -260,7 +260,7 @@ def test_what_must_stay_is_sent_whenever_it_fits(history, room, in_bytes):
     need = measured([message.raw for message in must], Size())
     budget = Budget(10**9, None, room * 3) if in_bytes else Budget(room)
     if budget.admits(need):
-        assert planned(found, pipeline(budget, limits=Limits(10**9, 10**9))).fits
+        assert planned(found, pipeline(budget, limits=ExcerptLimits(10**9, 10**9))).fits
 
 
 @given(valid_histories(), st.integers(300, 4_000))
@@ -289,7 +289,7 @@ def test_each_cut_names_the_one_before_and_the_note_names_the_last():
     assert len(cuts) > 1
     named = [jsontext.value(artifact.content)["earlier"] for artifact in cuts]
     assert named == [None, *(artifact.id for artifact in cuts[:-1])]
-    (note,) = [edit for edit in made.edits if edit.reason is Reason.DIGEST]
+    (note,) = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
     assert note.artifact == cuts[-1]
     assert cuts[-1].id.encode() in note.replacement
     assert f"{len(left_out(made)):,} earlier messages".encode() in note.replacement
@@ -303,7 +303,7 @@ def test_the_note_survives_on_a_result_that_is_cut_after_it_was_written():
     made = planned(history, pipeline(Budget(2_200)))
     reasons = [edit.reason for edit in made.edits]
     assert Reason.NEWEST_RESULT in reasons
-    assert Reason.DIGEST in reasons
+    assert Reason.OMISSION_NOTE in reasons
     assert made.after == measured(made.messages, Size())
     assert made.fits
 
@@ -314,7 +314,7 @@ def test_where_there_is_little_room_the_note_is_brief_and_there_is_always_one():
     history = [must[0], user("first"), *exchange(["old result\n" * 300]), {"role": "assistant", "content": "done"}]
     made = planned([*history, *must[1:]], pipeline(Budget(need + 90)))
     assert made.fits
-    assert [edit.reason for edit in made.edits] == [*[Reason.OLD_EXCHANGE] * 2, Reason.DIGEST]
+    assert [edit.reason for edit in made.edits] == [*[Reason.OLD_EXCHANGE] * 2, Reason.OMISSION_NOTE]
     assert len(made.artifacts) == 1
 
 

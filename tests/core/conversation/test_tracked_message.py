@@ -8,14 +8,14 @@ from support.strategies import spelled
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import size_of
-from proxy.core.conversation.tracked_message import Entry, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
 from proxy.core.tokens.counters import ByteClassCounter
 
 COUNTER = ByteClassCounter()
 
 
 def entry(content, **members):
-    return Entry.of(3, Message.read(spelled({"role": "tool", "content": content, **members})), "ls", COUNTER)
+    return TrackedMessage.of(3, Message.read(spelled({"role": "tool", "content": content, **members})), "ls", COUNTER)
 
 
 def edit(text, reason=Reason.OLD_RESULT, path=("content",)):
@@ -40,7 +40,7 @@ def test_an_edit_that_does_not_shorten_is_not_made():
 
 
 def test_a_character_that_an_upstream_chokes_on_is_replaced_though_that_takes_more_bytes():
-    before = Entry.of(3, Message.read(b'{"role":"tool","content":"\\b"}'), "", COUNTER)
+    before = TrackedMessage.of(3, Message.read(b'{"role":"tool","content":"\\b"}'), "", COUNTER)
     after = before.edited((Edit(3, ("content",), '"\ufffd"'.encode(), Reason.SANITISE),), COUNTER)
     assert after.message.content() == "\ufffd"
 

@@ -4,25 +4,25 @@ import re
 
 import pytest
 
-from proxy.core.conversation.references import Obstacle, Unfetched
+from proxy.core.conversation.references import FetchError, Unfetched
 from proxy.core.media.fetch_notices import not_fetched
 
 URL = "https://example.org/a.png?signature=5eed"
 
 
-@pytest.mark.parametrize("obstacle", list(Obstacle))
+@pytest.mark.parametrize("obstacle", list(FetchError))
 def test_every_obstacle_has_words_of_its_own_in_both_languages(obstacle):
     english, chinese = (not_fetched(URL, Unfetched(obstacle), language) for language in ("en", "zh"))
     assert english.startswith(f"[cannot fetch] {URL}\nStatus: failed\nLikely reason: ")
     assert english.isascii()
-    assert re.search(r"可能的原因：[\u4e00-\u9fff]", chinese) or obstacle is Obstacle.INSECURE
-    others = {not_fetched(URL, Unfetched(other), "en") for other in Obstacle if other is not obstacle}
+    assert re.search(r"可能的原因：[\u4e00-\u9fff]", chinese) or obstacle is FetchError.INSECURE
+    others = {not_fetched(URL, Unfetched(other), "en") for other in FetchError if other is not obstacle}
     assert english not in others
 
 
 def test_the_diagnosis_says_all_that_is_known():
     found = Unfetched(
-        Obstacle.TOO_LARGE,
+        FetchError.TOO_LARGE,
         http_code=200,
         final_url="https://cdn.example.org/big",
         content_type="image/tiff",
@@ -44,9 +44,9 @@ def test_the_diagnosis_says_all_that_is_known():
 @pytest.mark.parametrize(
     ("obstacle", "english"),
     [
-        (Obstacle.TIMEOUT, "the server was too slow (over 2.5 seconds)."),
-        (Obstacle.TOO_MANY_REDIRECTS, "too many redirects, perhaps in a circle (over 2.5)."),
-        (Obstacle.NOT_FOUND, "there is nothing at this address (any more)."),
+        (FetchError.TIMEOUT, "the server was too slow (over 2.5 seconds)."),
+        (FetchError.TOO_MANY_REDIRECTS, "too many redirects, perhaps in a circle (over 2.5)."),
+        (FetchError.NOT_FOUND, "there is nothing at this address (any more)."),
     ],
 )
 def test_a_limit_is_told_in_its_unit(obstacle, english):
@@ -54,5 +54,5 @@ def test_a_limit_is_told_in_its_unit(obstacle, english):
 
 
 def test_a_password_in_the_address_is_not_repeated():
-    said = not_fetched("https://me:hidden@example.org/@a?b=@c", Unfetched(Obstacle.BAD_ADDRESS), "en")
+    said = not_fetched("https://me:hidden@example.org/@a?b=@c", Unfetched(FetchError.BAD_ADDRESS), "en")
     assert said.startswith("[cannot fetch] https://example.org/@a?b=@c\n")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES
 
-from proxy.core.models.agent_tools import Reach, offers_subagent, reach_of
+from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_of
 
 
 def tools(*names):
@@ -16,19 +16,19 @@ def tools(*names):
 @pytest.mark.parametrize(
     ("names", "reach"),
     [
-        (["Task", "Read", "Bash"], Reach.SUBAGENT),
-        (["dispatch_agent"], Reach.SUBAGENT),
-        (["Agent", "Read"], Reach.SUBAGENT),
-        (["Read", "Bash"], Reach.PAGE),
-        (["read_file"], Reach.PAGE),
-        (["read_many_files"], Reach.PAGE),
-        (["str_replace_based_edit_tool"], Reach.PAGE),
-        (["grep"], Reach.PAGE),
-        (["Bash"], Reach.SHELL),
-        (["execute_command"], Reach.SHELL),
-        (["exec"], Reach.SHELL),
-        (["get_weather", "task_list", "ReadAloud", "executive"], Reach.NOTHING),
-        ([], Reach.NOTHING),
+        (["Task", "Read", "Bash"], AgentFileAccess.SUBAGENT),
+        (["dispatch_agent"], AgentFileAccess.SUBAGENT),
+        (["Agent", "Read"], AgentFileAccess.SUBAGENT),
+        (["Read", "Bash"], AgentFileAccess.PAGE),
+        (["read_file"], AgentFileAccess.PAGE),
+        (["read_many_files"], AgentFileAccess.PAGE),
+        (["str_replace_based_edit_tool"], AgentFileAccess.PAGE),
+        (["grep"], AgentFileAccess.PAGE),
+        (["Bash"], AgentFileAccess.SHELL),
+        (["execute_command"], AgentFileAccess.SHELL),
+        (["exec"], AgentFileAccess.SHELL),
+        (["get_weather", "task_list", "ReadAloud", "executive"], AgentFileAccess.NOTHING),
+        ([], AgentFileAccess.NOTHING),
     ],
 )
 def test_the_best_way_to_a_file_is_told_by_the_names(names, reach):
@@ -41,30 +41,30 @@ def test_a_sub_agent_is_offered_whether_or_not_files_are_seen():
 
 
 def test_a_tool_may_name_itself_without_a_function():
-    assert reach_of(b'[{"name":"bash"}]') is Reach.SHELL
+    assert reach_of(b'[{"name":"bash"}]') is AgentFileAccess.SHELL
 
 
 @pytest.mark.parametrize(
     "odd", [b"null", b"{}", b"[null, 1, []]", b'[{"function":"bash"}]', b'[{"function":{"name":7}}]', b"broken", b""]
 )
 def test_what_is_no_tool_list_reaches_nothing(odd):
-    assert reach_of(odd) is Reach.NOTHING
+    assert reach_of(odd) is AgentFileAccess.NOTHING
 
 
 def test_no_tools_at_all_reach_nothing():
-    assert reach_of(None) is Reach.NOTHING
+    assert reach_of(None) is AgentFileAccess.NOTHING
 
 
 def test_only_the_first_thousand_tools_are_looked_at():
-    assert reach_of(tools(*["x"] * 999, "bash")) is Reach.SHELL
-    assert reach_of(tools(*["x"] * 1_000, "bash")) is Reach.NOTHING
+    assert reach_of(tools(*["x"] * 999, "bash")) is AgentFileAccess.SHELL
+    assert reach_of(tools(*["x"] * 1_000, "bash")) is AgentFileAccess.NOTHING
 
 
 @given(VALUES)
 def test_no_tool_list_raises(raw):
-    assert reach_of(raw) in Reach
+    assert reach_of(raw) in AgentFileAccess
 
 
 def test_without_the_folder_in_sight_only_a_shell_leads_to_an_artifact():
-    assert reach_of(tools("Task", "Read", "Bash"), sees_files=False) is Reach.SHELL
-    assert reach_of(tools("Task", "Read"), sees_files=False) is Reach.NOTHING
+    assert reach_of(tools("Task", "Read", "Bash"), sees_files=False) is AgentFileAccess.SHELL
+    assert reach_of(tools("Task", "Read"), sees_files=False) is AgentFileAccess.NOTHING

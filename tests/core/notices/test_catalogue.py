@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS, notices
 
 from proxy.core.artifact import Artifact
-from proxy.core.models.agent_tools import Reach
-from proxy.core.notices.artifact_access import WayBack
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import MARK, Notices, Resume, is_ours
 from proxy.core.notices.words import WORDS
-from proxy.core.text.excerpt import Direction, Limits, excerpt
+from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
 from proxy.core.text.measures import count_lines, utf8_length
 
 LANGUAGES = st.sampled_from(["en", "zh"])
@@ -37,7 +37,7 @@ def said(text: str, language: str) -> tuple[int, int, int, int, str]:
 @given(TEXTS, LANGUAGES, st.sampled_from(Direction), st.integers(0, 3_000), st.integers(0, 400))
 @thorough
 def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, max_lines):
-    shown = excerpt(text, Limits(max_lines, max_bytes, None, direction))
+    shown = excerpt(text, ExcerptLimits(max_lines, max_bytes, None, direction))
     artifact = Artifact(text.encode("utf-8", "surrogatepass"))
     told = notices(language).truncated(shown, artifact, ())
     kept_lines, lines, kept_bytes, size, parts = said(told.replace("\ud800", "?"), language)
@@ -54,7 +54,7 @@ def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, 
 def test_the_text_stands_around_its_notice_and_the_way_back_names_the_first_line_that_is_missing(
     text, language, direction, max_bytes
 ):
-    shown = excerpt(text, Limits(2_000, max_bytes, None, direction))
+    shown = excerpt(text, ExcerptLimits(2_000, max_bytes, None, direction))
     artifact = Artifact(text.encode("utf-8", "surrogatepass"))
     told = notices(language).truncated(shown, artifact, ())
     assert told.startswith(shown.head)
@@ -74,16 +74,16 @@ def test_the_text_stands_around_its_notice_and_the_way_back_names_the_first_line
 @pytest.mark.parametrize(
     ("reach", "words"),
     [
-        (Reach.SUBAGENT, "Give that file to a sub-agent"),
-        (Reach.PAGE, "Read or search that file in parts, from line 3 on."),
-        (Reach.SHELL, "sed -n '3,83p' '/data/tool-output/tool_messages_"),
-        (Reach.NOTHING, "The whole is kept in /data/tool-output/tool_messages_"),
+        (AgentFileAccess.SUBAGENT, "Give that file to a sub-agent"),
+        (AgentFileAccess.PAGE, "Read or search that file in parts, from line 3 on."),
+        (AgentFileAccess.SHELL, "sed -n '3,83p' '/data/tool-output/tool_messages_"),
+        (AgentFileAccess.NOTHING, "The whole is kept in /data/tool-output/tool_messages_"),
     ],
 )
 def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, words):
-    shown = excerpt("a\n" * 10, Limits(3, 10, None, Direction.HEAD))
+    shown = excerpt("a\n" * 10, ExcerptLimits(3, 10, None, Direction.HEAD))
     assert (shown.head, shown.kept_lines) == ("a\n" * 3, 3)
-    shown = excerpt("a\n" * 10, Limits(2, 10, None, Direction.HEAD))
+    shown = excerpt("a\n" * 10, ExcerptLimits(2, 10, None, Direction.HEAD))
     assert words in notices(reach=reach).truncated(shown, Artifact(b"a\n" * 10), ())
 
 
@@ -94,23 +94,23 @@ def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, word
 )
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_long_lines_are_read_on_by_bytes_as_a_page_of_lines_would_be_cut_at_the_same_place(text, language):
-    shown = excerpt(text, Limits())
+    shown = excerpt(text, ExcerptLimits())
     told = notices(language).truncated(shown, Artifact(text.encode()), ())
     assert "sed -n" not in told
     first, size = map(int, re.search(r"tail -c \+(\d+) '/data/[^']+' \| head -c (\d+)", told).groups())
     before = text.encode()[: first - 1].decode()
     assert text.startswith(before)
     assert shown.head.rpartition("\n")[2].partition(" […")[0] == before.rpartition("\n")[2]
-    assert Limits().admit(text.encode()[first - 1 :][:size].decode(errors="replace"))
+    assert ExcerptLimits().admit(text.encode()[first - 1 :][:size].decode(errors="replace"))
 
 
 def test_other_tools_are_told_of_lines_however_long_these_are():
-    shown = excerpt("x" * 200_000, Limits())
-    assert "from line 1 on" in notices(reach=Reach.PAGE).truncated(shown, Artifact(b"x"), ())
+    shown = excerpt("x" * 200_000, ExcerptLimits())
+    assert "from line 1 on" in notices(reach=AgentFileAccess.PAGE).truncated(shown, Artifact(b"x"), ())
 
 
 URL = "http://proxy:8787/artifacts"
-ELSEWHERE = WayBack(None, URL, ("Authorization: Bearer",))
+ELSEWHERE = ArtifactAccess(None, URL, ("Authorization: Bearer",))
 CUT = Artifact(b"a\n" * 10, "bash")
 
 
@@ -118,34 +118,44 @@ CUT = Artifact(b"a\n" * 10, "bash")
     ("way", "reach", "words", "zh_words"),
     [
         (
-            WayBack("/d", URL, ("Authorization: Bearer",), True),
-            Reach.SHELL,
+            ArtifactAccess("/d", URL, ("Authorization: Bearer",), True),
+            AgentFileAccess.SHELL,
             f" The whole is kept in /d/{CUT.id}. To go on reading: sed -n '3,83p' '/d/{CUT.id}'",
             f" 完整内容保存在 /d/{CUT.id}。 继续阅读：sed -n '3,83p' '/d/{CUT.id}'",
         ),
         (
             ELSEWHERE,
-            Reach.SHELL,
+            AgentFileAccess.SHELL,
             ' The whole is kept; to go on reading: curl -s -H "Authorization: Bearer $OPENAI_API_KEY" '
             f"'{URL}/{CUT.id}?lines=3-83'",
             ' 完整内容已保存，继续阅读：curl -s -H "Authorization: Bearer $OPENAI_API_KEY" '
             f"'{URL}/{CUT.id}?lines=3-83'",
         ),
         (
-            WayBack(None, URL),
-            Reach.SHELL,
+            ArtifactAccess(None, URL),
+            AgentFileAccess.SHELL,
             f" The whole is kept; to go on reading: curl -s '{URL}/{CUT.id}?lines=3-83'",
             f" 完整内容已保存，继续阅读：curl -s '{URL}/{CUT.id}?lines=3-83'",
         ),
         (
-            WayBack(None, URL, (), True),
-            Reach.NOTHING,
+            ArtifactAccess(None, URL, (), True),
+            AgentFileAccess.NOTHING,
             f' The whole is kept; to go on reading: read_artifact(id="{CUT.id}", lines="3-83")',
             f' 完整内容已保存，继续阅读：read_artifact(id="{CUT.id}", lines="3-83")',
         ),
-        (ELSEWHERE, Reach.NOTHING, f" The whole is kept in {URL}/{CUT.id}.", f" 完整内容保存在 {URL}/{CUT.id}。"),
-        (WayBack("/d", URL), Reach.NOTHING, f" The whole is kept in /d/{CUT.id}.", f" 完整内容保存在 /d/{CUT.id}。"),
-        (WayBack(), Reach.SHELL, f" The whole is kept in {CUT.id}.", f" 完整内容保存在 {CUT.id}。"),
+        (
+            ELSEWHERE,
+            AgentFileAccess.NOTHING,
+            f" The whole is kept in {URL}/{CUT.id}.",
+            f" 完整内容保存在 {URL}/{CUT.id}。",
+        ),
+        (
+            ArtifactAccess("/d", URL),
+            AgentFileAccess.NOTHING,
+            f" The whole is kept in /d/{CUT.id}.",
+            f" 完整内容保存在 /d/{CUT.id}。",
+        ),
+        (ArtifactAccess(), AgentFileAccess.SHELL, f" The whole is kept in {CUT.id}.", f" 完整内容保存在 {CUT.id}。"),
     ],
 )
 def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_words):
@@ -155,35 +165,35 @@ def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_w
         ours
         for language in ("en", "zh")
         for notes in [Notices(language, way, reach)]
-        for ours in (notes.truncated(excerpt("a\n" * 10, Limits(2, 10)), CUT, ()), notes.response_text(CUT))
+        for ours in (notes.truncated(excerpt("a\n" * 10, ExcerptLimits(2, 10)), CUT, ()), notes.response_text(CUT))
     ] + [Notices("en", way, reach).digest(CUT, 3, 400, (), ())]
     assert all(is_ours(text) for text in told)
 
 
 def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
     assert f"to search them: curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" '{URL}/{CUT.id}?grep=REGEX'" in (
-        Notices("en", ELSEWHERE, Reach.SHELL).digest(CUT, 3, 400, (), ())
+        Notices("en", ELSEWHERE, AgentFileAccess.SHELL).digest(CUT, 3, 400, (), ())
     )
     assert f'搜索：read_artifact(id="{CUT.id}", grep="REGEX")' in (
-        Notices("zh", WayBack(None, URL, (), True)).digest(CUT, 3, 400, (), ())
+        Notices("zh", ArtifactAccess(None, URL, (), True)).digest(CUT, 3, 400, (), ())
     )
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "to search them: "), ("zh", "搜索：")])
 def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_around_a_hit(language, words):
-    note = Notices(language, WayBack("/d", URL), Reach.SHELL).digest(CUT, 3, 400, (), ())
+    note = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).digest(CUT, 3, 400, (), ())
     assert f"{words}grep -oE '.{{0,200}}REGEX.{{0,200}}' '/d/{CUT.id}'" in note
     assert note.count(CUT.id) == 1
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "for the whole: "), ("zh", "完整内容：")])
 def test_a_shell_reads_a_tool_response_by_bytes_as_the_whole_would_be_cut_to_the_same(language, words):
-    told = Notices(language, WayBack("/d", URL), Reach.SHELL).response_text(CUT)
+    told = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).response_text(CUT)
     assert told.endswith(f"{words}tail -c +1 '/d/{CUT.id}' | head -c 16000]")
 
 
 def test_code_of_an_agent_finds_the_path_where_there_is_one():
-    assert Notices("en", WayBack("/d", URL)).place_of(CUT) == f"/d/{CUT.id}"
+    assert Notices("en", ArtifactAccess("/d", URL)).place_of(CUT) == f"/d/{CUT.id}"
     assert Notices("en", ELSEWHERE).place_of(CUT) == f"{URL}/{CUT.id}"
 
 
@@ -192,7 +202,7 @@ def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(languag
     lost = notices(language, kept=False)
     artifact = Artifact(b"a" * 500)
     told = [
-        lost.truncated(excerpt("a" * 500, Limits(9, 50)), artifact, ()),
+        lost.truncated(excerpt("a" * 500, ExcerptLimits(9, 50)), artifact, ()),
         lost.digest(artifact, 3, 400, (), ()),
         lost.response_text(artifact),
     ]
@@ -221,12 +231,14 @@ def test_a_tool_response_says_where_the_whole_is():
     assert f"/data/tool-output/{artifact.id}" in notices().response_text(artifact)
 
 
-@given(TEXTS, LANGUAGES, st.sampled_from(Reach), st.lists(st.sampled_from(["src/a.py", "parse_b"]), unique=True))
+@given(
+    TEXTS, LANGUAGES, st.sampled_from(AgentFileAccess), st.lists(st.sampled_from(["src/a.py", "parse_b"]), unique=True)
+)
 @thorough
 def test_our_own_notices_are_recognised(text, language, reach, names):
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), "read_file")
     ours = notices(language, reach)
-    assert is_ours(ours.truncated(excerpt(text, Limits(50, 500)), artifact, names))
+    assert is_ours(ours.truncated(excerpt(text, ExcerptLimits(50, 500)), artifact, names))
     assert is_ours(ours.digest(artifact, 3, 5, [(name, [text[:300]]) for name in names], [text[:300]]))
     assert is_ours(ours.response_text(artifact))
 
@@ -261,23 +273,28 @@ def test_no_other_text_is_ours(text):
 
 
 def test_the_same_content_has_the_same_notice_for_ever():
-    shown, artifact = excerpt("line\n" * 999, Limits(9, 99)), Artifact(b"line\n" * 999)
+    shown, artifact = excerpt("line\n" * 999, ExcerptLimits(9, 99)), Artifact(b"line\n" * 999)
     assert notices().truncated(shown, artifact, ["a_name"]) == notices().truncated(shown, artifact, ["a_name"])
 
 
 @pytest.mark.parametrize(
     ("way", "reach", "en", "zh"),
     [
-        (WayBack("/d"), Reach.SHELL, f" The whole is kept in /d/{CUT.id}.", f" 完整内容保存在 /d/{CUT.id}。"),
         (
-            WayBack(None, URL),
-            Reach.SHELL,
+            ArtifactAccess("/d"),
+            AgentFileAccess.SHELL,
+            f" The whole is kept in /d/{CUT.id}.",
+            f" 完整内容保存在 /d/{CUT.id}。",
+        ),
+        (
+            ArtifactAccess(None, URL),
+            AgentFileAccess.SHELL,
             f" To get the whole: curl -s '{URL}/{CUT.id}'",
             f" 获取完整内容：curl -s '{URL}/{CUT.id}'",
         ),
         (
-            WayBack(None, URL, (), True),
-            Reach.NOTHING,
+            ArtifactAccess(None, URL, (), True),
+            AgentFileAccess.NOTHING,
             f' To get the whole: read_artifact(id="{CUT.id}")',
             f' 获取完整内容：read_artifact(id="{CUT.id}")',
         ),

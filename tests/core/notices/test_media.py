@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.content_types import Kind, MediaType
+from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.content_types.table import known
 from proxy.core.notices import media as media_notices
 from proxy.core.notices.media import friendly_size, friendly_type
@@ -40,7 +40,7 @@ def test_a_type_is_called_what_people_call_it(mime, en, zh):
     assert friendly_type(line, "zh") == zh
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", ContentKind)
 def test_a_type_without_a_name_is_called_by_its_kind(kind):
     unheard = MediaType("x/y", kind, "bin")
     assert friendly_type(unheard, "en") != friendly_type(unheard, "zh")

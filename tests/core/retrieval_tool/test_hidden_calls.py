@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.answer_shapes import is_own, messages
 
 from proxy.core.conversation.message import Message
-from proxy.core.retrieval_tool.assistant_message import Said
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenCalls, beginning, extended, mark_in, mark_of
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
 
 MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
 
@@ -25,7 +25,7 @@ HISTORY = history_of({"role": "user", "content": "Find it."})
 
 
 def said_in(message):
-    return Said.of({name: json.dumps(found).encode() for name, found in message.items()})
+    return AssistantMessage.of({name: json.dumps(found).encode() for name, found in message.items()})
 
 
 def results_of(said):
@@ -41,8 +41,8 @@ def returned(message, **changes):
 @given(MIXED)
 def test_what_was_hidden_comes_back_where_it_was(message):
     said = said_in(message)
-    hidden = HiddenCalls.of(HISTORY, said, results_of(said))
-    kept = HiddenCalls.read(hidden.artifact().content, hidden.mark)
+    hidden = HiddenToolCalls.of(HISTORY, said, results_of(said))
+    kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
     assert kept == hidden
     whole, *results = kept.put_back(returned(message))
     assert json.loads(whole.raw) == message
@@ -52,7 +52,7 @@ def test_what_was_hidden_comes_back_where_it_was(message):
 
 @given(MIXED, st.booleans())
 def test_a_client_that_writes_its_calls_differently_is_understood(message, spread):
-    hidden = HiddenCalls.of(HISTORY, said_in(message), [])
+    hidden = HiddenToolCalls.of(HISTORY, said_in(message), [])
     written = json.loads(returned(message).raw)
     for call in written["tool_calls"]:
         meant = json.loads(call["function"]["arguments"])
@@ -141,10 +141,10 @@ def test_odd_calls_have_a_mark(calls):
     ],
 )
 def test_what_is_no_record_of_these_calls_is_left_alone(content):
-    assert HiddenCalls.read(content, "mark") is None
+    assert HiddenToolCalls.read(content, "mark") is None
 
 
 def test_the_name_follows_from_the_mark():
-    hidden = HiddenCalls("mark", (0,), (b"{}",), (b"{}",))
-    assert hidden.artifact().id == HiddenCalls.name_of("mark")
-    assert HiddenCalls.name_of("mark") != HiddenCalls.name_of("another")
+    hidden = HiddenToolCalls("mark", (0,), (b"{}",), (b"{}",))
+    assert hidden.artifact().id == HiddenToolCalls.name_of("mark")
+    assert HiddenToolCalls.name_of("mark") != HiddenToolCalls.name_of("another")

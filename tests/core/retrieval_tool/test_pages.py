@@ -11,7 +11,7 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 
 HEADER = "[context-proxy: lines 1-80 of 5000 of tool_sh_0123456789abcdef.txt, 1,000 of 90,000 bytes]\n"
 PAGE = HEADER + "a line of the page\n" * 60
@@ -37,7 +37,7 @@ def test_a_page_is_sent_whole_or_goes_with_its_exchange(room, others):
     messages = [user("task"), *exchange([PAGE], tool=RETRIEVAL_TOOL)]
     for number in range(others):
         messages += exchange(["another result\n" * 300], first_call=10 + number)
-    made = planned(messages, pipeline(Budget(room), limits=Limits(20, 300)))
+    made = planned(messages, pipeline(Budget(room), limits=ExcerptLimits(20, 300)))
     told = [json.loads(raw) for raw in made.messages]
     pages = [message["content"] for message in told if message.get("tool_call_id") == "call_0"]
     assert pages == [] or PAGE in pages[0]
@@ -45,7 +45,7 @@ def test_a_page_is_sent_whole_or_goes_with_its_exchange(room, others):
 
 def test_a_page_in_the_newest_exchange_is_not_what_gives_way():
     messages = [user("task"), *exchange([PAGE, "another result\n" * 3_000], tool=RETRIEVAL_TOOL)]
-    made = planned(messages, pipeline(Budget(2_000), limits=Limits(4_000, 80_000)))
+    made = planned(messages, pipeline(Budget(2_000), limits=ExcerptLimits(4_000, 80_000)))
     contents = [json.loads(raw).get("content") or "" for raw in made.messages]
     assert any(PAGE in content for content in contents)
     assert made.fits
@@ -59,7 +59,7 @@ def test_a_page_that_was_put_back_beside_results_of_the_client_gives_way_like_th
     messages = [user("task"), *called]
     plans = []
     for number in range(later + 1):
-        plans.append(planned(messages, pipeline(Budget(1_000), limits=Limits(20, 300))))
+        plans.append(planned(messages, pipeline(Budget(1_000), limits=ExcerptLimits(20, 300))))
         messages += [{"role": "assistant", "content": "So."}, user(f"next {number}")]
     for made in plans:
         assert made.fits

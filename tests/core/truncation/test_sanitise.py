@@ -24,7 +24,7 @@ from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.tracked_message import content_texts
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.sanitise import REPLACEMENT, Sanitise, SanitiseText
 
 KINDS = st.frozensets(st.sampled_from(Sanitise))
@@ -32,7 +32,7 @@ KINDS = st.frozensets(st.sampled_from(Sanitise))
 
 def with_step(kinds) -> Pipeline:
     steps = pipeline(Budget(10**9))
-    return Pipeline((SanitiseText(kinds),), steps.reliefs, (), steps.notices, steps.counter, steps.budget)
+    return Pipeline((SanitiseText(kinds),), steps.compaction_steps, (), steps.notices, steps.counter, steps.budget)
 
 
 def refused(character: str, kinds) -> bool:
@@ -91,7 +91,7 @@ def test_without_kinds_nothing_is_done():
 def noted(content, role="tool", kinds=frozenset({Sanitise.NON_BMP}), language="en"):
     """The content that is sent."""
     steps = pipeline(Budget(10**9), language=language)
-    made = Pipeline((SanitiseText(kinds),), steps.reliefs, (), steps.notices, steps.counter, steps.budget)
+    made = Pipeline((SanitiseText(kinds),), steps.compaction_steps, (), steps.notices, steps.counter, steps.budget)
     (message,) = planned([{"role": role, "content": content}], made).messages
     return Message.read(message).content()
 
@@ -131,7 +131,7 @@ def test_planning_twice_counts_nothing_twice(texts, kinds):
 
 def cutting(budget, kinds):
     """The steps as the shell puts them together."""
-    every, step = pipeline(budget, limits=Limits(4_000, 50_000)), SanitiseText(kinds)
+    every, step = pipeline(budget, limits=ExcerptLimits(4_000, 50_000)), SanitiseText(kinds)
     notices = replace(every.notices, clean=step.clean)
     return replace(every, local=(*every.local, step), always=step, notices=notices)
 
@@ -151,7 +151,7 @@ def left(made, kinds):
         ([user("Go."), *exchange(["line 🙂 of output\n" * 1_500])], Reason.NEWEST_RESULT),
         (
             [*(user(f"Please 🙂 {n} " + "words " * 200) for n in range(12)), user("And now?")],
-            Reason.DIGEST,
+            Reason.OMISSION_NOTE,
         ),
         ([user("🙂 " * 16_000), {"role": "assistant", "content": "ok"}, user("On.")], Reason.NEWEST_TEXT),
     ],

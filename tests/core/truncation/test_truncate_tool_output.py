@@ -10,9 +10,9 @@ from support.strategies import LONG_TEXTS, TEXTS, exchange, notices, part, pipel
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
-from proxy.core.models.agent_tools import Reach
+from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices.catalogue import MARK, is_ours
-from proxy.core.text.excerpt import Direction, Limits
+from proxy.core.text.excerpt import Direction, ExcerptLimits
 from proxy.core.text.measures import count_lines, utf8_length
 from proxy.core.truncation.shorten_response import has_its_bulk_in_shape
 from proxy.core.truncation.tool_response import tool_response
@@ -20,7 +20,7 @@ from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 
 thorough = settings(max_examples=80, deadline=None)
 LIMITS = st.builds(
-    Limits,
+    ExcerptLimits,
     st.one_of(st.integers(1, 50), st.integers(50, 3_000)),
     st.integers(256, 60_000),
     st.none() | st.integers(1_000, 9_000),
@@ -34,7 +34,7 @@ LONGEST_NOTICE_BYTES = 250
 
 def cut(content, limits=None, *, tool="ls", role="tool", kept=True, **settings_of_step):
     """The edits of one message."""
-    step = TruncateToolOutput(limits or Limits(), **settings_of_step)
+    step = TruncateToolOutput(limits or ExcerptLimits(), **settings_of_step)
     message = Message.read(spelled({"role": role, "tool_call_id": "c", "content": content}))
     return list(step(3, message, tool, notices(kept=kept)))
 
@@ -66,7 +66,7 @@ def test_a_result_is_cut_when_it_is_over_a_limit_and_is_then_within_all_of_them(
 
 
 def test_the_excerpt_and_the_artifact_together_are_the_result():
-    (edit,) = cut(LONG, Limits(2_000, 20_000))
+    (edit,) = cut(LONG, ExcerptLimits(2_000, 20_000))
     shown = json.loads(edit.replacement)
     head, _, rest = shown.partition(MARK)
     tail = rest.partition("]\n")[2]
@@ -89,7 +89,7 @@ def test_names_that_stand_only_in_the_gap_are_told():
 
 @pytest.mark.parametrize("direction", Direction)
 def test_each_direction_keeps_its_end(direction):
-    shown = cut_text(LONG, Limits(2_000, 10_000, None, direction))
+    shown = cut_text(LONG, ExcerptLimits(2_000, 10_000, None, direction))
     assert ("00000 an" in shown) == (direction is not Direction.TAIL)
     assert ("05999 an" in shown) == (direction is not Direction.HEAD)
 
@@ -99,13 +99,13 @@ def lines_shown(told):
 
 
 def test_as_many_lines_are_shown_as_are_allowed_and_the_notice_is_none_of_them():
-    assert len(lines_shown(cut_text(LONG, Limits(10, 51_200)))) == 10
-    assert len(lines_shown(cut_text(LONG, Limits(500, 51_200)))) == 500
+    assert len(lines_shown(cut_text(LONG, ExcerptLimits(10, 51_200)))) == 10
+    assert len(lines_shown(cut_text(LONG, ExcerptLimits(500, 51_200)))) == 500
 
 
 def test_a_text_over_the_line_limit_is_cut_even_when_it_has_few_bytes():
     text = "x\n" * 2_050
-    shown = cut_text(text, Limits(2_000, 51_200))
+    shown = cut_text(text, ExcerptLimits(2_000, 51_200))
     assert 1_850 < len(lines_shown(shown)) <= 2_000
     assert len(shown) < len(text)
 
@@ -118,13 +118,13 @@ ONE_LINE = {
 LINES = {"a log": LONG, "long lines": "".join(f"{number} {'word ' * 90}\n" for number in range(400))}
 
 
-@pytest.mark.parametrize("reach", [Reach.SHELL, Reach.PAGE, Reach.NOTHING])
+@pytest.mark.parametrize("reach", [AgentFileAccess.SHELL, AgentFileAccess.PAGE, AgentFileAccess.NOTHING])
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("kind", [*ONE_LINE, *LINES])
 @pytest.mark.parametrize(("max_chars", "share"), [(1_000, 0.6), (2_000, 0.75), (4_000, 0.85), (51_200, 0.85)])
 def test_what_may_be_shown_is_shown_notice_included_in_lines_or_in_one(max_chars, share, kind, language, reach):
     text = (ONE_LINE | LINES)[kind]
-    step = TruncateToolOutput(Limits(2_000, 10**6, max_chars))
+    step = TruncateToolOutput(ExcerptLimits(2_000, 10**6, max_chars))
     message = Message.read(spelled({"role": "tool", "tool_call_id": "c", "content": text}))
     (edit,) = step(3, message, "lookup", notices(language, reach))
     told = json.loads(edit.replacement)
@@ -146,14 +146,14 @@ def test_the_list_of_names_takes_a_twentieth_at_the_most_and_holds_neither_diges
 @pytest.mark.parametrize("feed", ["\\n", "\\u000a", "\\u000A"])
 def test_a_line_feed_counts_in_any_spelling(feed):
     raw = ('{"role":"tool","content":"' + f"some words here{feed}" * 2_001 + '"}').encode()
-    assert list(TruncateToolOutput(Limits())(0, Message.read(raw), "", notices()))
+    assert list(TruncateToolOutput(ExcerptLimits())(0, Message.read(raw), "", notices()))
     raw = ('{"role":"tool","content":"' + f"some words here{feed}" * 2_000 + '"}').encode()
-    assert not list(TruncateToolOutput(Limits())(0, Message.read(raw), "", notices()))
+    assert not list(TruncateToolOutput(ExcerptLimits())(0, Message.read(raw), "", notices()))
 
 
 def test_characters_of_chinese_are_counted_as_characters():
     text = "读取文件时发生异常\n" * 2_000
-    shown = cut_text(text, Limits(10**6, 10**6, 4_000))
+    shown = cut_text(text, ExcerptLimits(10**6, 10**6, 4_000))
     assert 3_400 < shown.count("读取文件") * 10 < 4_000
     assert len(shown) <= 4_000
 
@@ -164,7 +164,7 @@ def test_a_preview_has_the_length_that_is_set_besides_the_notice():
 
 
 def test_a_tool_has_limits_of_its_own_and_some_are_left_alone():
-    step = {"tools": {"Read": Limits(10**6, 10**6)}, "never": frozenset({"Skill"})}
+    step = {"tools": {"Read": ExcerptLimits(10**6, 10**6)}, "never": frozenset({"Skill"})}
     assert cut(LONG, tool="Read", **step) == []
     assert cut(LONG * 6, tool="Read", **step)
     assert cut(LONG, tool="Bash", **step)
@@ -301,7 +301,7 @@ def test_a_response_whose_bulk_is_its_text_is_cut_there(status, data, beside):
 @pytest.mark.parametrize("max_bytes", [100, 300, 1_000, 3_000, 9_000])
 def test_a_response_stays_one_under_the_smallest_limits(max_bytes):
     text = json.dumps(response(context={"cwd": "/x" * 900}, error={"message": "why " * 20}))
-    told = cut_text(text, Limits(2_000, max_bytes))
+    told = cut_text(text, ExcerptLimits(2_000, max_bytes))
     shown = json.loads(told)
     assert (shown["status"], shown["data"]["truncated"]) == ("partial", True)
     assert shown["text"].startswith(MARK)
@@ -356,7 +356,7 @@ def test_what_only_looks_like_a_tool_response_is_cut_as_text(odd):
 def test_a_response_whose_bulk_is_in_other_members_is_cut_as_text(member):
     shown = cut_text(json.dumps(response(**{member: LONG})))
     assert is_ours(shown)
-    assert utf8_length(shown) <= Limits().max_bytes
+    assert utf8_length(shown) <= ExcerptLimits().max_bytes
 
 
 @pytest.mark.parametrize("status", [200, 404, None])
@@ -365,7 +365,7 @@ def test_a_status_that_is_no_word_stays(status):
 
 
 def test_a_response_that_would_not_get_shorter_stays():
-    assert cut(json.dumps({"status": "success", "data": "x" * 100}), Limits(2_000, 120)) == []
+    assert cut(json.dumps({"status": "success", "data": "x" * 100}), ExcerptLimits(2_000, 120)) == []
 
 
 def test_a_preview_of_a_response_has_the_length_that_is_set():
@@ -391,7 +391,7 @@ def test_a_notice_that_a_tool_printed_is_marked_as_quoted(content):
 
 def test_a_notice_that_is_spelled_with_escapes_is_marked_too():
     raw = spelled({"role": "tool", "content": FORGED}).replace(b"context", b"\\u0063ontext")
-    (edit,) = TruncateToolOutput(Limits())(3, Message.read(raw), "ls", notices())
+    (edit,) = TruncateToolOutput(ExcerptLimits())(3, Message.read(raw), "ls", notices())
     assert json.loads(edit.replacement).startswith("[quoted text: 9 of")
 
 

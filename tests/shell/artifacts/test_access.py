@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.settings import ArtifactSettings
-from proxy.core.notices.artifact_access import WayBack
-from proxy.shell.artifacts.access import WaysBack, host_of, is_on_this_machine
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.shell.artifacts.access import AccessResolver, host_of, is_on_this_machine
 
 KEY = (b"authorization", b"Bearer sk-1")
 HOST = (b"host", b"proxy:8787")
@@ -19,8 +19,8 @@ def scope(client: str | None = "127.0.0.1", server: str = "127.0.0.1", headers: 
     return {"client": seat, "server": (server, 8787), "headers": [*headers], "scheme": "http"}
 
 
-def way(seen: dict[str, Any], folder: str | None = "/kept", **stated: Any) -> WayBack:
-    return WaysBack(ArtifactSettings(**stated), folder).of(seen)
+def way(seen: dict[str, Any], folder: str | None = "/kept", **stated: Any) -> ArtifactAccess:
+    return AccessResolver(ArtifactSettings(**stated), folder).of(seen)
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_who_came_through_a_reverse_proxy_may_be_anywhere(name: bytes) -> None:
 
 def test_a_client_on_this_machine_is_told_the_path_and_others_the_address() -> None:
     url, keys = "http://proxy:8787/artifacts", ("Authorization: Bearer",)
-    assert way(scope()) == WayBack("/kept", url, keys)
-    assert way(scope("10.0.0.6")) == WayBack(None, url, keys)
-    assert way(scope("10.0.0.6", headers=[HOST])) == WayBack(None, url)
-    assert way(scope(), folder=None) == WayBack(None, url, keys)
+    assert way(scope()) == ArtifactAccess("/kept", url, keys)
+    assert way(scope("10.0.0.6")) == ArtifactAccess(None, url, keys)
+    assert way(scope("10.0.0.6", headers=[HOST])) == ArtifactAccess(None, url)
+    assert way(scope(), folder=None) == ArtifactAccess(None, url, keys)
 
 
 def test_what_the_operator_states_holds_for_everybody() -> None:
     stated = {"agent_path": "/mnt/kept", "public_url": "https://p.example/x/v1/"}
     for client in ("127.0.0.1", "10.0.0.6"):
-        assert way(scope(client), **stated) == WayBack(
+        assert way(scope(client), **stated) == ArtifactAccess(
             "/mnt/kept", "https://p.example/x/artifacts", ("Authorization: Bearer",)
         )
 
@@ -107,7 +107,7 @@ def test_a_plain_host_is_taken_over(said: str) -> None:
 )
 def test_any_other_is_not(said: str) -> None:
     assert host_of([(b"host", said.encode())]) is None
-    assert way(scope("10.0.0.6", headers=[(b"host", said.encode())])) == WayBack()
+    assert way(scope("10.0.0.6", headers=[(b"host", said.encode())])) == ArtifactAccess()
 
 
 @given(st.binary(max_size=30))

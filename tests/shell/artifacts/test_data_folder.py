@@ -13,7 +13,7 @@ from proxy.app import unwritable
 from proxy.config.settings import Settings
 from proxy.shell.artifacts import data_folder
 from proxy.shell.artifacts.data_folder import look_after, sweep_unfinished
-from proxy.shell.artifacts.tenants import Owners
+from proxy.shell.artifacts.tenants import Tenants
 
 
 def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
 async def test_it_is_looked_after_while_the_proxy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_folder, "LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
-    owners = Owners.of_folder(folder)
+    owners = Tenants.of_folder(folder)
     left = folder / "learned.0123456789abcdef.unfinished"
     left.write_text("half")
     os.utime(left, (1_000, 1_000))

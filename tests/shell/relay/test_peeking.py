@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.relay.peeking import HELD_BYTES, HeldAnswer
+from proxy.shell.relay.peeking import HELD_BYTES, PeekedResponse
 
 JSON = ((b"content-type", b"application/json"),)
 EVENTS = ((b"content-type", b"Text/Event-Stream; charset=utf-8"),)
@@ -40,11 +40,11 @@ class FakeAnswer:
         self.closed += 1
 
 
-def held(answer: FakeAnswer) -> HeldAnswer:
-    return HeldAnswer(answer)  # type: ignore[arg-type] # it has all that is used
+def held(answer: FakeAnswer) -> PeekedResponse:
+    return PeekedResponse(answer)  # type: ignore[arg-type] # it has all that is used
 
 
-async def collected(answer: HeldAnswer) -> list[bytes]:
+async def collected(answer: PeekedResponse) -> list[bytes]:
     return [piece async for piece in answer.chunks()]
 
 

@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.core.compaction.budget import Mark
-from proxy.core.compaction.context_window import Kept
+from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.tracked_message import Entry, LocalStep, argument_texts, content_texts, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, argument_texts, content_texts, prepared
 from proxy.core.notices.catalogue import Notices
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 _MIN_TEXT_BYTES: Final = 120
 """What is left of a text at the least, besides its notice."""
-RESULT_LIMITS: Final = Limits()
-TEXT_LIMITS: Final = Limits(max_lines=1_000_000, head_share=0.5)
+RESULT_LIMITS: Final = ExcerptLimits()
+TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=0.5)
 """Of what people and models say: neither end is worth more."""
 _ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room that are tried one after the other: what an excerpt costs in tokens is known once it is made."""
@@ -37,21 +37,21 @@ class CutToFit:
     """A last resort before a request is refused: messages that have to stay are cut to what fits."""
 
     notices: Notices
-    messages: Callable[[Kept], Sequence[Entry]]
+    messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
     """Which of them."""
     reason: Reason
-    limits: Limits = RESULT_LIMITS
+    limits: ExcerptLimits = RESULT_LIMITS
     least_tokens: int = 0
     """What all of them together keep."""
     times: float = 1.0
     """The goal in tokens, before anything is cut."""
 
-    def __call__(self, kept: Kept, goal: Mark) -> Iterator[Change]:
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
         if goal.tokens is not None:
             goal = replace(goal, tokens=int(goal.tokens * self.times))
         for share in _ATTEMPTS:
-            over, entries = kept.over(goal), self.messages(kept)
+            over, entries = window.over(goal), self.messages(window)
             if over is None or not entries:
                 return
             held = sum(entry.size.tokens for entry in entries)
@@ -71,11 +71,11 @@ class CutArguments:
 
     notices: Notices
 
-    def __call__(self, kept: Kept, goal: Mark) -> Iterator[Change]:
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
         for share in _ATTEMPTS:
-            for entry in kept.newest_words():
-                over = kept.over(goal)
+            for entry in window.newest_words():
+                over = window.over(goal)
                 if over is None:
                     return
                 texts = list(argument_texts(entry.original))
@@ -105,9 +105,9 @@ class DescribeImages:
     notices: Notices
     counter: Counter
 
-    def __call__(self, kept: Kept, _: Mark) -> Iterator[Change]:
+    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
         """One change for each message and number of images that stay: half as many each time."""
-        for entry in kept.staying():
+        for entry in window.staying():
             shown = entry.images
             while shown:
                 shown //= 2
@@ -118,7 +118,11 @@ class DescribeImages:
 
 
 def excerpted(
-    entries: Sequence[Entry], goal_tokens: int, notices: Notices, reason: Reason, limits: Limits = RESULT_LIMITS
+    entries: Sequence[TrackedMessage],
+    goal_tokens: int,
+    notices: Notices,
+    reason: Reason,
+    limits: ExcerptLimits = RESULT_LIMITS,
 ) -> Iterator[Change]:
     """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` besides."""
     left = goal_tokens
@@ -133,7 +137,9 @@ def excerpted(
             left -= entry.size.tokens
 
 
-def _excerpted(entry: Entry, allowed_tokens: int, notices: Notices, reason: Reason, limits: Limits) -> Iterator[Edit]:
+def _excerpted(
+    entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits
+) -> Iterator[Edit]:
     """Excerpts of a message's texts, so that all of it takes about so many tokens."""
     texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.whole)]
     whole_bytes = sum(length for _, _, length in texts)

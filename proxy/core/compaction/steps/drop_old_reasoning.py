@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Mark
-from proxy.core.compaction.context_window import Kept
+from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.edit import Edit, Path, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.notices.catalogue import Notices
@@ -29,9 +29,9 @@ class DropOldReasoning:
     keep_chars: int = 2_000
     """Shorter reasoning stays: the saving is not worth a changed prefix."""
 
-    def __call__(self, kept: Kept, _: Mark) -> Iterator[Change]:
+    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
         """One change for each message."""
-        for entry in kept.before(kept.last_user()):
+        for entry in window.before(window.last_user()):
             if entry.message.reasoning_bytes <= self.keep_chars:
                 continue  # JSON is never shorter than its text
             raw = entry.original.members()["reasoning_content"]

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.compaction.budget import Mark
-from proxy.core.compaction.context_window import Kept
+from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.steps.cut_to_fit import CutToFit, excerpted
 from proxy.core.compaction.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_HEAD_SHARE
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.catalogue import Notices
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 
-_TEXT_LIMITS: Final = Limits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)
+_TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)
 _WORTH_CUTTING: Final = 1.25
 """Results, and very long texts, this much larger than what is still over are cut and not left out."""
 
@@ -34,36 +34,36 @@ class LeaveOutExchanges:
     task_tokens: int
     """What the first user message keeps at the least."""
 
-    def __call__(self, kept: Kept, goal: Mark) -> Iterator[Change]:
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""
-        task, last = kept.first_request(), kept.last_request()
-        second_turn = _start_of_second_turn(kept)
-        for units in kept.removable():
+        task, last = window.first_request(), window.last_request()
+        second_turn = _start_of_second_turn(window)
+        for units in window.removable():
             if task != last and units[0].start >= second_turn:
-                yield from self._shorter_first_turn(kept, goal, task)
+                yield from self._shorter_first_turn(window, goal, task)
                 task = last
-            over = kept.over(goal)
+            over = window.over(goal)
             if over is None:
                 return
-            texts = [entry for unit in units for entry in kept.in_unit(unit) if _is_long_text(entry)]
+            texts = [entry for unit in units for entry in window.in_unit(unit) if _is_long_text(entry)]
             for entries, reason, limits in (
-                (kept.results(units[0]), Reason.OLD_RESULT, Limits()),
+                (window.results(units[0]), Reason.OLD_RESULT, ExcerptLimits()),
                 (texts, Reason.LONG_OLD_TEXT, _TEXT_LIMITS),
             ):
                 held = sum(entry.size.tokens for entry in entries)
                 if held > over.tokens * _WORTH_CUTTING and not over.chars and not over.bytes:
                     yield from excerpted(entries, held - over.tokens, self.notices, reason, limits)
-                    if kept.over(goal) is None:
+                    if window.over(goal) is None:
                         return
             yield Change(units=units)
         if task != last:
-            yield from self._shorter_first_turn(kept, goal, task)
+            yield from self._shorter_first_turn(window, goal, task)
 
-    def _shorter_first_turn(self, kept: Kept, goal: Mark, task: list[Entry]) -> Iterator[Change]:
+    def _shorter_first_turn(self, window: ContextWindow, goal: Mark, task: list[TrackedMessage]) -> Iterator[Change]:
         """What stays of the first turn: the results that keep two user messages apart, and the first user message, as
         far as needed, but never under its share."""
-        yield from CutToFit(self.notices, Kept.separating_results, Reason.OLD_RESULT)(kept, goal)
-        over = kept.over(goal)
+        yield from CutToFit(self.notices, ContextWindow.separating_results, Reason.OLD_RESULT)(window, goal)
+        over = window.over(goal)
         for entry in task if over is not None else ():
             assert over is not None
             tokens = entry.size.tokens - (over.tokens or entry.size.tokens)
@@ -71,11 +71,11 @@ class LeaveOutExchanges:
             yield from excerpted([entry], least, self.notices, Reason.LONG_OLD_TEXT, _TEXT_LIMITS)
 
 
-def _start_of_second_turn(kept: Kept) -> int:
-    users = [unit.start for unit in kept.units if unit.role == "user"]
-    return users[1] if len(users) > 1 else len(kept.entries)
+def _start_of_second_turn(window: ContextWindow) -> int:
+    users = [unit.start for unit in window.units if unit.role == "user"]
+    return users[1] if len(users) > 1 else len(window.entries)
 
 
-def _is_long_text(entry: Entry) -> bool:
+def _is_long_text(entry: TrackedMessage) -> bool:
     """Whether somebody said as much as others put into a file: all files of a project in one message, as aider does."""
     return entry.whole.role in ("user", "assistant") and entry.whole_size.chars > LONG_TEXT_CHARS

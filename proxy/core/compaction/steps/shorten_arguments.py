@@ -12,7 +12,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Path, Reason
 from proxy.core.notices.catalogue import Notices
 from proxy.core.text import jsontext
-from proxy.core.text.excerpt import Limits, excerpt
+from proxy.core.text.excerpt import ExcerptLimits, excerpt
 from proxy.core.text.measures import utf8_length
 
 _LONG_CHARACTERS: Final = 200
@@ -50,5 +50,5 @@ def _cut(value: Any, share: float, note: str, depth: int) -> Any:
 
 
 def _cut_text(text: str, share: float, note: str) -> str:
-    kept = excerpt(text, Limits(len(text), int(utf8_length(text) * share), head_share=0.5))
+    kept = excerpt(text, ExcerptLimits(len(text), int(utf8_length(text) * share), head_share=0.5))
     return f"{kept.head}{note}{kept.tail}"

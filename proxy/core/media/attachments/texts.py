@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from proxy.core.content_types import Kind, looks_decoded_by_force, media_type, plain_mime
+from proxy.core.content_types import ContentKind, looks_decoded_by_force, media_type, plain_mime
 from proxy.core.content_types.table import is_binary, mime_by_name
 from proxy.core.conversation.edit import Path, spliced
 from proxy.core.media.attachments.encoded import data_url, decoded, is_address, last_of
@@ -119,7 +119,7 @@ def _is_file(payload: str, *, is_whole: bool = False) -> bool:
 
 def _is_known(content: bytes) -> bool:
     found = media_type(content)
-    return found.kind is not Kind.TEXT and found.mime != plain_mime("bin")
+    return found.kind is not ContentKind.TEXT and found.mime != plain_mime("bin")
 
 
 def _in_json(text: str, replace: Replace, nested: int) -> str | None:

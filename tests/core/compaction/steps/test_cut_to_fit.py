@@ -9,13 +9,13 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.steps.cut_to_fit import excerpted
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import Entry
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.catalogue import MARK
-from proxy.core.text.excerpt import Limits
+from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
-UNCUT = Limits(10**9, 10**9)
+UNCUT = ExcerptLimits(10**9, 10**9)
 
 
 def cut(made):
@@ -48,7 +48,7 @@ def test_each_text_of_a_list_gives_its_share():
 
 
 def test_an_excerpt_is_made_from_the_whole_and_not_from_an_excerpt():
-    made = planned([user(), *exchange([LOG])], pipeline(Budget(1_500), limits=Limits(2_000, 30_000)))
+    made = planned([user(), *exchange([LOG])], pipeline(Budget(1_500), limits=ExcerptLimits(2_000, 30_000)))
     assert made.fits
     assert {edit.reason for edit in made.edits} == {Reason.TRUNCATE_TOOL_OUTPUT, Reason.NEWEST_RESULT}
     assert {edit.artifact.content for edit in made.edits} == {LOG.encode()}
@@ -125,7 +125,7 @@ def test_only_what_system_texts_and_tools_take_is_refused():
 
 def test_what_fits_together_is_not_cut():
     entries = [
-        Entry.of(index, message, "", ByteClassCounter())
+        TrackedMessage.of(index, message, "", ByteClassCounter())
         for index, message in enumerate(planned_messages(["a " * 100, "b " * 100]))
     ]
     together = sum(entry.size.tokens for entry in entries)

@@ -76,7 +76,7 @@ def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
 def test_over_in_characters_or_bytes_whole_exchanges_go():
     for budget in (Budget(10**9, 9_000), Budget(10**9, None, 9_000)):
         made = planned(run(40), pipeline(budget))
-        assert {edit.reason for edit in made.edits} == {Reason.OLD_EXCHANGE, Reason.DIGEST}
+        assert {edit.reason for edit in made.edits} == {Reason.OLD_EXCHANGE, Reason.OMISSION_NOTE}
         assert budget.admits(made.after)
 
 

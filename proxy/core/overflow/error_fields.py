@@ -19,7 +19,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ErrorField:
     """One text or code."""
 
     path: str
@@ -30,14 +30,14 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Leaves:
+class ErrorFields:
     """All that an answer says about itself."""
 
-    texts: list[Leaf] = field(default_factory=list)
-    codes: list[Leaf] = field(default_factory=list)
+    texts: list[ErrorField] = field(default_factory=list)
+    codes: list[ErrorField] = field(default_factory=list)
     numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Structured numbers by member, each with its path; the first of a name."""
-    finish_reasons: list[Leaf] = field(default_factory=list)
+    finish_reasons: list[ErrorField] = field(default_factory=list)
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     is_bare_text: bool = False

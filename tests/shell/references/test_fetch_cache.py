@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.conversation.references import Obstacle
+from proxy.core.conversation.references import FetchError
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import finding_key
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.sweep import sweep
-from proxy.shell.references import findings as findings_module
-from proxy.shell.references.findings import (
+from proxy.shell.references import fetch_cache as findings_module
+from proxy.shell.references.fetch_cache import (
     FAILURE_SECONDS,
     MAX_REMEMBERED,
     NOTE_SECONDS,
+    FetchCache,
     Finding,
-    Findings,
     address_sha256,
 )
 
@@ -28,7 +28,7 @@ OWNER, OTHER = "5eed" * 8, "beef" * 8
 URL = "https://example.org/a.png?signature=secret"
 DIGEST = address_sha256(URL)
 KEPT = Finding(DIGEST, "tool_fetched_0123456789abcdef.png", "image/png", "a.png")
-FAILED = Finding(DIGEST, "", "", "", Obstacle.TOO_LARGE, 200, "https://example.org/a.png", "image/png", 20_971_520.0)
+FAILED = Finding(DIGEST, "", "", "", FetchError.TOO_LARGE, 200, "https://example.org/a.png", "image/png", 20_971_520.0)
 
 
 class Clock:
@@ -46,8 +46,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "tool-output"
 
 
-def opened(folder: Path, clock: Clock | None = None) -> Findings:
-    return Findings(PrivateFolder(folder), clock=clock or Clock())
+def opened(folder: Path, clock: Clock | None = None) -> FetchCache:
+    return FetchCache(PrivateFolder(folder), clock=clock or Clock())
 
 
 @pytest.mark.parametrize("finding", [KEPT, FAILED])
@@ -126,9 +126,9 @@ async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_proc
 
 async def test_it_is_known_to_all_who_share_a_bucket() -> None:
     bucket = Bucket("memory:///")
-    assert await Findings(bucket).recall(URL, OWNER) is None
-    await Findings(bucket).note(FAILED, OWNER)
-    assert await Findings(bucket).recall(URL, OWNER) == FAILED
+    assert await FetchCache(bucket).recall(URL, OWNER) is None
+    await FetchCache(bucket).note(FAILED, OWNER)
+    assert await FetchCache(bucket).recall(URL, OWNER) == FAILED
 
 
 async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ async def test_nothing_is_made_on_disk_by_looking(folder: Path) -> None:
 
 async def test_findings_that_nobody_used_for_long_are_swept(folder: Path) -> None:
     clock, place = Clock(), PrivateFolder(folder)
-    await Findings(place, clock=clock).note(FAILED, OWNER)
+    await FetchCache(place, clock=clock).note(FAILED, OWNER)
     for days, is_there in ((6, True), (8, False)):
         now = clock.now + days * 24 * 3600
         sweep(place.opened(), place.listed(), now, retention_seconds=7 * 24 * 3600, max_bytes=2**30)

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.core.content_types.archives import KEPT_IN_OLE, OLE_STORAGE
 from proxy.core.content_types.frames import mpeg_audio_within
-from proxy.core.content_types.kinds import Kind, MediaType
+from proxy.core.content_types.kinds import ContentKind, MediaType
 from proxy.core.content_types.signatures import mime_behind_junk, mime_by_signature
 from proxy.core.content_types.table import BINARY, PLAIN, known, mime_by_name, plain_mime
 from proxy.core.content_types.texts import is_text, may_be_text, mime_of_text
@@ -37,7 +37,7 @@ def media_type(content: bytes, declared: str = "", name: str = "") -> MediaType:
         return _typed(found)
     legacy = [claim for claim in claims if _is_textual(claim)]
     if legacy and may_be_text(content):
-        return _typed(_best(legacy), Kind.TEXT)
+        return _typed(_best(legacy), ContentKind.TEXT)
     return _typed(_best([claim for claim in claims if known(claim) is None and not _is_textual(claim)]))
 
 
@@ -46,7 +46,7 @@ def _text(content: bytes, claims: list[str]) -> MediaType:
     if found == "image/svg+xml":
         return _typed(found)
     claim = _best([claim for claim in claims if _is_textual(claim)])
-    return _typed(claim if claim not in _VAGUE else found or PLAIN, Kind.TEXT)
+    return _typed(claim if claim not in _VAGUE else found or PLAIN, ContentKind.TEXT)
 
 
 def _best(claims: list[str]) -> str:
@@ -57,13 +57,13 @@ def _best(claims: list[str]) -> str:
 def _is_textual(mime: str) -> bool:
     line = known(mime)
     if line is not None:
-        return line.kind is Kind.TEXT
+        return line.kind is ContentKind.TEXT
     return mime.startswith("text/") or mime.endswith(("+json", "+xml", "+yaml"))
 
 
-def _typed(mime: str, kind: Kind = Kind.OTHER) -> MediaType:
+def _typed(mime: str, kind: ContentKind = ContentKind.OTHER) -> MediaType:
     """A type by its line; for a type without one, by what is known of it."""
     line = known(mime or BINARY)
     if line is not None:
         return line
-    return MediaType(mime, kind, "txt" if kind is Kind.TEXT else "bin")
+    return MediaType(mime, kind, "txt" if kind is ContentKind.TEXT else "bin")

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 import obstore
 
-from proxy.core.conversation.references import Obstacle
+from proxy.core.conversation.references import FetchError
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
@@ -42,7 +42,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content by its name in the store; empty when there is none."""
     declared: str = ""
     name: str = ""
-    obstacle: Obstacle | None = None
+    obstacle: FetchError | None = None
     http_code: int | None = None
     final_url: str = ""
     content_type: str = ""
@@ -67,7 +67,7 @@ def address_sha256(address: str) -> str:
     return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Findings:
+class FetchCache:
     """Remembers in memory and beside the artifacts."""
 
     def __init__(self, folder: ArtifactFolder, *, clock: Callable[[], float] = time.time) -> None:

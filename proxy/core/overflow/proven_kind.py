@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core.overflow.numbers import Figures
-from proxy.core.overflow.verdict import Kind, Scope, Verdict
+from proxy.core.overflow.numbers import Numbers
+from proxy.core.overflow.verdict import Scope, Verdict, VerdictKind
 
 
-def merged(structured: Figures, printed: Figures) -> Figures:
+def merged(structured: Numbers, printed: Numbers) -> Numbers:
     """The structured figures, and from the printed ones what they lack."""
     if structured.unit is None:
         return printed
@@ -26,13 +26,13 @@ def merged(structured: Figures, printed: Figures) -> Figures:
     )
 
 
-def with_figures(verdict: Verdict, figures: Figures) -> Verdict:
+def with_figures(verdict: Verdict, figures: Numbers) -> Verdict:
     """The verdict with the numbers, completed where two of them give a third."""
     prompt, requested, reply = _completed(figures)
     kind = _proven_kind(verdict.kind, figures.limit, prompt, reply)
-    limit = None if kind is Kind.REPLY_ONLY else figures.limit
+    limit = None if kind is VerdictKind.REPLY_ONLY else figures.limit
     scope = figures.scope
-    if kind is Kind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
+    if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
         scope = Scope.WINDOW  # what bounds both together is the window
     return replace(
         verdict,
@@ -49,7 +49,7 @@ def with_figures(verdict: Verdict, figures: Figures) -> Verdict:
     )
 
 
-def _completed(figures: Figures) -> tuple[int | None, int | None, int | None]:
+def _completed(figures: Numbers) -> tuple[int | None, int | None, int | None]:
     prompt, requested, reply = figures.prompt, figures.requested, figures.reply
     if prompt is None and requested is not None:
         if reply and requested > reply:
@@ -61,13 +61,13 @@ def _completed(figures: Figures) -> tuple[int | None, int | None, int | None]:
     return prompt, requested, reply
 
 
-def _proven_kind(kind: Kind, limit: int | None, prompt: int | None, reply: int | None) -> Kind:
+def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply: int | None) -> VerdictKind:
     if limit is not None and prompt is not None and prompt >= limit:
-        return Kind.PROMPT
+        return VerdictKind.PROMPT
     if limit is not None and reply is not None and reply >= limit:
-        return Kind.REPLY_ONLY
+        return VerdictKind.REPLY_ONLY
     if reply and limit is not None and prompt is not None:
-        return Kind.PROMPT_PLUS_REPLY
-    if reply == 0 and kind is Kind.PROMPT_PLUS_REPLY:
-        return Kind.PROMPT
+        return VerdictKind.PROMPT_PLUS_REPLY
+    if reply == 0 and kind is VerdictKind.PROMPT_PLUS_REPLY:
+        return VerdictKind.PROMPT
     return kind
