@@ -24,6 +24,7 @@ from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
+from proxy.wire.chat_completions.message import ChatMessage
 
 CONVERSATIONS = 12
 TURNS = 80
@@ -114,7 +115,7 @@ def _shared(one: bytes, other: bytes) -> int:
 
 
 def _message(**members: Any) -> Message:
-    return Message.read(json.dumps(members).encode())
+    return ChatMessage.read(json.dumps(members).encode())
 
 
 def _prose(random: Random) -> str:

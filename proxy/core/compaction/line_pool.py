@@ -18,7 +18,7 @@ from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
 from proxy.core.conversation.message import TOOL_ROLES
 from proxy.core.conversation.text_protocol import is_quotable
-from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
 
@@ -111,9 +111,9 @@ class LinePool:
                     called[trace.call_id] = trace.source
                     _replace(sources, trace, exchange)
             elif message.role in TOOL_ROLES or message.role == "user":
-                for _, text in content_texts(message):
+                for _, text in message.texts():
                     if message.role != "user" or not is_quotable(text):
-                        _add(sources, text, called.get(message.tool_call_id, ""), exchange)
+                        _add(sources, text, called.get(message.answers, ""), exchange)
         return LinePool(_bounded(sources), exchange, dict.fromkeys(list(used)[-MAX_USED:]))
 
     def told(

@@ -35,8 +35,8 @@ from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
-from proxy.wire.answer_end import is_whole
-from proxy.wire.openai_chat import error_body
+from proxy.wire.chat_completions.answer_end import is_whole
+from proxy.wire.chat_completions.request import error_body
 
 API_PREFIX: Final = b"/v1"
 CHAT_PATH: Final = "/v1/chat/completions"

@@ -21,7 +21,7 @@ from proxy.shell.endpoints.guard import Guard
 from proxy.shell.http.bodies import can_unpack, read_body, unpack
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.telemetry.recent import MAX_DECISIONS, RecentDecisions
-from proxy.wire.openai_chat import error_body
+from proxy.wire.chat_completions.request import error_body
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 

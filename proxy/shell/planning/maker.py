@@ -28,7 +28,7 @@ from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
 from proxy.shell.planning.prefix import LastSent
 from proxy.shell.planning.wanted import while_wanted
-from proxy.wire.openai_chat import ChatRequest
+from proxy.wire.chat_completions.request import ChatRequest
 
 ProfileOf: TypeAlias = Callable[[str, str], ModelProfile]
 """Model, owner of the request → what the model takes."""

@@ -22,7 +22,7 @@ from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned, Terms
 from proxy.shell.planning.wanted import in_thread
-from proxy.wire.openai_chat import may_hold_images, parse
+from proxy.wire.chat_completions.request import may_hold_images, parse
 
 MEMORY_BYTES: Final = 64 * 1024 * 1024
 """What the remembered conversations of one process may hold."""

@@ -17,7 +17,7 @@ from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.bodies import can_unpack
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
-from proxy.wire.counted import counted_in
+from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.sse import EventSplitter, data_of
 
 _TAIL_BYTES: Final = 4_096

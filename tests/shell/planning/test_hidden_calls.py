@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation
 from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls, beginning, extended, mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.wire.openai_chat import parse
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.request import parse
 
 
 class Kept:
@@ -141,7 +142,7 @@ def test_messages_without_calls_cost_nothing() -> None:
     asked = parse(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
     whole, unknown = memory(Kept()).completed("me", asked)
     assert (whole.conversation, unknown) == (asked.conversation, ())
-    assert Message.read(b"{}").calls == ()
+    assert ChatMessage.read(b"{}").calls == ()
 
 
 async def test_the_same_call_later_on_has_its_own_pages() -> None:

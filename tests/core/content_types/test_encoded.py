@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.media.attachments.encoded import data_url, decoded, is_address, unquoted
+from proxy.core.content_types.encoded import data_url, decoded, is_address, unquoted
 
 
 @given(st.binary(max_size=200))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answer_end import TAIL_BYTES, is_whole
+from proxy.wire.chat_completions.answer_end import TAIL_BYTES, is_whole
 
 
 def event(delta, finish=None, **members):

@@ -16,7 +16,8 @@ from support.media_samples import (
     resource_block,
 )
 
-from proxy.core.media.attachments import Shape, attachment_of
+from proxy.core.conversation.attachment import Shape
+from proxy.wire.media_shapes.parts import attachment_of
 
 ENCODED = base64_of(PNG)
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
@@ -36,7 +37,7 @@ ANY_JSON = st.recursive(
         ({"type": "image_url", "image_url": {"url": ENCODED}}, Shape.IMAGE, "", ""),
         ({"type": "input_image", "image_url": f"data:image/png;base64,{ENCODED}"}, Shape.IMAGE, "image/png", ""),
         ({"type": "video_url", "video_url": {"url": ENCODED}}, Shape.VIDEO, "", ""),
-        ({"type": "audio_url", "audio_url": {"url": ENCODED}}, Shape.AUDIO_URL, "", ""),
+        ({"type": "audio_url", "audio_url": {"url": ENCODED}}, Shape.AUDIO_ADDRESS, "", ""),
         (audio_part(PNG, "mp3"), Shape.AUDIO, "mp3", ""),
         (file_part(PNG, "image/png", "a.pdf"), Shape.FILE, "image/png", "a.pdf"),
         ({"type": "file", "file": {"filename": "a", "file_data": ENCODED}}, Shape.FILE, "", "a"),

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from support.answer_shapes import body, choice, chunk, cut, is_own, messages, streams, understood
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
-from proxy.wire import answer_stream
-from proxy.wire.answer_body import AnswerBody
-from proxy.wire.answer_stream import AnswerStream
+from proxy.wire.chat_completions import answer_stream
+from proxy.wire.chat_completions.answer_body import AnswerBody
+from proxy.wire.chat_completions.answer_stream import AnswerStream
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
 USAGE = {

@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages, spelled_array, spelled_object
 
-from proxy.core.conversation.message import Message
 from proxy.errors import ContextOverflow, MalformedRequest
-from proxy.wire.openai_chat import ChatRequest, error_body, parse, render
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.request import ChatRequest, error_body, parse, render
 
 MEMBERS = st.lists(
     st.one_of(
@@ -172,8 +172,8 @@ def test_a_continued_conversation_opens_its_new_messages_only(monkeypatch):
     old = [b'{"role":"user","content":"%d"}' % number for number in range(100)]
     known = parse(joined([[(b'"model"', b'"m"')], b'"messages"', old, [], b""]))
     opened = []
-    read = Message.read
-    monkeypatch.setattr(Message, "read", lambda raw: opened.append(bytes(raw)) or read(raw))
+    read = ChatMessage.read
+    monkeypatch.setattr(ChatMessage, "read", lambda raw: opened.append(bytes(raw)) or read(raw))
     new = b'{"role":"user","content":"new"}'
     body = joined([[(b'"model"', b'"m"')], b'"messages"', [*old, new], [(b'"stream"', b"true")], b""])
     request = parse(body, known, known.shared_messages(body))
@@ -202,7 +202,7 @@ def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pie
         assert request.reply_limit is None or request.reply_limit[1] > 0
         for message in request.conversation:
             message.text()
-            list(message.media_parts())
+            list(message.media())
             message.content()
 
 
@@ -299,7 +299,7 @@ def test_neither_body_nor_messages_are_shown_by_repr():
 def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
     request = parse(first + b"]}")
-    more = (Message.read(b'{"role": "assistant", "content": "whole"}'), Message.read(b'{"role": "tool"}'))
+    more = (ChatMessage.read(b'{"role": "assistant", "content": "whole"}'), ChatMessage.read(b'{"role": "tool"}'))
     whole = request.completed({1: more}, b"a" * 16 + b"b" * 16)
     assert request.completed({}, b"a" * 32).conversation is request.conversation
     assert (whole.history, whole.put_in) == (b"a" * 16 + b"b" * 32, (2,))
@@ -316,7 +316,7 @@ def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     taken_back = parse(first[: first.index(b', {"role": "ass')] + b"]}", whole, 1)
     assert (taken_back.put_in, taken_back.added_bytes, taken_back.read_messages) == ((), 0, 1)
     assert whole.shared_messages(body.replace(b'"b"', b'"x"')) == 1
-    longer = whole.continued([Message.read(b'{"role": "user"}')])
+    longer = whole.continued([ChatMessage.read(b'{"role": "user"}')])
     assert (len(longer.conversation), longer.ends) == (4, ())
     assert parse(body, longer, longer.shared_messages(body)).added_bytes == 0
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.conversation.edit import Path, spliced
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, TEXT_MEMBERS, AssistantMessage
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
-from proxy.wire.answer_stream import BETWEEN_TEXTS, BROKEN_OFF
-from proxy.wire.usage import AnswerUsage
+from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.wire.chat_completions.answer_stream import BETWEEN_TEXTS, BROKEN_OFF
+from proxy.wire.chat_completions.said import TEXT_MEMBERS, said_in
+from proxy.wire.chat_completions.usage import AnswerUsage
 
 _MESSAGE: Final[Path] = ("choices", 0, "message")
 _FINISH: Final[Path] = ("choices", 0, "finish_reason")
@@ -42,7 +42,7 @@ class AnswerBody:
         choice = _choice_of(self._answer)
         if choice is None:
             return None
-        self._said = AssistantMessage.of(jsontext.members(_at(body, _MESSAGE)))
+        self._said = said_in(jsontext.members(_at(body, _MESSAGE)))
         return self._said if self._said.own and choice.get("finish_reason") not in BROKEN_OFF else None
 
     def told(self) -> bytes:

@@ -17,6 +17,7 @@ from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
+from proxy.wire.chat_completions.message import ChatMessage
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """Begins the escape of a letter. No encoder writes one, but a name that holds one may be `messages`."""
@@ -144,7 +145,7 @@ def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0, *, wil
     if (array := members.get("messages")) is None:
         raise MalformedRequest("the request has no `messages`; a list of messages is needed", param="messages")
     try:
-        messages = tuple([Message.read(raw) for raw in jsontext.items(array)])
+        messages = tuple([ChatMessage.read(raw) for raw in jsontext.items(array)])
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`messages` must be a list: {error}", param="messages") from None
     ends = _ends(body, members, messages) if will_be_known else ()
@@ -187,7 +188,7 @@ def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None
         return None
     try:
         tail = dict(jsontext.members(b'{"messages":[' + rest.removeprefix(b",")))
-        added = tuple(Message.read(raw) for raw in jsontext.items(tail["messages"]))
+        added = tuple(ChatMessage.read(raw) for raw in jsontext.items(tail["messages"]))
     except jsontext.NotJson:
         return None
     head = _members_before_messages(known)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
-from proxy.core.media.attachments.encoded import decoded, last_of
+from proxy.core.content_types.encoded import decoded, last_of
 
 
 class Shape(StrEnum):
     """How a content stands in a message."""
 
-    IMAGE = "image_url"
-    AUDIO = "input_audio"
-    AUDIO_URL = "audio_url"
-    VIDEO = "video_url"
+    IMAGE = "image"
+    AUDIO = "audio"
+    AUDIO_ADDRESS = "audio_address"
+    VIDEO = "video"
     FILE = "file"
     BLOCK = "block"
     """A block of MCP, Anthropic or Gemini among the parts of a content."""
@@ -74,3 +75,25 @@ class Attachment:
         if self.plain is not None:
             return self.plain[:max_bytes]
         return decoded(self.payload[: max_bytes // 3 * 4]) or b""
+
+
+class Route(StrEnum):
+    """Where a content goes. The values stand in logs."""
+
+    UNKNOWN = "unknown"
+    """It stays: nobody states whether the model reads it."""
+    IMAGE = "image"
+    AUDIO = "audio"
+    AUDIO_ADDRESS = "audio_address"
+    VIDEO = "video"
+    FILE = "file"
+    TEXT = "text"
+    DESCRIPTION = "description"
+
+
+class Replacement(NamedTuple):
+    """What stands in the place of a content inside a text."""
+
+    words: str
+    is_shown: bool = False
+    """Whether the content is shown after all, and the words say where."""

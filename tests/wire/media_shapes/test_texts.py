@@ -27,8 +27,10 @@ from support.media_samples import (
     routing_result,
 )
 
-from proxy.core.media.attachments import Replacement, may_hold_media, with_replaced
+from proxy.core.conversation.attachment import Replacement
 from proxy.core.text import jsontext
+from proxy.wire.media_shapes.signs import may_hold_media
+from proxy.wire.media_shapes.texts import with_replaced
 
 STANDS = "<content>"
 ENCODED = base64_of(PNG)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.core.conversation.edit import Path, spliced
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, TEXT_MEMBERS, AssistantMessage, called
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
-from proxy.wire.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
+from proxy.core.text.jsontext import Path, spliced
+from proxy.wire.chat_completions.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
+from proxy.wire.chat_completions.said import TEXT_MEMBERS, called, said_in
+from proxy.wire.chat_completions.usage import AnswerUsage
 from proxy.wire.sse import EventSplitter, data_of
-from proxy.wire.usage import AnswerUsage
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one round's events, from which its message is put together: 128 000 tokens, one an event, take about as much. What
@@ -88,7 +89,7 @@ class AnswerStream:
         if rest := self._events.rest:
             self._held.append(self._passed(rest))
         if self._own and not self._failed and self._finish not in BROKEN_OFF:
-            self._said = AssistantMessage.of(assembled(self._chunks()))
+            self._said = said_in(assembled(self._chunks()))
         return self._said
 
     def last_words(self) -> bytes:

@@ -9,25 +9,16 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from proxy.core.content_types import ContentKind, looks_decoded_by_force, media_type, plain_mime
+from proxy.core.content_types.encoded import data_url, decoded, is_address, last_of
 from proxy.core.content_types.table import is_binary, mime_by_name
-from proxy.core.conversation.edit import Path, spliced
-from proxy.core.media.attachments.encoded import data_url, decoded, is_address, last_of
-from proxy.core.media.attachments.found import Attachment, Shape
-from proxy.core.media.attachments.parts import attachment_of, declared_in, name_in
-from proxy.core.media.attachments.signs import MIN_CHARACTERS
+from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.text import jsontext
-
-
-class Replacement(NamedTuple):
-    """What stands in the place of a content."""
-
-    words: str
-    is_shown: bool = False
-    """Whether the content is shown after all, and the words say where."""
-
+from proxy.core.text.jsontext import Path, spliced
+from proxy.wire.media_shapes.parts import attachment_of, declared_in, name_in
+from proxy.wire.media_shapes.signs import MIN_CHARACTERS
 
 Replace: TypeAlias = Callable[[Attachment], Replacement | None]
 """What stands in the place of what was found; None leaves it."""
@@ -61,7 +52,12 @@ _WORD: Final = re.compile(r"[A-Z]?[a-z]*|[A-Z]*|\d*")
 _ROUTED: Final = {"image_url": "image/*", "file": ""}
 """Structured results, and what they claim to hold."""
 _ROUTED_MEMBERS: Final = frozenset({"imageUrl", "file", "artifact", "content"})
-_CLAIMS: Final = {Shape.IMAGE: "image/*", Shape.VIDEO: "video/*", Shape.AUDIO: "audio/*", Shape.AUDIO_URL: "audio/*"}
+_CLAIMS: Final = {
+    Shape.IMAGE: "image/*",
+    Shape.VIDEO: "video/*",
+    Shape.AUDIO: "audio/*",
+    Shape.AUDIO_ADDRESS: "audio/*",
+}
 _MAX_DEPTH: Final = 100
 _MAX_NODES: Final = 200_000
 """Of a JSON text that is walked through; a larger one is read as plain text."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.media.attachments.encoded import data_url, is_address, last_of, unquoted
-from proxy.core.media.attachments.found import Attachment, Shape
+from proxy.core.content_types.encoded import data_url, is_address, last_of, unquoted
+from proxy.core.conversation.attachment import Attachment, Shape
 
 _BY_ADDRESS: Final = (
     ("image_url", Shape.IMAGE),
     ("video_url", Shape.VIDEO),
-    ("audio_url", Shape.AUDIO_URL),
+    ("audio_url", Shape.AUDIO_ADDRESS),
 )
 _TYPE_NAMES: Final = ("mimeType", "mime_type", "media_type", "mediaType", "content_type", "contentType", "format")
 _FILE_NAMES: Final = ("filename", "file_name", "fileName", "name", "title", "display_name", "displayName")

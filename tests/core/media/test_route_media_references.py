@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.media_samples import JPEG, PDF, PNG, SVG, WAV, data_url
-from support.strategies import WAY, any_histories, conversation, notices, spelled
+from support.strategies import WAY, any_histories, content_after, conversation, notices, spelled
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched, references_in
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import Notices
+from proxy.wire.chat_completions.message import ChatMessage
 
 TEXT = frozenset({Modality.TEXT})
 SEEING = TEXT | {Modality.VISION}
@@ -39,10 +39,10 @@ def inlined(content=PNG, declared="image/png"):
 
 def routed(role, content, resolved, reads=SEEING, target=ToolImages.KEEP, **routes):
     """The content that is sent, and the edits."""
-    message = Message.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
+    message = ChatMessage.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
     step = RouteMedia(Routes(reads, **routes), target, resolved)
     edits = list(step(4, message, "shot", notices()))
-    return (json.loads(edits[0].replacement) if edits else content), edits
+    return (content_after(message, edits[0]) if edits else content), edits
 
 
 @pytest.mark.parametrize("reads", [SEEING, None], ids=["known", "unknown"])
@@ -51,7 +51,7 @@ def test_an_image_that_was_fetched_stands_where_its_address_stood(role, reads):
     content, edits = routed(role, [{"type": "text", "text": "see"}, image()], {URL: FETCHED}, reads)
     assert content == [{"type": "text", "text": "see"}, inlined()]
     assert [(edit.media.route, edit.media.mime, edit.media.byte_count) for edit in edits] == [
-        ("image_url", "image/png", len(PNG))
+        ("image", "image/png", len(PNG))
     ]
 
 
@@ -77,11 +77,11 @@ def test_a_failure_is_told_in_the_place_of_the_image(reads):
     ],
 )
 def test_where_it_would_have_been_kept_is_said_as_the_agent_sees_it(way, place):
-    message = Message.read(spelled({"role": "user", "content": [image()]}))
+    message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
     step = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: GONE})
     for kept in (True, False):
         (edit,) = step(0, message, "", Notices("en", way, kept=kept))
-        assert json.loads(edit.replacement)[0]["text"].endswith(place) == kept
+        assert content_after(message, edit)[0]["text"].endswith(place) == kept
 
 
 def test_a_model_that_sees_nothing_gets_a_description_and_the_bytes_are_kept():
@@ -218,13 +218,13 @@ PIECES = st.sampled_from(
     st.sampled_from(["user", "tool"]),
 )
 def test_whatever_was_found_nothing_raises_and_the_address_is_answered(content, outcome, reads, target, role):
-    message = Message.read(spelled({"role": role, "content": content}))
+    message = ChatMessage.read(spelled({"role": role, "content": content}))
     resolved = {URL: outcome, HELD: outcome}
     step = RouteMedia(Routes(reads), target, resolved)
-    first = [edit.replacement for edit in step(0, message, "shot", notices())]
-    assert first == [edit.replacement for edit in step(0, message, "shot", notices())]
+    first = [edit.becomes for edit in step(0, message, "shot", notices())]
+    assert first == [edit.becomes for edit in step(0, message, "shot", notices())]
     if references_in(message) and isinstance(outcome, Unfetched):
-        assert b"[cannot fetch]" in first[0]
+        assert "[cannot fetch]" in str(content_after(message, next(step(0, message, "shot", notices()))))
 
 
 @given(any_histories())
