@@ -94,7 +94,7 @@ def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
     kept = [None, *entries(user("gone"), user(content))[1:]]
     for newest_index in (10**6, 0):
         digest = placed(kept, GONE[:1], newest_index=newest_index)
-        noted = ChatMessage.read(digest.onto(kept[1].message)).content()
+        noted = digest.onto(kept[1].message).content()
         if isinstance(content, list):
             note = {"type": "text", "text": digest.note}
             assert noted == ([*content, note] if newest_index == 0 else [note, *content])
@@ -115,7 +115,7 @@ def test_a_brief_note_is_the_count_and_the_way_back_alone():
 
 def test_the_size_of_the_note_is_measured_on_the_message_with_it():
     digest = placed(LEFT, GONE)
-    noted = size_of(ChatMessage.read(digest.onto(LEFT[5].message)), COUNTER)
+    noted = size_of(digest.onto(LEFT[5].message), COUNTER)
     assert digest.size == noted - LEFT[5].size
     assert digest.edit.after_chars - digest.edit.before_chars == digest.size.chars
 

@@ -4,6 +4,7 @@ import pytest
 from support.strategies import spelled
 
 from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import Parts, Words
 from proxy.core.conversation.size import size_of
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
@@ -77,7 +78,7 @@ def test_a_message_that_is_no_object_has_no_texts():
 
 def test_an_edit_is_of_the_message_as_earlier_ones_left_it():
     before = entry([{"type": "text", "text": "x" * 900}, {"type": "text", "text": "y" * 900}])
-    routed = before.edited((edit([{"type": "text", "text": "both"}], Reason.ROUTE_MEDIA),), COUNTER)
+    routed = before.edited((edit(Parts((Words("both"),)), Reason.ROUTE_MEDIA),), COUNTER)
     after = routed.edited((edit("cut", path=("content", 0, "text")),), COUNTER)
     assert after.message.content() == [{"type": "text", "text": "cut"}]
     assert (after.original, after.whole) == (before.original, routed.message)

@@ -55,7 +55,7 @@ def routes(edits):
 
 
 def moved(edits):
-    return [json.loads(raw) for raw in edits[0].moved.parts]
+    return ChatMessage.read(b"{}").beside("user", edits[0].moved.parts).content()
 
 
 PARTS = {
@@ -174,7 +174,7 @@ def test_an_image_of_a_result_goes_behind_the_batch(target, media):
     speaks = target is ToolImages.USER_AFTER_ASSISTANT
     assert (edits[0].moved.spoken is not None) == speaks
     if speaks:
-        assert json.loads(edits[0].moved.spoken)["role"] == "assistant"
+        assert edits[0].moved.spoken == "I look at what the tools have returned."
 
 
 def test_an_image_of_a_result_stays_or_is_described_where_that_is_set():
@@ -417,7 +417,7 @@ def test_what_came_as_media_but_is_fetched_text_and_other_odd_parts_are_left_alo
 def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
     message = ChatMessage.read(spelled({"role": "tool", "content": [image_part()]}))
     (edit,) = RouteMedia(Routes(SEEING))(0, message, "", notices())
-    assert json.loads(edit.moved.parts[0])["text"] == "[attachment 1 of the result of a tool]"
+    assert edit.moved.parts[0].text == "[attachment 1 of the result of a tool]"
 
 
 def test_a_stated_place_holds_though_nobody_states_what_the_model_reads():

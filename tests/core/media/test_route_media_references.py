@@ -133,7 +133,7 @@ def test_an_artifact_that_a_tool_named_is_not_put_into_what_a_user_says():
 def test_an_image_in_a_tool_result_goes_behind_the_batch():
     content, edits = routed("tool", [image(HELD)], {HELD: FETCHED}, target=ToolImages.USER_AFTER_BATCH)
     assert content[0]["type"] == "text"
-    assert json.loads(edits[0].moved.parts[1]) == inlined()
+    assert ChatMessage.read(b"{}").beside("user", edits[0].moved.parts).content()[1] == inlined()
 
 
 @pytest.mark.parametrize("member", ["file_data", "file_id", "file_url", "url"])
