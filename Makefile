@@ -79,13 +79,13 @@ validate: .deploy-tools/made ## the Dockerfile and deploy/, by the tools and sch
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
-config.example.yaml: proxy/settings.py proxy/reference.py .venv/made
+config.example.yaml: proxy/config/settings.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference > $@
 
 docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference metrics > $@
 
-docs/log.md: proxy/shell/telemetry/events.py proxy/core/edits.py proxy/reference.py .venv/made
+docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference log > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from proxy.core.media import Kind, media_type
-from proxy.core.media.table import known, mime_by_name
+from proxy.core.content_types import ContentKind, media_type
+from proxy.core.content_types.table import known, mime_by_name
 
 TEXTS_TOLD_BY_BYTES = ("html", "htm", "xml", "json", "svg")
 LEFT_OUT = (
@@ -56,8 +56,8 @@ def right(truth: str, found: str) -> bool:
     """One text looks like another: only that it is a text can be told from bytes, save for a few."""
     line, found_line = known(truth), known(found)
     assert line is not None
-    if line.kind is Kind.TEXT and line.suffix not in TEXTS_TOLD_BY_BYTES:
-        return found_line is not None and found_line.kind is Kind.TEXT
+    if line.kind is ContentKind.TEXT and line.suffix not in TEXTS_TOLD_BY_BYTES:
+        return found_line is not None and found_line.kind is ContentKind.TEXT
     return truth == found
 
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from proxy.core.budget import BudgetRules, budget_for
-from proxy.core.conversation import Conversation, Message
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.plan import Progress, plan
-from proxy.core.profile import ModelProfile
-from proxy.core.sizes import Size
-from proxy.core.tools import Reach
-from proxy.core.way_back import WayBack
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.compaction.budget import BudgetRules, budget_for
+from proxy.core.compaction.plan import Progress, plan
+from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.size import Size
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import ModelProfile
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
 
 CONVERSATIONS = 12
@@ -82,8 +82,10 @@ def measure(window_tokens: int, seed: int) -> dict[str, float]:
     """The figures over all conversations, in per cent; only requests over the room count for recall."""
     pipelines = Pipelines(Settings())
     budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
-    way = WayBack("/kept")
-    pipeline = pipelines.pipeline(ModelProfile("made-up"), budget, ByteClassCounter(), Reach.PAGE, way, keeping=True)
+    way = ArtifactAccess("/kept")
+    pipeline = pipelines.pipeline(
+        ModelProfile("made-up"), budget, ByteClassCounter(), AgentFileAccess.PAGE, way, keeping=True
+    )
     requests = fitting = over = needed = held = sent = same = 0
     for number in range(CONVERSATIONS):
         progress: Progress | None = None

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from proxy.core.byte_weights import DEEPSEEK, QWEN, Weights
-from proxy.core.estimate import ByteClassCounter
+from proxy.core.tokens.byte_weights import DEEPSEEK, QWEN, Weights
+from proxy.core.tokens.counters import ByteClassCounter
 
 Tokens = Callable[[str], int]
 

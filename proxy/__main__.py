@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy import __version__, demo
-from proxy.settings import Settings, SettingsError, load
+from proxy.config.settings import Settings, SettingsError, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     from proxy.app import create_explainer  # noqa: PLC0415 - for this command alone
     from proxy.shell.operator.explanation_text import explain_file  # noqa: PLC0415 - for this command alone
-    from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - for this command alone
+    from proxy.shell.resources.logs import configure_logging  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
@@ -54,7 +54,7 @@ def _models(options: argparse.Namespace) -> int:
     from proxy.shell.models.learning import Learning  # noqa: PLC0415 - for this command alone
     from proxy.shell.models.table import print_models  # noqa: PLC0415 - for this command alone
     from proxy.shell.planning.pipelines import Pipelines  # noqa: PLC0415 - for this command alone
-    from proxy.shell.telemetry.logs import configure_logging  # noqa: PLC0415 - for this command alone
+    from proxy.shell.resources.logs import configure_logging  # noqa: PLC0415 - for this command alone
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
@@ -66,7 +66,7 @@ def _models(options: argparse.Namespace) -> int:
 
 def _artifacts(options: argparse.Namespace) -> int:
     from proxy.app import create_folder  # noqa: PLC0415 - for this command alone
-    from proxy.core.reading import Query  # noqa: PLC0415 - for this command alone
+    from proxy.core.retrieval_tool.reading import Query  # noqa: PLC0415 - for this command alone
     from proxy.errors import BadArtifactQuery  # noqa: PLC0415 - for this command alone
     from proxy.shell.artifacts import command  # noqa: PLC0415 - for this command alone
 

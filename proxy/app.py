@@ -14,36 +14,36 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from proxy import __version__
-from proxy.settings import Settings
-from proxy.shell.answering.retrieval import Retrieval
+from proxy.config.settings import Settings
+from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.artifacts.whereabouts import WaysBack
-from proxy.shell.data_folder import look_after
+from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
+from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough, unknown_path
+from proxy.shell.endpoints.operator import add_operator_routes
+from proxy.shell.endpoints.status import add_status_routes
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.readiness import Readiness, upstream_check
-from proxy.shell.operator.routes import add_operator_routes
-from proxy.shell.operator.status_routes import add_status_routes
-from proxy.shell.owners import Owners
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
-from proxy.shell.references.findings import Findings
+from proxy.shell.references.fetch_cache import FetchCache
 from proxy.shell.references.resolver import Downloads, Resolver
-from proxy.shell.relay import Relay
-from proxy.shell.routes import ChatCompletions, Front, PassThrough, unknown_path
-from proxy.shell.telemetry.logs import configure_logging
+from proxy.shell.relay.relay import Relay
+from proxy.shell.relay.tool_loop import Retrieval
+from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
-from proxy.shell.workload import Workload, give_memory_back
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -83,11 +83,11 @@ def create_explainer(settings: Settings) -> Explainer:
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning)
     folder = create_folder(settings)
-    store, here = _store(settings, folder), WaysBack(settings.artifacts, folder.place_of("")).here
+    store, here = _store(settings, folder), AccessResolver(settings.artifacts, folder.place_of("")).here
     return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
 
 
-def create_app(settings: Settings) -> Front:
+def create_app(settings: Settings) -> Dispatcher:
     """The proxy as an ASGI application; connections open when it starts and close when it stops."""
     configure_logging(settings.log)
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
@@ -103,7 +103,7 @@ def create_app(settings: Settings) -> Front:
     store = _store(settings, folder)
     store.on_saved, store.on_swept = metrics.saved, metrics.stored
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
-    ways = WaysBack(kept, folder.place_of(""))
+    ways = AccessResolver(kept, folder.place_of(""))
     owners = _owners(settings, folder)
     downloads = _downloads(settings)
     resolver = _resolver(settings, folder, reader, store, downloads)
@@ -152,7 +152,7 @@ def create_app(settings: Settings) -> Front:
     artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
     app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
     app.router.default = unknown_path
-    return Front(chat, PassThrough(relay, settings.server.body_timeout_seconds), app)
+    return Dispatcher(chat, PassThrough(relay, settings.server.body_timeout_seconds), app)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
@@ -176,10 +176,10 @@ def unwritable(settings: Settings) -> str | None:
     return None
 
 
-def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Owners:
+def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     if isinstance(folder, Bucket):
-        return Owners.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
-    return Owners.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+        return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _tracer(settings: Settings) -> Tracer | None:
@@ -219,7 +219,7 @@ def _resolver(
     return Resolver(
         reader,
         store,
-        Findings(folder),
+        FetchCache(folder),
         downloads,
         timeout_seconds=media.fetch_timeout_seconds,
         max_bytes=media.max_bytes,

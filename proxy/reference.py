@@ -22,15 +22,15 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from proxy import settings
-from proxy.core import edits
+from proxy.config import settings
+from proxy.config.sources import section_in
+from proxy.core.conversation import edit as edits
 from proxy.shell.telemetry import metrics
 from proxy.shell.telemetry.events import EVENTS
-from proxy.sources import section_in
 
 LINE_CHARS: Final = 110
 HEAD: Final = """\
-# Every setting of context-proxy with its default; generated from proxy/settings.py by `make config.example.yaml`.
+# Every setting of context-proxy with its default; generated from proxy/config/settings.py by make config.example.yaml.
 # Each can also be set by a variable, such as CONTEXT_PROXY_SERVER__PORT=8080, which beats this file; flags beat both.
 """
 

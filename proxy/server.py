@@ -21,10 +21,10 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from proxy.app import create_app, unwritable
+from proxy.config.settings import ServerSettings, Settings
 from proxy.preflight import leads_here
-from proxy.settings import ServerSettings, Settings
-from proxy.shell.http1.connection import ConnectionLimits, Connections, telling
-from proxy.shell.telemetry.logs import configure_logging, logger
+from proxy.shell.http.connection import ConnectionLimits, Connections, telling
+from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 KEEP_ALIVE_SECONDS: Final = 75

@@ -8,7 +8,7 @@ import pytest
 
 from proxy import __main__, __version__
 from proxy.__main__ import main
-from proxy.settings import ENV_ALIASES
+from proxy.config.settings import ENV_ALIASES
 
 COMMANDS = ("serve", "demo", "explain", "models", "artifacts")
 

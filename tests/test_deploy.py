@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.settings import ENV_ALIASES, ENV_PREFIX, Settings, load
-from proxy.sources import read_environment
+from proxy.config.settings import ENV_ALIASES, ENV_PREFIX, Settings, load
+from proxy.config.sources import read_environment
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from proxy import __main__, __version__, reference
-from proxy.settings import Settings, load
+from proxy.config.settings import Settings, load
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from proxy import reference
-from proxy.core.edits import Reason
+from proxy.core.conversation.edit import Reason
 from proxy.shell.telemetry.events import EVENTS
 
 ROOT = Path(__file__).parent.parent

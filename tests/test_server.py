@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy import server
-from proxy.settings import ServerSettings, Settings
+from proxy.config.settings import ServerSettings, Settings
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.edits import Path, spliced
-from proxy.core.jsontext import Raw
-from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said
+from proxy.core.conversation.edit import Path, spliced
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, TEXT_MEMBERS, AssistantMessage
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
 from proxy.wire.answer_stream import BETWEEN_TEXTS, BROKEN_OFF
 from proxy.wire.usage import AnswerUsage
 
@@ -31,9 +31,9 @@ class AnswerBody:
         self._usage = AnswerUsage()
         self._body = b""
         self._answer: Mapping[str, Any] = {}
-        self._said: Said | None = None
+        self._said: AssistantMessage | None = None
 
-    def read(self, body: bytes) -> Said | None:
+    def read(self, body: bytes) -> AssistantMessage | None:
         """The answer of a round: what the model said, if it called us and is to have an answer."""
         self._body, self._answer, self._said = body, {}, None
         if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
@@ -42,7 +42,7 @@ class AnswerBody:
         choice = _choice_of(self._answer)
         if choice is None:
             return None
-        self._said = Said.of(jsontext.members(_at(body, _MESSAGE)))
+        self._said = AssistantMessage.of(jsontext.members(_at(body, _MESSAGE)))
         return self._said if self._said.own and choice.get("finish_reason") not in BROKEN_OFF else None
 
     def told(self) -> bytes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.edits import Path, spliced
-from proxy.core.said import RETRIEVAL_TOOL, TEXT_MEMBERS, Said, called
+from proxy.core.conversation.edit import Path, spliced
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, TEXT_MEMBERS, AssistantMessage, called
+from proxy.core.text import jsontext
 from proxy.wire.deltas import CallOrder, assembled, choice_of, delta_of, index_of, listed_calls
 from proxy.wire.sse import EventSplitter, data_of
 from proxy.wire.usage import AnswerUsage
@@ -64,7 +64,7 @@ class AnswerStream:
         """Of the client's calls: index in this round's stream → index for the client."""
         self._held: list[bytes] = []
         """What ends the stream, as the client would get it."""
-        self._said: Said | None = None
+        self._said: AssistantMessage | None = None
         self._finish: object = None
         self._failed = False
         self._speaking: set[str] = set()
@@ -82,13 +82,13 @@ class AnswerStream:
             told.append(self._begun())
         return b"".join(told)
 
-    def end(self) -> Said | None:
+    def end(self) -> AssistantMessage | None:
         """The round's stream has ended: what the model said, if it called us and is to have an answer."""
         self._failed |= self._long is not None
         if rest := self._events.rest:
             self._held.append(self._passed(rest))
         if self._own and not self._failed and self._finish not in BROKEN_OFF:
-            self._said = Said.of(assembled(self._chunks()))
+            self._said = AssistantMessage.of(assembled(self._chunks()))
         return self._said
 
     def last_words(self) -> bytes:

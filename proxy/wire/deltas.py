@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.jsontext import Raw
-from proxy.core.said import called
+from proxy.core.retrieval_tool.assistant_message import called
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
 
 _FIRST_STANDS: Final = frozenset({"id", "type", "index", "role", "name"})
 """Strings that servers repeat whole; other strings come in pieces."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.profile import Modality, Witness
+from proxy.core.models.profile import Modality, Witness
+from proxy.core.text import jsontext
 
 MAX_NAME_CHARS: Final = 256
 """Longer than any model is called; a path of a file on a server's disk fits."""
@@ -68,7 +68,7 @@ _NAMES_OF_MODALITIES: Final[Mapping[str, Modality]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ModelLimits:
     """What one source says of one model; None where it says nothing."""
 
     window_tokens: int | None = None
@@ -99,21 +99,21 @@ class Limits:
     """The characters of the prompt; only learning says so."""
 
 
-NOTHING: Final = Limits()
+NOTHING: Final = ModelLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelList:
     """One answer, read."""
 
-    models: Mapping[str, Limits] = field(default_factory=dict)
+    models: Mapping[str, ModelLimits] = field(default_factory=dict)
     """By name as the upstream writes it."""
-    any_name: Limits = NOTHING
+    any_name: ModelLimits = NOTHING
     """What holds whatever a request calls the model: llama.cpp serves the one it has loaded under every name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Further names, in lower case, to the name in `models`; a model's own name in lower case is among them."""
 
-    def limits(self, model: str) -> Limits:
+    def limits(self, model: str) -> ModelLimits:
         """What the upstream says of this model."""
         found = self.models.get(model)
         if found is None:
@@ -137,7 +137,7 @@ def parse(body: bytes) -> ModelList:
     entries = answer.get("data") if isinstance(answer, dict) else answer
     if not isinstance(entries, list):
         raise jsontext.NotJson("expected a list of models")
-    models: dict[str, Limits] = {}
+    models: dict[str, ModelLimits] = {}
     aliases: dict[str, str] = {}
     for entry, name in _named(entries):
         models.setdefault(name, limits_of(entry))
@@ -146,7 +146,7 @@ def parse(body: bytes) -> ModelList:
     return ModelList(models, _served_under_any_name(entries, models), aliases)
 
 
-def limits_of(entry: Mapping[str, Any]) -> Limits:
+def limits_of(entry: Mapping[str, Any]) -> ModelLimits:
     """What one item of a list says.
 
     >>> limits_of({"id": "m", "context_length": 131072, "top_provider": {"context_length": "65536"}}).window_tokens
@@ -161,7 +161,7 @@ def limits_of(entry: Mapping[str, Any]) -> Limits:
     if reply is None and window is not None:
         # Beside a window it is the reply's limit (Anthropic, DeepInfra, Vercel); alone it has meant the window, too.
         reply = _smallest(places, ("max_tokens",))
-    return Limits(window, prompt, reply, _modalities(entry, places))
+    return ModelLimits(window, prompt, reply, _modalities(entry, places))
 
 
 def as_tokens(value: Any) -> int | None:
@@ -207,7 +207,7 @@ def _aliases(entry: Mapping[str, Any]) -> Iterator[str]:
             yield alias
 
 
-def _served_under_any_name(entries: list[Any], models: Mapping[str, Limits]) -> Limits:
+def _served_under_any_name(entries: list[Any], models: Mapping[str, ModelLimits]) -> ModelLimits:
     alone = len(models) == 1 and isinstance(entries[0], dict) and entries[0].get("owned_by") == "llamacpp"
     return next(iter(models.values())) if alone else NOTHING
 

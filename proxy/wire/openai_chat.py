@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.conversation import Conversation, Message
-from proxy.core.hidden import HISTORY_BYTES
-from proxy.core.jsontext import Raw
+from proxy.core.conversation.message import Conversation, Message
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")

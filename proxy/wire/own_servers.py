@@ -11,20 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from proxy.core import jsontext
-from proxy.core.profile import Witness
+from proxy.core.models.profile import Witness
+from proxy.core.text import jsontext
 from proxy.wire.model_list import (
     MAX_MODELS,
     MAX_NAME_CHARS,
     NOTHING,
     SMALLEST_WINDOW_TOKENS,
-    Limits,
+    ModelLimits,
     ModelList,
     as_tokens,
     limits_of,
 )
 
-OLLAMA_AT_LEAST: Final = Limits(4_096, witness=Witness.GUESSED, cuts_silently=True)
+OLLAMA_AT_LEAST: Final = ModelLimits(4_096, witness=Witness.GUESSED, cuts_silently=True)
 """What Ollama allocates under 24 GiB of VRAM when nobody sets anything. https://docs.ollama.com/context-length"""
 
 _NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)
@@ -53,7 +53,7 @@ def ollama_loaded(body: bytes) -> ModelList:
     >>> loaded.limits("gemma3").window_tokens, loaded.limits("gemma3").cuts_silently
     (4096, True)
     """
-    models: dict[str, Limits] = {}
+    models: dict[str, ModelLimits] = {}
     aliases: dict[str, str] = {}
     for entry in _objects(_object(body).get("models")):
         name = _name(entry, "model") or _name(entry, "name")
@@ -83,9 +83,9 @@ def ollama_model(body: bytes) -> OllamaModel:
     return OllamaModel(min([num_ctx, *trained]) if num_ctx else None, bool(answer.get("remote_host")))
 
 
-def ollama_allocates(window_tokens: int) -> Limits:
+def ollama_allocates(window_tokens: int) -> ModelLimits:
     """A model of Ollama's with that window."""
-    return _cut(Limits(window_tokens))
+    return _cut(ModelLimits(window_tokens))
 
 
 def is_koboldcpp(body: bytes) -> bool:
@@ -118,7 +118,7 @@ def lm_studio_v1(body: bytes) -> ModelList:
     """GET /api/v1/models: `models[].loaded_instances[].config.context_length`. A name stands for the model or for one
     of its instances; of several the smallest holds. https://lmstudio.ai/docs/developer/rest/list
     """
-    models: dict[str, Limits] = {}
+    models: dict[str, ModelLimits] = {}
     for entry in _objects(_object(body).get("models")):
         if "loaded_instances" not in entry:
             continue
@@ -137,7 +137,7 @@ def lm_studio_v0(body: bytes) -> ModelList:
     """GET /api/v0/models, before LM Studio 0.4: `data[].loaded_context_length`. `max_context_length` is what a model
     could be loaded with. https://lmstudio.ai/docs/developer/rest/endpoints
     """
-    models: dict[str, Limits] = {}
+    models: dict[str, ModelLimits] = {}
     for entry in _objects(_object(body).get("data")):
         if (name := _name(entry, "id")) and "state" in entry:
             allocated = _tokens(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
@@ -166,7 +166,7 @@ def tabby_window(body: bytes) -> ModelList:
     return ModelList(any_name=_window(_inner(answer, "parameters").get("max_seq_len")))
 
 
-def docker_window(body: bytes) -> Limits:
+def docker_window(body: bytes) -> ModelLimits:
     """GET /engines/_configure?model=NAME of Docker Model Runner: `[].Config.context-size`, where one is configured.
     https://github.com/docker/model-runner (ModelConfigEntry)
     """
@@ -179,12 +179,12 @@ def docker_window(body: bytes) -> Limits:
     )
 
 
-def _cut(limits: Limits) -> Limits:
+def _cut(limits: ModelLimits) -> ModelLimits:
     return replace(limits, cuts_silently=True)
 
 
-def _window(value: Any) -> Limits:
-    return Limits(_tokens(value))
+def _window(value: Any) -> ModelLimits:
+    return ModelLimits(_tokens(value))
 
 
 def _tokens(value: Any) -> int | None:
@@ -192,7 +192,7 @@ def _tokens(value: Any) -> int | None:
     return tokens if tokens is not None and tokens >= SMALLEST_WINDOW_TOKENS else None
 
 
-def _with_lower_names(models: dict[str, Limits]) -> ModelList:
+def _with_lower_names(models: dict[str, ModelLimits]) -> ModelList:
     return ModelList(models, aliases={name.lower(): name for name in models})
 
 

@@ -10,25 +10,30 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from core.strategies import exchange, pipeline, planned, system, user
+from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy import errors
-from proxy.core import fetch_notices, media_descriptions, media_notices, notice_words, reading_notices, refusal
-from proxy.core import retrieval_notices as own_tool
-from proxy.core.budget import Budget
-from proxy.core.edits import Artifact
-from proxy.core.excerpt import Excerpt
-from proxy.core.grep import Hits
-from proxy.core.lines import Page
-from proxy.core.media import Kind, MediaType
-from proxy.core.media.table import known
-from proxy.core.media_descriptions import Described, Why, description
-from proxy.core.notices import Notices
-from proxy.core.reading import Query
-from proxy.core.references import Obstacle, Unfetched
-from proxy.core.search import MAX_PATTERN_CHARACTERS
-from proxy.core.tools import Reach
-from proxy.core.way_back import WayBack
+from proxy.core.artifact import Artifact
+from proxy.core.artifact_reading.grep import Hits
+from proxy.core.artifact_reading.patterns import MAX_PATTERN_CHARACTERS
+from proxy.core.compaction.budget import Budget
+from proxy.core.content_types import ContentKind, MediaType
+from proxy.core.content_types.table import known
+from proxy.core.conversation.references import FetchError, Unfetched
+from proxy.core.media import descriptions as media_descriptions
+from proxy.core.media import fetch_notices
+from proxy.core.media.descriptions import Described, OmissionReason, description
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices import media as media_notices
+from proxy.core.notices import pages as reading_notices
+from proxy.core.notices import retrieval as own_tool
+from proxy.core.notices import words as notice_words
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.catalogue import Notices
+from proxy.core.overflow import refusal
+from proxy.core.retrieval_tool.reading import Query
+from proxy.core.text.excerpt import Excerpt
+from proxy.core.text.lines import Page
 from proxy.errors import ProxyError
 
 ENGLISH = re.compile(r"(?:[A-Za-z]+[ ,.;:]+){2}[A-Za-z]+")
@@ -36,16 +41,16 @@ ENGLISH = re.compile(r"(?:[A-Za-z]+[ ,.;:]+){2}[A-Za-z]+")
 CUT = Artifact("内容".encode(), "工具")
 URL = "http://127.0.0.1:8787/artifacts"
 WAYS = [
-    WayBack(),
-    WayBack("/数据"),
-    WayBack(url=URL, key_headers=("Authorization: Bearer",)),
-    WayBack(url=URL, tool=True),
+    ArtifactAccess(),
+    ArtifactAccess("/数据"),
+    ArtifactAccess(url=URL, key_headers=("Authorization: Bearer",)),
+    ArtifactAccess(url=URL, tool=True),
 ]
 NOTICES = [
     Notices("zh", way, reach, kept, subagent)
-    for way, reach, kept, subagent in product(WAYS, Reach, (True, False), (True, False))
+    for way, reach, kept, subagent in product(WAYS, AgentFileAccess, (True, False), (True, False))
 ]
-PNG = MediaType("image/png", Kind.IMAGE, "png")
+PNG = MediaType("image/png", ContentKind.IMAGE, "png")
 SHOWN = Excerpt("开头\n", ("错误",), "结尾\n", "中间\n" * 9, 12, 90, 3, 30)
 LONG_LINES = replace(SHOWN, gap="长" * 90_000)
 PROBLEMS = [
@@ -63,19 +68,19 @@ def about_an_artifact():
     for notices in NOTICES:
         for excerpt in (SHOWN, LONG_LINES, replace(SHOWN, head="", rescued=(), tail="")):
             yield notices.truncated(excerpt, CUT, ["src/甲.py"])
-        yield notices.digest(CUT, 3, 400, [("src/甲.py", ["定义 = 3"])], ["请看"])
+        yield notices.omission_note(CUT, 3, 400, [("src/甲.py", ["定义 = 3"])], ["请看"])
         yield notices.response_text(CUT)
         yield notices.whole(CUT)
         yield notices.replaced(3)
 
 
 def about_media():
-    for why, artifact, notices in product(Why, (CUT, None), NOTICES):
+    for why, artifact, notices in product(OmissionReason, (CUT, None), NOTICES):
         yield description(Described(PNG, why, "图.png", 2_000, (3, 2), limit=5_000_000), artifact, notices)
         yield description(Described(PNG, why, "图.png", address="https://x.org/图.png"), artifact, notices)
     for mime in media_notices._NAMES:
-        yield description(Described(known(mime), Why.MODEL, "甲"), CUT, NOTICES[0])
-    for kind in Kind:
+        yield description(Described(known(mime), OmissionReason.MODEL, "甲"), CUT, NOTICES[0])
+    for kind in ContentKind:
         found = MediaType("", kind, "")
         yield media_notices.friendly_type(found, "zh")
         yield media_descriptions.shown(found, 1, behind=True, language="zh")
@@ -86,7 +91,7 @@ def about_media():
 
 
 def about_what_was_not_fetched():
-    for obstacle in Obstacle:
+    for obstacle in FetchError:
         unfetched = Unfetched(obstacle, 404, "https://x.org/b", "text/html", 5.0)
         yield fetch_notices.not_fetched("https://x.org/a", unfetched, "zh", "/数据")
 

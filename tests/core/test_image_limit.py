@@ -6,19 +6,19 @@ import json
 from dataclasses import replace
 
 import pytest
-from core.media_samples import base64_of, image_part, mcp_block, png
-from core.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn, user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.media_samples import base64_of, image_part, mcp_block, png
+from support.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn, user
 
-from proxy.core.budget import Budget
-from proxy.core.conversation import Message
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.media_routes import Routes
-from proxy.core.plan import ImageLimit
-from proxy.core.profile import Modality, ToolImages
-from proxy.core.sizes import Size, size_of
-from proxy.core.steps.route_media import RouteMedia
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.plan import ImageLimit
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.tokens.counters import ByteClassCounter
 
 SEEING = frozenset({Modality.TEXT, Modality.VISION})
 

@@ -7,7 +7,9 @@ import json
 import re
 from dataclasses import replace
 
-from core.media_samples import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.media_samples import (
     CSV,
     DOCX,
     JPEG,
@@ -28,23 +30,21 @@ from core.media_samples import (
     resource_block,
     routing_result,
 )
-from core.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from support.strategies import WAY, conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn
 
-from proxy.core.budget import Budget
-from proxy.core.conversation import Message, texts_of
-from proxy.core.edits import ARTIFACT_NAME
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.media import Kind, media_type
-from proxy.core.media_routes import Routes
-from proxy.core.notices import Notices
-from proxy.core.plan import ImageLimit
-from proxy.core.profile import Modality, ToolImages
-from proxy.core.reliefs import last_resorts, reliefs
-from proxy.core.sizes import Size, size_of
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.tools import Reach
+from proxy.core.artifact import ARTIFACT_NAME
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.order import compaction_steps, last_resorts
+from proxy.core.compaction.plan import ImageLimit
+from proxy.core.content_types import ContentKind, media_type
+from proxy.core.conversation.message import Message, texts_of
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.notices.catalogue import Notices
+from proxy.core.tokens.counters import ByteClassCounter
 
 ARTIFACT = re.compile(ARTIFACT_NAME)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -242,7 +242,7 @@ def test_what_is_taken_out_is_kept(history, reads, target):
 def worded(every, words):
     """The same steps with other notices."""
     resorts = last_resorts(words, every.budget, lambda _: every.local, every.counter)
-    return replace(every, notices=words, reliefs=reliefs(words, every.budget), last_resorts=resorts)
+    return replace(every, notices=words, compaction_steps=compaction_steps(words, every.budget), last_resorts=resorts)
 
 
 @given(
@@ -253,7 +253,7 @@ def test_every_artifact_that_a_description_names_is_kept_before_the_request_is_s
     history, reads, target, room, max_images, kept
 ):
     every = made_with(reads, target, Budget(room))
-    every = worded(every, Notices("en", WAY, Reach.SHELL, kept))
+    every = worded(every, Notices("en", WAY, AgentFileAccess.SHELL, kept))
     if max_images >= 0:
         blind = RouteMedia(Routes(reads, max_images=0), target)
         every = replace(every, images=ImageLimit(max_images, (blind, *every.local[1:])))
@@ -279,5 +279,13 @@ def test_a_message_whose_description_is_excerpted_or_left_out_or_done_again_name
 def test_the_samples_are_what_they_seem():
     kinds = [media_type(file).kind for file in (PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, SVG, CSV)]
     assert kinds == [
-        Kind.IMAGE, Kind.IMAGE, Kind.DOCUMENT, Kind.AUDIO, Kind.VIDEO, Kind.OTHER, Kind.DOCUMENT, Kind.IMAGE, Kind.TEXT,
-    ]  # fmt: skip
+        ContentKind.IMAGE,
+        ContentKind.IMAGE,
+        ContentKind.DOCUMENT,
+        ContentKind.AUDIO,
+        ContentKind.VIDEO,
+        ContentKind.OTHER,
+        ContentKind.DOCUMENT,
+        ContentKind.IMAGE,
+        ContentKind.TEXT,
+    ]

@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
-from browser import CHROMIUM, Page, browser
-from journey import Received, World, call, long_text, result, world
 from starlette.types import Send
+from support.browser import CHROMIUM, Page, browser
+from support.journey import Received, World, call, long_text, result, world
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"

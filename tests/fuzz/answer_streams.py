@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from fuzz.mutations import damaged, mutated
 from hypothesis import strategies as st
-from wire.answer_shapes import messages, streams
+from support.answer_shapes import messages, streams
 
-from proxy.core.said import RETRIEVAL_TOOL, Said, called
-from proxy.shell.answering.holding import HeldAnswer
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, called
+from proxy.shell.relay.peeking import PeekedResponse
 from proxy.wire.answer_end import is_whole
 from proxy.wire.answer_stream import AnswerStream
 from proxy.wire.counted import counted_in
@@ -96,7 +96,7 @@ def _cut(case: bytes) -> Iterable[list[bytes]]:
     yield from ([case[:at], case[at:]] for at in {place for end in ends for place in (end, end + 1)})
 
 
-def _answered(pieces: Iterable[bytes], rounds: int) -> list[tuple[bytes, Said | None, bytes, bytes]]:
+def _answered(pieces: Iterable[bytes], rounds: int) -> list[tuple[bytes, AssistantMessage | None, bytes, bytes]]:
     """What becomes of a stream, and of the same as a later round: (told, what the model said, its end, another end)."""
     stream, found = AnswerStream(), []
     for _ in range(rounds):
@@ -109,7 +109,7 @@ def _answered(pieces: Iterable[bytes], rounds: int) -> list[tuple[bytes, Said | 
     return found
 
 
-def _check_told(case: bytes, rounds: list[tuple[bytes, Said | None, bytes, bytes]]) -> None:
+def _check_told(case: bytes, rounds: list[tuple[bytes, AssistantMessage | None, bytes, bytes]]) -> None:
     told, said, last_words, _ = rounds[0]
     if b'"tool_calls"' not in case:
         assert told + last_words == case
@@ -155,7 +155,7 @@ async def _held(pieces: list[bytes]) -> bytes:
     async def early(_: object, piece: bytes) -> None:
         told.append(piece)
 
-    answer = HeldAnswer(_Upstream(pieces))  # type: ignore[arg-type] # it has all that is used
+    answer = PeekedResponse(_Upstream(pieces))  # type: ignore[arg-type] # it has all that is used
     await answer.look(early)
     told += [piece async for piece in answer.chunks()]
     return b"".join(told)

@@ -19,16 +19,16 @@ from urllib.parse import quote, quote_plus
 from fuzz.mutations import ODD_TEXTS, damaged
 from hypothesis import strategies as st
 
-from proxy.core.edits import Artifact
-from proxy.core.lines import PAGE_BYTES
+from proxy.core.artifact import Artifact
+from proxy.core.text.lines import PAGE_BYTES
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
-from proxy.shell.artifacts.routes import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.owners import Owners
+from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 
 _KEY: Final = (b"authorization", b"Bearer sk-fuzz")
-_OWNERS: Final = Owners(b"s" * 32)
+_OWNERS: Final = Tenants(b"s" * 32)
 _KEPT: Final = (
     Artifact(b"".join(b"line %d: value %d\n" % (n, n * 7_919 % 9_973) for n in range(8_000)), "sh"),
     Artifact(b"one\r\ntwo\n\n\xff\xfe\x00 three \xe5\xad", "sh"),

@@ -8,21 +8,21 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from core.strategies import ODD_MESSAGES, any_histories, pairing_faults, valid_histories
 from fuzz.mutations import damaged, mutated, spelled
 from hypothesis import strategies as st
+from support.strategies import ODD_MESSAGES, any_histories, pairing_faults, valid_histories
 
-from proxy.core import jsontext
-from proxy.core.profile import ModelProfile
-from proxy.core.way_back import WayBack
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
-from proxy.settings import Settings
 from proxy.shell.planning.maker import PlanMaker
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned, Terms
 from proxy.wire.openai_chat import ChatRequest, error_body, parse, render
 
-_WAY: Final = WayBack("/data/tool-output")
+_WAY: Final = ArtifactAccess("/data/tool-output")
 _NOTE_TOKENS: Final = 0
 """Of the note about what is left out. Where system texts alone are over the room, leaving out a message that is shorter
 than the note makes a request longer that fits neither way; to be cured, and this to be 0 then."""

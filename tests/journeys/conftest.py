@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journey import Answer, World, world
+from support.journey import Answer, World, world
 
 Build = Callable[..., World]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from journey import KEY, World, long_text, one_call
+from support.journey import KEY, World, long_text, one_call
 
-from proxy.core.edits import Artifact
+from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import PIECE_BYTES, ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.owners import Owners
+from proxy.shell.artifacts.tenants import Tenants
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"
@@ -285,7 +285,7 @@ def test_the_way_back_is_the_same_in_every_turn_and_a_strange_host_changes_no_ot
 
 
 async def _keep(folder: Path, artifact: Artifact) -> None:
-    owner = Owners.of_folder(folder).owner_of([(b"authorization", f"Bearer {KEY}".encode())]).hex()
+    owner = Tenants.of_folder(folder).owner_of([(b"authorization", f"Bearer {KEY}".encode())]).hex()
     store = ArtifactStore(PrivateFolder(folder / "tool-output"), retention_days=7, max_bytes=2**30)
     assert await store.keep([artifact], owner) == frozenset()
     await store.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journey import KEY, long_text, one_call
-from s3_server import new_bucket, s3_server
+from support.journey import KEY, long_text, one_call
+from support.s3_server import new_bucket, s3_server
 
 LONG = long_text(5_000, "word")
 

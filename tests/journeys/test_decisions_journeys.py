@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from journey import KEY, World, call, kept_in, long_text, one_call, result
 from starlette.types import Send
+from support.journey import KEY, World, call, kept_in, long_text, one_call, result
 
 CANARY = "canary-of-content"
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from journey import Received, World, call, long_text, result
 from starlette.types import Send
+from support.journey import Received, World, call, long_text, result
 
 WINDOW = 8_000
 SYSTEM = {"role": "system", "content": "You find out why the build is red. Never touch the main branch."}

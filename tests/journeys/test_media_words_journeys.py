@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from core.media_samples import PDF, PNG, anthropic_block, base64_of, data_url, image_part, mcp_block
-from journey import World, call, one_call, result
+from support.journey import World, call, one_call, result
+from support.media_samples import PDF, PNG, anthropic_block, base64_of, data_url, image_part, mcp_block
 
-from proxy.core.edits import ARTIFACT_NAME
+from proxy.core.artifact import ARTIFACT_NAME
 
 BLIND = [{"match": "m", "input": ["text"]}]
 TASK = {"type": "function", "function": {"name": "Task", "parameters": {"type": "object", "properties": {}}}}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journey import long_text, one_call
+from support.journey import long_text, one_call
 
 LONG = long_text(5_000)
 BODY = json.dumps(one_call(LONG)).encode()

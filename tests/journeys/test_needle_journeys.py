@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from journey import KEY, call, result
-from models import thinking
-from wire.answer_shapes import understood
+from support.answer_shapes import understood
+from support.journey import KEY, call, result
+from support.journey_models import thinking
 
 from proxy.demo.chat import Call, Reply
 

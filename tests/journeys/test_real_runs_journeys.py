@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from journey import KEY, World
+from support.journey import KEY, World
 
 FOLDER = os.environ.get("AGENT_RUNS", "")
 EVERY = int(os.environ.get("AGENT_RUNS_EVERY", "40"))

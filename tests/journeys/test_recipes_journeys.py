@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from journey import long_text, one_call
+from support.journey import long_text, one_call
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
 LONG = long_text(4_000)

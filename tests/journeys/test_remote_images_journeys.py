@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from journey import KEY, World, call, result
-from picture_server import png
 from starlette.types import Receive, Scope, Send
+from support.journey import KEY, World, call, result
+from support.picture_server import png
 
-from proxy.core.edits import Artifact
+from proxy.core.artifact import Artifact
 from proxy.demo.servers import serving
 
 SEEING = [{"match": "*", "input": ["text", "vision"]}]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journey import long_text, one_call
+from support.journey import long_text, one_call
 
-from proxy.core.notices import MARK
-from proxy.settings import ENV_ALIASES, ENV_PREFIX, load
+from proxy.config.settings import ENV_ALIASES, ENV_PREFIX, load
+from proxy.core.notices.catalogue import MARK
 
 LONG = long_text(5_000)
 Load = Callable[..., dict[str, Any]]

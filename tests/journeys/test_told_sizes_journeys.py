@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from journey import Received, World
-from models import said
 from starlette.types import Send
+from support.journey import Received, World
+from support.journey_models import said
 
 from proxy.demo.chat import Reply
 from proxy.demo.completions import Completion

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journey import KEY, call, long_text, one_call, result
+from support.journey import KEY, call, long_text, one_call, result
 
 CANARY = "canary-7f3a"
 LONG = long_text(5_000, CANARY)

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from journey import PATIENCE_SECONDS
+from support.journey import PATIENCE_SECONDS
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra context-proxy[otel] is not installed")
 

@@ -1,116 +1,18 @@
-"""The proxy as its users run it: `python -m proxy serve` in a process of its own, on real sockets."""
+"""Proxies on real sockets, and clients that write and read bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import random
-import signal
-import socket
+import shutil
 import subprocess
-import sys
-import time
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "shell"))  # the scripted upstream is the one that test_upstream.py uses
-
-PATIENCE_SECONDS = 20.0
-"""No wait of a working test comes near it, also on a busy machine."""
-
-
-def free_port() -> int:
-    """A port that nobody listens on, and that the system gives to no connection as its own end in the meantime."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-@dataclass
-class Proxy:
-    """A running proxy, and the port where it looks for its upstream."""
-
-    port: int
-    upstream_port: int
-    process: subprocess.Popen[bytes]
-    log_file: Path
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    def log(self) -> str:
-        return self.log_file.read_text()
-
-    async def logged(self, **members: Any) -> dict[str, Any]:
-        """The first log line that has these members, waited for."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                for line in self.log().splitlines():
-                    event: dict[str, Any] = json.loads(line)
-                    if members.items() <= event.items():
-                        return event
-                await asyncio.sleep(0.01)
-
-    def resident_bytes(self, *, most: bool = False) -> int:
-        """Memory now, or the most that it ever was."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:" if most else "VmRSS:")[1].split()[0]) * 1024
-
-
-Start = Callable[..., Proxy]
-
-
-@contextlib.contextmanager
-def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) -> Iterator[Proxy]:
-    """A proxy that listens; `settings` are environment variables without their prefix."""
-    folder.mkdir(exist_ok=True)
-    port, upstream_port = free_port(), upstream_port or free_port()
-    unwanted = ("CONTEXT_PROXY_", "OPENAI_", "UPSTREAM", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-    environment = {name: text for name, text in os.environ.items() if not name.upper().startswith(unwanted)}
-    environment |= {f"CONTEXT_PROXY_{name}": text for name, text in settings.items()}
-    environment["TMPDIR"] = str(folder)  # what a process leaves behind that is killed
-    where = ["--upstream", f"http://127.0.0.1:{upstream_port}/v1", "--port", str(port), "--data-dir", str(folder)]
-    log_file = folder / "log"
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "proxy", "serve", *where, *flags],
-            cwd=ROOT,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            # A shell starts what is in its background with SIGINT ignored, and so would be what we start.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-    try:
-        proxy = Proxy(port, upstream_port, process, log_file)
-        _await_health(proxy)
-        yield proxy
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _await_health(proxy: Proxy) -> None:
-    last_try = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < last_try and proxy.process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", proxy.port), 1) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            if b" 200 " in connection.recv(100):
-                return
-        time.sleep(0.01)
-    raise AssertionError(f"the proxy did not start:\n{proxy.log()}")
+from support.live_proxy import PATIENCE_SECONDS, Proxy, Start, running
 
 
 @pytest.fixture(scope="session")
@@ -192,3 +94,28 @@ async def client(proxy: Proxy) -> AsyncIterator[Client]:
 def connect() -> Callable[[Proxy], contextlib.AbstractAsyncContextManager[Client]]:
     """For more than one client, or another proxy."""
     return connected
+
+
+NODE = Path(__file__).parent / "node"
+
+
+@pytest.fixture(scope="session")
+def node_folder() -> Path:
+    """A folder with the npm package `openai`; kept between runs in the user's cache."""
+    npm = shutil.which("npm")
+    if shutil.which("node") is None or npm is None:
+        pytest.skip("node or npm is not installed")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = cache / "context-proxy-tests" / "node"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="context-proxy-node-"))
+    for name in ("package.json", "client.mjs", "reading.mjs"):
+        shutil.copy(NODE / name, folder)
+    if not (folder / "node_modules" / "openai").exists():
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+        if installed.returncode:
+            pytest.skip(f"npm cannot install the package openai: {installed.stderr.strip()[-200:]}")
+    return folder

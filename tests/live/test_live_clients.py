@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +31,7 @@ async def _files(request: Request) -> JSONResponse:
 
 @pytest.fixture(scope="module")
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from tests.live.conftest import running
+    from support.live_proxy import running
 
     app = create_model_server(window_tokens=8_000)
     app.router.routes.append(Route("/v1/files", _files, methods=["POST"]))
@@ -69,28 +66,6 @@ def test_openai_python_sees_the_upstreams_errors_as_its_own(base_url: str) -> No
         with pytest.raises(openai.BadRequestError) as caught:
             client.chat.completions.create(model="m", messages=[])
         assert caught.value.status_code == 400
-
-
-@pytest.fixture(scope="module")
-def node_folder() -> Path:
-    """A folder with the npm package `openai`; kept between runs in the user's cache."""
-    npm = shutil.which("npm")
-    if shutil.which("node") is None or npm is None:
-        pytest.skip("node or npm is not installed")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    folder = cache / "context-proxy-tests" / "node"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.mkdtemp(prefix="context-proxy-node-"))
-    for name in ("package.json", "client.mjs", "reading.mjs"):
-        shutil.copy(NODE / name, folder)
-    if not (folder / "node_modules" / "openai").exists():
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
-        if installed.returncode:
-            pytest.skip(f"npm cannot install the package openai: {installed.stderr.strip()[-200:]}")
-    return folder
 
 
 def test_openai_node_gets_answers_streams_and_uploads(base_url: str, node_folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, ScriptedUpstream, answering, chunk, soon
+from support.scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, ScriptedUpstream, answering, chunk, soon
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": true}'

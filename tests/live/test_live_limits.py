@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering
+from support.scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.media_samples import PDF, PNG, base64_of, file_part, image_part
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from support.live_proxy import Proxy, running
+from support.media_samples import PDF, PNG, base64_of, file_part, image_part
 
 from proxy.demo.servers import serving
-from tests.live.conftest import Proxy, running
 
 openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, Request, ScriptedUpstream, answering, chunk
+from support.scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, Request, ScriptedUpstream, answering, chunk
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "canary-content"}]}'

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from journey import Upstream, call, long_text, result
+from support.journey import Upstream, call, long_text, result
 
 from proxy.demo.servers import serving
 
@@ -88,7 +88,7 @@ def sent(upstream: Upstream) -> Callable[[Sequence[str]], list[bytes]]:
 @pytest.fixture(scope="module")
 def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
     """What one replica sends, with nobody beside it."""
-    from tests.live.conftest import running
+    from support.live_proxy import running
 
     with running(folder / "alone", upstream_port=upstream_port, **SETTINGS) as proxy:
         found: list[bytes] = sent([proxy.base_url])
@@ -98,7 +98,7 @@ def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
 @pytest.fixture(scope="module")
 def replicas(upstream_port: int, folder: Path) -> Iterator[list[Any]]:
     """Three that share nothing but their settings."""
-    from tests.live.conftest import running
+    from support.live_proxy import running
 
     with contextlib.ExitStack() as stack:
         yield [
@@ -124,7 +124,7 @@ def test_three_replicas_behind_nginx_send_what_one_would_send(
 def test_two_workers_send_what_one_process_would_send(
     alone: list[bytes], upstream: Upstream, upstream_port: int, folder: Path
 ) -> None:
-    from tests.live.conftest import running
+    from support.live_proxy import running
 
     with running(folder / "workers", "--workers", "2", upstream_port=upstream_port, **SETTINGS) as proxy:
         workers = _workers_of(proxy.process.pid)
@@ -159,7 +159,7 @@ def _stopped(pid: int) -> Iterator[None]:
 @contextlib.contextmanager
 def nginx_before(ports: Sequence[int], folder: Path) -> Iterator[str]:
     """Run nginx with the configuration that deploy/ ships, save for addresses and places; its base URL."""
-    from tests.live.conftest import free_port
+    from support.live_proxy import free_port
 
     nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if nginx is None:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
+from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
 
-from proxy.core.said import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
-from tests.live.test_live_clients import node_folder  # noqa: F401 - a fixture
 
 openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
 
@@ -41,7 +40,7 @@ def request(script: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from tests.live.conftest import running
+    from support.live_proxy import running
 
     with serving(create_model_server(window_tokens=8_000)) as url:
         port = int(url.rstrip("/").removesuffix("/v1").rpartition(":")[2])
@@ -72,7 +71,7 @@ def test_openai_python_puts_the_stream_together(script: str, base_url: str) -> N
 
 
 @pytest.mark.parametrize("script", [PURE, MIXED], ids=["pure", "mixed"])
-def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_folder: Path) -> None:  # noqa: F811
+def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_folder: Path) -> None:
     ran = subprocess.run(
         ["node", "reading.mjs", base_url, json.dumps(request(script))],
         cwd=node_folder,

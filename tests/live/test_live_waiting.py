@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, ScriptedUpstream, chunk
+from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, ScriptedUpstream, chunk
 
 openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
 

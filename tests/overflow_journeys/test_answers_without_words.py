@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged
-from overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
+from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged
+from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
 
 EMPTY_BODIES = pytest.mark.parametrize(
     "nothing", [b"", b"{}", b'{"choices": []}'], ids=["no bytes", "object", "choices"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from overflow_stage import (
+from support.answer_shapes import understood
+from support.overflow_stage import (
     COMPLETION,
     EVENTS,
     JSON,
@@ -22,12 +23,11 @@ from overflow_stage import (
     staged,
     streaming,
 )
-from overflow_words import conversation, too_long, window
-from shell.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
-from test_keepalive import WITH_TOOLS, error_of, reading
-from wire.answer_shapes import understood
+from support.overflow_words import conversation, too_long, window
+from support.scripted_upstream import CHUNKED, Connection, Request, chunk, soon
+from support.tool_rounds import WITH_TOOLS, error_of, reading
 
-from proxy.shell.answering.keepalive import COMMENT
+from proxy.shell.http.keepalive import COMMENT
 
 WAITING = b": OPENROUTER PROCESSING\n\n"
 """https://openrouter.ai/docs/api-reference/streaming"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from overflow_stage import accepting, saying, staged
-from overflow_words import assert_valid, conversation, estimate, too_long
+from support.overflow_stage import accepting, saying, staged
+from support.overflow_words import assert_valid, conversation, estimate, too_long
 
 AT_ANOTHER_PROVIDER = "llama3.1:8b"
 """32 000 tokens at Cerebras, 128 000 elsewhere: what a server of one's own gives it is anybody's guess."""

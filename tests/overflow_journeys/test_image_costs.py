@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.media_samples import base64_of, png
-from overflow_stage import COMPLETION, Scene, saying, staged
-from overflow_words import raw_messages, too_long, window
-from shell.scripted_upstream import Connection, Request
+from support.media_samples import base64_of, png
+from support.overflow_stage import COMPLETION, Scene, saying, staged
+from support.overflow_words import raw_messages, too_long, window
+from support.scripted_upstream import Connection, Request
 
 STEPS = 30
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
-from overflow_stage import (
+from support.answer_shapes import understood
+from support.overflow_stage import (
     COMPLETION,
     DELTA,
     JSON,
@@ -24,13 +23,11 @@ from overflow_stage import (
     staged,
     streaming,
 )
-from overflow_words import conversation, too_long, window
-from shell.scripted_upstream import soon
-from wire.answer_shapes import understood
+from support.overflow_words import conversation, too_long, window
+from support.scripted_upstream import soon
+from support.tool_rounds import WITH_TOOLS, error_of, reading
 
-from proxy.demo.chat import Call, Reply
-from proxy.demo.completions import Completion
-from proxy.shell.answering.keepalive import COMMENT
+from proxy.shell.http.keepalive import COMMENT
 
 OFTEN = window(12_000, overflow={"keepalive_seconds": 0.02})
 REQUEST = conversation(9_500, stream=True)
@@ -48,14 +45,6 @@ async def after_comments(stage: Stage, *scenes: Scene, comments: int = 2) -> tup
         while body.startswith(COMMENT):
             body = body.removeprefix(COMMENT)
         return answer, body
-
-
-def error_of(body: bytes) -> dict[str, Any]:
-    """The error of a stream that holds nothing else, and ends."""
-    event, end = body.split(b"\n\n", 1)
-    assert end == b"data: [DONE]\n\n"
-    error: dict[str, Any] = json.loads(event.removeprefix(b"data: "))["error"]
-    return error
 
 
 async def test_comments_come_until_the_first_event_and_then_the_stream_as_it_is(tmp_path: Path) -> None:
@@ -116,18 +105,6 @@ async def test_an_answer_that_is_no_stream_comes_as_one_event(tmp_path: Path) ->
     async with staged(tmp_path, **OFTEN) as stage:
         _, body = await after_comments(stage, saying(200, COMPLETION))
         assert body == b"data: " + COMPLETION + b"\n\ndata: [DONE]\n\n"
-
-
-FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
-WITH_TOOLS = conversation(2_000, stream=True, tools=[FETCH])
-"""Its agent is offered the proxy's own tool."""
-
-
-def reading() -> Scene:
-    """The model says a word and calls the proxy's own tool."""
-    call = Call("read_artifact", {"id": "tool_fetch_0123456789abcdef.txt"})
-    completion = Completion.make(b"", "m", Reply("Let me look.", (call,)), 1_000, 1_000)
-    return streaming(*completion.events(False))
 
 
 async def test_comments_come_between_the_rounds_of_an_answer_too(tmp_path: Path) -> None:

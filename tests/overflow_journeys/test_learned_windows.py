@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
-from overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long, without_numbers
-from shell.scripted_upstream import Connection, Request
+from support.overflow_stage import COMPLETION, Received, Scene, Stage, accepting, saying, staged
+from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long, without_numbers
+from support.scripted_upstream import Connection, Request
 
 from proxy.shell.models.trials import EVERY
 

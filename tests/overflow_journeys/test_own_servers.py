@@ -13,13 +13,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from ollama_server import Ollama
-from overflow_stage import PATIENCE_SECONDS, client, serving
-from overflow_words import QUESTION, SYSTEM, conversation
-from scripted_upstream import ScriptedUpstream
-from waiting import until
+from support.ollama_server import Ollama
+from support.overflow_stage import PATIENCE_SECONDS, client, serving
+from support.overflow_words import QUESTION, SYSTEM, conversation
+from support.scripted_upstream import ScriptedUpstream
+from support.waiting import until
 
-from proxy.settings import Settings
+from proxy.config.settings import Settings
 
 MODEL = "gemma3:12b"
 LONG = conversation(20_000, model=MODEL)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from overflow_stage import COMPLETION, Scene, accepting, saying, staged
-from overflow_words import assert_valid, conversation, estimate, openai_error
+from support.overflow_stage import COMPLETION, Scene, accepting, saying, staged
+from support.overflow_words import assert_valid, conversation, estimate, openai_error
 
 ZAI = b'{"error": {"code": "1261", "message": "Prompt exceeds max length"}}'
 KIMI = b'{"type":"error","error":{"type":"authentication_error","message":"k3-256k supports only 256K context."}}'

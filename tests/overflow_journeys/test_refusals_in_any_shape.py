@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Scene, Stage, accepting, saying, staged
-from overflow_words import assert_valid, conversation, estimate, without_messages
+from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Scene, Stage, accepting, saying, staged
+from support.overflow_words import assert_valid, conversation, estimate, without_messages
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 

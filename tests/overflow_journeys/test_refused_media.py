@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from core.media_samples import PDF, PNG, audio_part, base64_of, file_part, image_part, mcp_block
-from overflow_stage import COMPLETION, accepting, saying, staged
+from support.media_samples import PDF, PNG, audio_part, base64_of, file_part, image_part, mcp_block
+from support.overflow_stage import COMPLETION, accepting, saying, staged
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "shot", "arguments": "{}"}}
 

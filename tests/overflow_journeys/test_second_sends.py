@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from overflow_stage import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, staged
-from overflow_words import (
+from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, accepting, saying, staged
+from support.overflow_words import (
     assert_valid,
     at_least,
     conversation,

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from overflow_stage import COMPLETION, Scene, Stage, accepting, saying, serving, staged
-from overflow_words import conversation, estimate, openai_error, too_long, without_numbers
-from shell.scripted_upstream import Connection, Request
+from support.overflow_stage import COMPLETION, Scene, Stage, accepting, saying, serving, staged
+from support.overflow_words import conversation, estimate, openai_error, too_long, without_numbers
+from support.scripted_upstream import Connection, Request
 
 WINDOW = {"defaults": {"context_window": 20_000}}
 """What is believed of every model; a refusal knows better."""

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from hypothesis import given
-from wire.answer_shapes import body, is_own, messages
+from support.answer_shapes import body, is_own, messages
 
-from proxy.core.said import RETRIEVAL_TOOL, Said
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.wire.answer_body import AnswerBody
 
 OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
@@ -91,6 +91,6 @@ def test_a_usage_that_only_one_round_tells_is_told():
 
 def test_arguments_that_come_as_an_object_are_written_as_json():
     call = {"id": None, "function": {"name": RETRIEVAL_TOOL, "arguments": {"id": "x"}}}
-    said = Said.of({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
+    said = AssistantMessage.of({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
     assert [(own.id, json.loads(own.arguments)) for own in said.own] == [("", {"id": "x"})]
     assert not said.is_mixed

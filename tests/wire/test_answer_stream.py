@@ -5,9 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire.answer_shapes import body, choice, chunk, cut, is_own, messages, streams, understood
+from support.answer_shapes import body, choice, chunk, cut, is_own, messages, streams, understood
 
-from proxy.core.said import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.wire import answer_stream
 from proxy.wire.answer_body import AnswerBody
 from proxy.wire.answer_stream import AnswerStream

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.jsontext import NotJson
-from proxy.core.profile import Modality
-from proxy.wire.model_list import MAX_MODELS, Limits, as_tokens, limits_of, parse
+from proxy.core.models.profile import Modality
+from proxy.core.text.jsontext import NotJson
+from proxy.wire.model_list import MAX_MODELS, ModelLimits, as_tokens, limits_of, parse
 
 TEXT, VISION, AUDIO, VIDEO, FILE = Modality.TEXT, Modality.VISION, Modality.AUDIO, Modality.VIDEO, Modality.FILE
 
@@ -20,7 +20,7 @@ def reads(*modalities: Modality) -> frozenset[Modality]:
     return frozenset(modalities)
 
 
-SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
+SHAPES: list[tuple[str, dict[str, Any], ModelLimits]] = [
     (
         "vLLM states what it was started with",
         {
@@ -30,17 +30,17 @@ SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
             "root": "Qwen/Qwen3-30B",
             "max_model_len": 40960,
         },
-        Limits(40960),
+        ModelLimits(40960),
     ),
     (
         "SGLang states it under the same name",
         {"id": "m", "object": "model", "owned_by": "sglang", "root": "m", "max_model_len": 131072},
-        Limits(131072),
+        ModelLimits(131072),
     ),
     (
         "a LoRA adapter at vLLM has none of its own",
         {"id": "adapter", "object": "model", "parent": "Qwen/Qwen3-30B", "max_model_len": None},
-        Limits(),
+        ModelLimits(),
     ),
     (
         "OpenRouter's first provider may take less than its best",
@@ -51,22 +51,22 @@ SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
             "top_provider": {"context_length": 64000, "max_completion_tokens": 16384, "is_moderated": True},
             "per_request_limits": None,
         },
-        Limits(64000, None, 16384, reads(TEXT, VISION, FILE)),
+        ModelLimits(64000, None, 16384, reads(TEXT, VISION, FILE)),
     ),
     (
         "llama.cpp states one slot's window, and the checkpoint's beside it",
         {"id": "m.gguf", "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 8192, "n_ctx_train": 131072}},
-        Limits(8192),
+        ModelLimits(8192),
     ),
     (
         "the checkpoint's window alone is not the server's",
         {"id": "m.gguf", "object": "model", "meta": {"n_ctx_train": 131072}},
-        Limits(),
+        ModelLimits(),
     ),
     (
         "Groq",
         {"id": "llama-3.1-8b-instant", "active": True, "context_window": 131072, "max_completion_tokens": 8192},
-        Limits(131072, None, 8192),
+        ModelLimits(131072, None, 8192),
     ),
     (
         "Mistral with eyes",
@@ -76,54 +76,54 @@ SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
             "max_context_length": 131072,
             "aliases": ["mistral-small-latest"],
         },
-        Limits(131072, None, None, reads(TEXT, VISION)),
+        ModelLimits(131072, None, None, reads(TEXT, VISION)),
     ),
     (
         "Mistral without",
         {"id": "codestral-2508", "capabilities": {"vision": False}, "max_context_length": 256000},
-        Limits(256000, None, None, reads(TEXT)),
+        ModelLimits(256000, None, None, reads(TEXT)),
     ),
     (
         "Together",
         {"id": "meta-llama/Llama-3.3-70B-Instruct-Turbo", "type": "chat", "context_length": 131072},
-        Limits(131072),
+        ModelLimits(131072),
     ),
     (
         "LM Studio has loaded it with less than it could",
         {"id": "m", "type": "vlm", "state": "loaded", "max_context_length": 131072, "loaded_context_length": 4096},
-        Limits(4096, None, None, reads(TEXT, VISION)),
+        ModelLimits(4096, None, None, reads(TEXT, VISION)),
     ),
     (
         "LM Studio has not loaded it",
         {"id": "m", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
-        Limits(32768, None, None, reads(TEXT)),
+        ModelLimits(32768, None, None, reads(TEXT)),
     ),
     (
         "Fireworks",
         {"id": "accounts/fireworks/models/x", "supports_image_input": False, "context_length": 163840},
-        Limits(163840, None, None, reads(TEXT)),
+        ModelLimits(163840, None, None, reads(TEXT)),
     ),
     (
         "Moonshot",
         {"id": "kimi-k2.6", "context_length": 262144, "supports_image_in": True, "supports_video_in": True},
-        Limits(262144, None, None, reads(TEXT, VISION, VIDEO)),
+        ModelLimits(262144, None, None, reads(TEXT, VISION, VIDEO)),
     ),
     (
         "SambaNova",
         {"id": "DeepSeek-V3-0324", "context_length": 8192, "max_completion_tokens": 4096},
-        Limits(8192, None, 4096),
+        ModelLimits(8192, None, 4096),
     ),
     (
         "DeepInfra puts both under metadata",
         {"id": "m", "owned_by": "deepinfra", "metadata": {"context_length": 163840, "max_tokens": 16384}},
-        Limits(163840, None, 16384),
+        ModelLimits(163840, None, 16384),
     ),
-    ("Novita", {"id": "m", "context_size": 131072, "max_output_tokens": 32768}, Limits(131072, None, 32768)),
-    ("Vercel", {"id": "m", "context_window": 200000, "max_tokens": 64000}, Limits(200000, None, 64000)),
+    ("Novita", {"id": "m", "context_size": 131072, "max_output_tokens": 32768}, ModelLimits(131072, None, 32768)),
+    ("Vercel", {"id": "m", "context_window": 200000, "max_tokens": 64000}, ModelLimits(200000, None, 64000)),
     (
         "Anthropic's prompt limit stands in for the window",
         {"id": "claude-sonnet-4-5", "type": "model", "max_input_tokens": 200000, "max_tokens": 64000},
-        Limits(200000, 200000, 64000),
+        ModelLimits(200000, 200000, 64000),
     ),
     (
         "GitHub Copilot limits the prompt apart from the window",
@@ -138,7 +138,7 @@ SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
                 "supports": {"tool_calls": True, "vision": True},
             },
         },
-        Limits(264000, 128000, 64000, reads(TEXT, VISION)),
+        ModelLimits(264000, 128000, 64000, reads(TEXT, VISION)),
     ),
     (
         "Hugging Face may pick any provider",
@@ -147,7 +147,7 @@ SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
             "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
             "providers": [{"provider": "a", "context_length": 131072}, {"provider": "b", "context_length": 65536}],
         },
-        Limits(65536, None, None, reads(TEXT)),
+        ModelLimits(65536, None, None, reads(TEXT)),
     ),
     (
         "Venice",
@@ -159,30 +159,30 @@ SHAPES: list[tuple[str, dict[str, Any], Limits]] = [
                 "capabilities": {"supportsVision": True},
             },
         },
-        Limits(32768, None, 8192, reads(TEXT, VISION)),
+        ModelLimits(32768, None, 8192, reads(TEXT, VISION)),
     ),
-    ("OpenAI states nothing", {"id": "gpt-5", "object": "model", "owned_by": "openai"}, Limits()),
-    ("Ollama states nothing", {"id": "llama3.2:latest", "object": "model", "owned_by": "library"}, Limits()),
-    ("max_tokens alone has meant the window, too", {"id": "m", "max_tokens": 128000}, Limits()),
-    ("a number may come as text", {"id": "m", "context_length": "32768"}, Limits(32768)),
-    ("no limit is no number", {"id": "m", "max_model_len": 2**31}, Limits()),
-    ("an embedding model's window is not a chat model's", {"id": "m", "context_length": 256}, Limits()),
+    ("OpenAI states nothing", {"id": "gpt-5", "object": "model", "owned_by": "openai"}, ModelLimits()),
+    ("Ollama states nothing", {"id": "llama3.2:latest", "object": "model", "owned_by": "library"}, ModelLimits()),
+    ("max_tokens alone has meant the window, too", {"id": "m", "max_tokens": 128000}, ModelLimits()),
+    ("a number may come as text", {"id": "m", "context_length": "32768"}, ModelLimits(32768)),
+    ("no limit is no number", {"id": "m", "max_model_len": 2**31}, ModelLimits()),
+    ("an embedding model's window is not a chat model's", {"id": "m", "context_length": 256}, ModelLimits()),
     (
         "members of other kinds are passed over",
         {"id": "m", "meta": [], "capabilities": "all", "providers": 7},
-        Limits(),
+        ModelLimits(),
     ),
 ]
 
 
 @pytest.mark.parametrize(("entry", "limits"), [shape[1:] for shape in SHAPES], ids=[shape[0] for shape in SHAPES])
-def test_each_server_is_understood(entry: dict[str, Any], limits: Limits) -> None:
+def test_each_server_is_understood(entry: dict[str, Any], limits: ModelLimits) -> None:
     body = json.dumps({"object": "list", "data": [entry]}).encode()
     assert parse(body).limits(entry["id"]) == limits
 
 
 def test_a_bare_list_is_a_list() -> None:
-    assert parse(b'[{"id": "m", "context_length": 2048}]').limits("m") == Limits(2048)
+    assert parse(b'[{"id": "m", "context_length": 2048}]').limits("m") == ModelLimits(2048)
 
 
 def test_what_is_no_list_is_refused() -> None:
@@ -193,18 +193,18 @@ def test_what_is_no_list_is_refused() -> None:
 
 def test_a_name_is_found_in_any_case_and_under_its_aliases() -> None:
     listed = parse(b'{"data": [{"id": "Mistral-Small-2506", "max_context_length": 131072, "aliases": ["small", 7]}]}')
-    assert listed.limits("mistral-small-2506") == listed.limits("SMALL") == Limits(131072)
-    assert listed.limits("mistral-large") == Limits()
+    assert listed.limits("mistral-small-2506") == listed.limits("SMALL") == ModelLimits(131072)
+    assert listed.limits("mistral-large") == ModelLimits()
 
 
 def test_llama_cpp_serves_its_model_under_every_name() -> None:
     listed = parse(b'{"data": [{"id": "a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}]}')
-    assert listed.limits("gpt-4o") == Limits(4096)
+    assert listed.limits("gpt-4o") == ModelLimits(4096)
 
 
 def test_another_server_with_one_model_does_not() -> None:
     listed = parse(b'{"data": [{"id": "a", "owned_by": "vllm", "max_model_len": 4096}]}')
-    assert listed.limits("gpt-4o") == Limits()
+    assert listed.limits("gpt-4o") == ModelLimits()
 
 
 def test_entries_without_a_usable_name_are_left_out() -> None:

@@ -5,9 +5,9 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages, spelled_array, spelled_object
+from support.json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages, spelled_array, spelled_object
 
-from proxy.core.conversation import Message
+from proxy.core.conversation.message import Message
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire.openai_chat import ChatRequest, error_body, parse, render
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.profile import Modality
+from proxy.core.models.profile import Modality
 from proxy.wire import own_servers
-from proxy.wire.model_list import Limits, ModelList
+from proxy.wire.model_list import ModelLimits, ModelList
 
 OLLAMA_PS = {
     "models": [
@@ -69,32 +69,37 @@ DOCKER = [{"Backend": "llama.cpp", "Model": "ai/qwen2.5", "Mode": "completion", 
 CUT = {"cuts_silently": True}
 
 
-def limits(read: Callable[[bytes], ModelList], answer: Any, model: str) -> Limits:
+def limits(read: Callable[[bytes], ModelList], answer: Any, model: str) -> ModelLimits:
     return read(json.dumps(answer).encode()).limits(model)
 
 
 @pytest.mark.parametrize(
     ("read", "answer", "model", "expected"),
     [
-        (own_servers.ollama_loaded, OLLAMA_PS, "gemma3:latest", Limits(4096, **CUT)),
-        (own_servers.ollama_loaded, OLLAMA_PS, "Gemma3", Limits(4096, **CUT)),
-        (own_servers.ollama_loaded, OLLAMA_PS, "qwen3:14b", Limits(**CUT)),
-        (own_servers.ollama_loaded, OLLAMA_PS, "llama3.2", Limits()),
-        (own_servers.koboldcpp_window, {"value": 8192}, "any", Limits(8192, **CUT)),
-        (own_servers.llama_cpp_window, LLAMA_CPP, "any", Limits(16384)),
-        (own_servers.llama_cpp_window, LLAMA_CPP_ROUTER, "any", Limits()),
-        (own_servers.lm_studio_v1, LM_STUDIO_V1, "google/gemma-3-12b:2", Limits(4096)),
-        (own_servers.lm_studio_v1, LM_STUDIO_V1, "qwen/qwen3-4b-2507", Limits()),
-        (own_servers.lm_studio_v0, LM_STUDIO_V0, "n", Limits(modalities=frozenset({Modality.TEXT}))),
-        (own_servers.tgi_limits, TGI, "tgi", Limits(8192, 4095)),
-        (own_servers.tgi_limits, TGI | {"max_input_tokens": None, "max_input_length": 1024}, "tgi", Limits(8192, 1024)),
-        (own_servers.tgi_limits, {"max_total_tokens": 8192}, "another server's", Limits()),
-        (own_servers.tabby_window, TABBY, "any", Limits(32768)),
-        (own_servers.tabby_window, {"parameters": {"max_seq_len": 32768}}, "another server's", Limits()),
+        (own_servers.ollama_loaded, OLLAMA_PS, "gemma3:latest", ModelLimits(4096, **CUT)),
+        (own_servers.ollama_loaded, OLLAMA_PS, "Gemma3", ModelLimits(4096, **CUT)),
+        (own_servers.ollama_loaded, OLLAMA_PS, "qwen3:14b", ModelLimits(**CUT)),
+        (own_servers.ollama_loaded, OLLAMA_PS, "llama3.2", ModelLimits()),
+        (own_servers.koboldcpp_window, {"value": 8192}, "any", ModelLimits(8192, **CUT)),
+        (own_servers.llama_cpp_window, LLAMA_CPP, "any", ModelLimits(16384)),
+        (own_servers.llama_cpp_window, LLAMA_CPP_ROUTER, "any", ModelLimits()),
+        (own_servers.lm_studio_v1, LM_STUDIO_V1, "google/gemma-3-12b:2", ModelLimits(4096)),
+        (own_servers.lm_studio_v1, LM_STUDIO_V1, "qwen/qwen3-4b-2507", ModelLimits()),
+        (own_servers.lm_studio_v0, LM_STUDIO_V0, "n", ModelLimits(modalities=frozenset({Modality.TEXT}))),
+        (own_servers.tgi_limits, TGI, "tgi", ModelLimits(8192, 4095)),
+        (
+            own_servers.tgi_limits,
+            TGI | {"max_input_tokens": None, "max_input_length": 1024},
+            "tgi",
+            ModelLimits(8192, 1024),
+        ),
+        (own_servers.tgi_limits, {"max_total_tokens": 8192}, "another server's", ModelLimits()),
+        (own_servers.tabby_window, TABBY, "any", ModelLimits(32768)),
+        (own_servers.tabby_window, {"parameters": {"max_seq_len": 32768}}, "another server's", ModelLimits()),
     ],
 )
 def test_what_is_allocated_is_read(
-    read: Callable[[bytes], ModelList], answer: Any, model: str, expected: Limits
+    read: Callable[[bytes], ModelList], answer: Any, model: str, expected: ModelLimits
 ) -> None:
     found = limits(read, answer, model)
     assert (found.window_tokens, found.input_tokens) == (expected.window_tokens, expected.input_tokens)
@@ -105,7 +110,7 @@ def test_a_name_of_lm_studio_stands_for_its_smallest_instance_and_keeps_what_the
     assert limits(own_servers.lm_studio_v0, LM_STUDIO_V0, "m").window_tokens == 4096
     instances = LM_STUDIO_V1 | {"models": [{**LM_STUDIO_V1["models"][0], "key": "gemma"}]}
     found = limits(own_servers.lm_studio_v1, instances, "gemma")
-    assert found == Limits(4096, modalities=frozenset({Modality.TEXT, Modality.VISION}))
+    assert found == ModelLimits(4096, modalities=frozenset({Modality.TEXT, Modality.VISION}))
 
 
 def test_what_a_modelfile_sets_is_read_and_never_more_than_the_checkpoint_takes() -> None:
@@ -128,8 +133,8 @@ def test_each_server_is_known_by_its_own_words() -> None:
 
 
 def test_docker_says_what_was_configured_and_nothing_of_the_rest() -> None:
-    assert own_servers.docker_window(json.dumps(DOCKER).encode()) == Limits(8192)
-    assert own_servers.docker_window(b'[{"Model": "m", "Config": {}}, 7]') == Limits()
+    assert own_servers.docker_window(json.dumps(DOCKER).encode()) == ModelLimits(8192)
+    assert own_servers.docker_window(b'[{"Model": "m", "Config": {}}, 7]') == ModelLimits()
 
 
 READERS = [

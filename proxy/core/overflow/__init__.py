@@ -6,6 +6,6 @@ Rule: one answer, one verdict; nothing outside this package reads the words of a
 from proxy.core.overflow.echo import may_be_echoed
 from proxy.core.overflow.judging import judge
 from proxy.core.overflow.unwrap import holds_nothing
-from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
 
-__all__ = ["Exactness", "Kind", "Scope", "Unit", "Verdict", "holds_nothing", "judge", "may_be_echoed"]
+__all__ = ["Exactness", "Scope", "Unit", "Verdict", "VerdictKind", "holds_nothing", "judge", "may_be_echoed"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.overflow.verdict import Kind
+from proxy.core.overflow.verdict import VerdictKind
 
 _TOO_LONG: Final = re.compile(
     "(?:^|_)(?:"
@@ -37,17 +37,20 @@ _FALSE_FRIENDS: Final = re.compile(r"output|completion|per_(?:min|day)|rate_limi
 """`input_token_limit_exceeded_per_day` is no window."""
 
 _OTHERS: Final = (
-    (Kind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
-    (Kind.QUOTA, r"quota_exceeded$|quota_failed"),
-    (Kind.RATE, r"rate_?limit|throttl|too_many_(?:requests|tokens)|resource_exhausted|[tr]pm_|_[tr]pm|concurrency"),
-    (Kind.POLICY, r"content_?(?:filter|policy)|policy_violation|moderation|safety|responsible_?ai|sensitive"),
-    (Kind.POLICY, r"data_inspection"),
-    (Kind.AUTH, r"auth|api_key|permission|forbidden|access_denied|invalid_token"),
-    (Kind.COUNT, r"array_above_max_length|too_many_(?:images|tools|messages|files)"),
-    (Kind.FIELD, r"string_above_max_length|string_too_long|oversized"),
-    (Kind.FIELD, r"(?:media|image|video|audio)_(?:budget|size|dimension)"),
-    (Kind.BYTES, r"(?:request|payload|entity|body)_too_large"),
-    (Kind.TRANSIENT, r"overloaded|unavailable|timeout|timed_out|server_busy|engine_busy"),
+    (VerdictKind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
+    (VerdictKind.QUOTA, r"quota_exceeded$|quota_failed"),
+    (
+        VerdictKind.RATE,
+        r"rate_?limit|throttl|too_many_(?:requests|tokens)|resource_exhausted|[tr]pm_|_[tr]pm|concurrency",
+    ),
+    (VerdictKind.POLICY, r"content_?(?:filter|policy)|policy_violation|moderation|safety|responsible_?ai|sensitive"),
+    (VerdictKind.POLICY, r"data_inspection"),
+    (VerdictKind.AUTH, r"auth|api_key|permission|forbidden|access_denied|invalid_token"),
+    (VerdictKind.COUNT, r"array_above_max_length|too_many_(?:images|tools|messages|files)"),
+    (VerdictKind.FIELD, r"string_above_max_length|string_too_long|oversized"),
+    (VerdictKind.FIELD, r"(?:media|image|video|audio)_(?:budget|size|dimension)"),
+    (VerdictKind.BYTES, r"(?:request|payload|entity|body)_too_large"),
+    (VerdictKind.TRANSIENT, r"overloaded|unavailable|timeout|timed_out|server_busy|engine_busy"),
 )
 _OTHER_PATTERNS: Final = [(kind, re.compile(pattern)) for kind, pattern in _OTHERS]
 
@@ -77,12 +80,12 @@ def as_words(code: str) -> str:
     return re.sub(r"[\s.\-:/#]+", "_", spaced).lower().strip("_")
 
 
-def meaning(code: str) -> Kind:
+def meaning(code: str) -> VerdictKind:
     """What the code proves: `prompt`, another kind, or `unknown` when nothing."""
     word = as_words(code)
     if _TOO_LONG.search(word) and not _FALSE_FRIENDS.search(word):
-        return Kind.PROMPT
-    return next((kind for kind, pattern in _OTHER_PATTERNS if pattern.search(word)), Kind.UNKNOWN)
+        return VerdictKind.PROMPT
+    return next((kind for kind, pattern in _OTHER_PATTERNS if pattern.search(word)), VerdictKind.UNKNOWN)
 
 
 def names_another_fault(name: str, text: str) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.overflow import codes, words
+from proxy.core.overflow.error_fields import ErrorField, ErrorFields
 from proxy.core.overflow.grammar import Reading, Strength, normalised, read_sentences
-from proxy.core.overflow.leaves import Leaf, Leaves
-from proxy.core.overflow.numbers import Figures, read
-from proxy.core.overflow.verdict import Kind, Scope, Unit
+from proxy.core.overflow.numbers import Numbers, read
+from proxy.core.overflow.verdict import Scope, Unit, VerdictKind
 
 _MAX_CHARS: Final = 16_384
 """Of all texts together; the longest refusal seen has two thousand."""
@@ -31,9 +31,9 @@ _REQUESTED_MEMBERS: Final = ("requested_tokens", "total_tokens")
 class TextEvidence:
     """One text leaf, read."""
 
-    leaf: Leaf
+    leaf: ErrorField
     readings: tuple[Reading, ...]
-    figures: Figures
+    figures: Numbers
 
     @property
     def best(self) -> Reading:
@@ -52,9 +52,9 @@ class TextEvidence:
         return sum(bool(reading.strength or words.CONTEXT.search(reading.text)) for reading in self.readings) > 1
 
     @property
-    def vetoes(self) -> frozenset[Kind]:
+    def vetoes(self) -> frozenset[VerdictKind]:
         """What its other sentences refuse."""
-        return frozenset(reading.kind for reading in self.readings if not reading.strength) - {Kind.UNKNOWN}
+        return frozenset(reading.kind for reading in self.readings if not reading.strength) - {VerdictKind.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class Evidence:
     """All that an answer proves, claims and refuses."""
 
     texts: tuple[TextEvidence, ...]
-    proofs: tuple[Leaf, ...]
+    proofs: tuple[ErrorField, ...]
     """Codes that mean "too long", wherever they stand."""
-    refusals: frozenset[Kind]
+    refusals: frozenset[VerdictKind]
     """What other codes mean."""
-    structured: Figures
+    structured: Numbers
 
     @property
     def is_proven(self) -> bool:
@@ -82,27 +82,27 @@ class Evidence:
         )
 
     @property
-    def vetoes(self) -> frozenset[Kind]:
-        return frozenset[Kind]().union(*(text.vetoes for text in self.texts))
+    def vetoes(self) -> frozenset[VerdictKind]:
+        return frozenset[VerdictKind]().union(*(text.vetoes for text in self.texts))
 
 
-def weigh(leaves: Leaves) -> Evidence:
+def weigh(leaves: ErrorFields) -> Evidence:
     """The evidence of an answer."""
     has_weak_code = any(leaf.text in codes.NEEDING_TEXT for leaf in leaves.codes)
     told = list(_within_reason(leaves.texts))
     texts = (_read(leaf, has_weak_code=has_weak_code) for leaf in told)
     meanings = [(leaf, codes.meaning(leaf.text)) for leaf in leaves.codes]
-    proofs = [leaf for leaf, kind in meanings if kind is Kind.PROMPT]
+    proofs = [leaf for leaf, kind in meanings if kind is VerdictKind.PROMPT]
     proofs += [leaf for leaf in told if _names_proof(leaf.text)]
     return Evidence(
         texts=tuple(text for text in texts if text.readings),
         proofs=tuple(proofs),
-        refusals=frozenset(kind for _, kind in meanings) - {Kind.PROMPT, Kind.UNKNOWN},
+        refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
         structured=_structured(leaves),
     )
 
 
-def _within_reason(texts: list[Leaf]) -> Iterator[Leaf]:
+def _within_reason(texts: list[ErrorField]) -> Iterator[ErrorField]:
     """The first texts, and none twice: relays repeat a message in every wrapping."""
     room, seen = _MAX_CHARS, set[str]()
     for leaf in texts:
@@ -112,28 +112,28 @@ def _within_reason(texts: list[Leaf]) -> Iterator[Leaf]:
             yield leaf
 
 
-def _read(leaf: Leaf, *, has_weak_code: bool) -> TextEvidence:
+def _read(leaf: ErrorField, *, has_weak_code: bool) -> TextEvidence:
     """The leaf's sentences and figures; what the sentences leave open, figures may prove, or a code."""
     readings = read_sentences(normalised(leaf.text))
-    told = " . ".join(r.text for r in readings if r.strength or r.kind in (Kind.UNKNOWN, Kind.REPLY_ONLY))
+    told = " . ".join(r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY))
     figures = read(told)
     if words.TOKEN.search(told) and max(reading.strength for reading in readings) < Strength.FAIR:
         proves = figures.proves_overflow and words.CONTEXT.search(told) is not None
         if proves or (has_weak_code and words.BOUND.search(told)):
-            readings.append(Reading(told, Kind.PROMPT, Strength.FAIR, names_window=proves))
+            readings.append(Reading(told, VerdictKind.PROMPT, Strength.FAIR, names_window=proves))
     return TextEvidence(leaf, tuple(readings), figures)
 
 
 def _names_proof(text: str) -> bool:
-    return any(codes.meaning(word) is Kind.PROMPT for word in _CODE_IN_TEXT.findall(text))
+    return any(codes.meaning(word) is VerdictKind.PROMPT for word in _CODE_IN_TEXT.findall(text))
 
 
-def _structured(leaves: Leaves) -> Figures:
+def _structured(leaves: ErrorFields) -> Numbers:
     """Figures from members: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
     limit, limit_name = _first(leaves, _WINDOW_MEMBERS + _INPUT_MEMBERS)
     prompt, _ = _first(leaves, _PROMPT_MEMBERS)
     requested, _ = _first(leaves, _REQUESTED_MEMBERS)
-    figures = Figures(limit=limit, prompt=prompt, requested=requested)
+    figures = Numbers(limit=limit, prompt=prompt, requested=requested)
     if limit is not None:
         figures.scope = Scope.INPUT if limit_name in _INPUT_MEMBERS else Scope.WINDOW
     if limit is not None or figures.asked is not None:
@@ -141,7 +141,7 @@ def _structured(leaves: Leaves) -> Figures:
     return figures
 
 
-def _first(leaves: Leaves, names: tuple[str, ...]) -> tuple[int | None, str]:
+def _first(leaves: ErrorFields, names: tuple[str, ...]) -> tuple[int | None, str]:
     """The first of these members that stands there with a size; servers fill what they do not know with 0 or -1."""
     sizes = ((leaves.numbers.get(name, (0, ""))[0], name) for name in names)
     return next(((size, name) for size, name in sizes if size > 0), (None, ""))

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from proxy.core.overflow import words
-from proxy.core.overflow.verdict import Kind
+from proxy.core.overflow.verdict import VerdictKind
 
 
 class Strength(IntEnum):
@@ -31,7 +31,7 @@ class Reading:
     """What one sentence says."""
 
     text: str
-    kind: Kind = Kind.UNKNOWN
+    kind: VerdictKind = VerdictKind.UNKNOWN
     strength: Strength = Strength.NONE
     names_window: bool = False
 
@@ -64,7 +64,7 @@ def read_sentences(text: str) -> list[Reading]:
     sentences = [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip(" .")]
     readings = [_read_sentence(sentence) for sentence in sentences[:_MAX_SENTENCES]]
     if words.BATCH.search(text):
-        return [Reading(reading.text, Kind.FIELD) for reading in readings]
+        return [Reading(reading.text, VerdictKind.FIELD) for reading in readings]
     for index in range(1, len(readings)):
         before = readings[index - 1]
         if before.strength is Strength.NONE and words.POINTS_BACK.search(readings[index].text):
@@ -79,13 +79,13 @@ def _read_sentence(text: str) -> Reading:
     strength = _strength(said)
     if strength is Strength.NONE:
         return Reading(text, _otherwise(said))
-    kind = Kind.PROMPT
+    kind = VerdictKind.PROMPT
     if said(words.REPLY):
-        kind = Kind.PROMPT_PLUS_REPLY if _is_joint(said) else Kind.REPLY_ONLY
-    if kind is Kind.REPLY_ONLY:
+        kind = VerdictKind.PROMPT_PLUS_REPLY if _is_joint(said) else VerdictKind.REPLY_ONLY
+    if kind is VerdictKind.REPLY_ONLY:
         return Reading(text, kind)
     if strength is Strength.HINT:
-        kind = Kind.PROMPT  # what to shorten is advice, not what was too long
+        kind = VerdictKind.PROMPT  # what to shorten is advice, not what was too long
     return Reading(text, kind, strength, said(words.CONTEXT))
 
 
@@ -114,13 +114,13 @@ class _Said:
 
 
 _VETOES_WHATEVER_ELSE: Final = (
-    (words.RATE, Kind.RATE),
-    (words.RESOURCE, Kind.TRANSIENT),
-    (words.TRUNCATION, Kind.FIELD),
+    (words.RATE, VerdictKind.RATE),
+    (words.RESOURCE, VerdictKind.TRANSIENT),
+    (words.TRUNCATION, VerdictKind.FIELD),
 )
 
 
-def _veto(said: _Said) -> Kind | None:
+def _veto(said: _Said) -> VerdictKind | None:
     """Another reason that the sentence gives. The window's name outweighs words that often stand beside it."""
     for words_of, kind in _VETOES_WHATEVER_ELSE:
         if said(words_of):
@@ -128,22 +128,22 @@ def _veto(said: _Said) -> Kind | None:
     if said.breaks_the_window:
         return None
     if said(words.COUNT):
-        return Kind.MEDIA if said(words.MEDIA) and said(words.NONE_ALLOWED) else Kind.COUNT
+        return VerdictKind.MEDIA if said(words.MEDIA) and said(words.NONE_ALLOWED) else VerdictKind.COUNT
     if said(words.FOREIGN_TOKEN) and not said(words.PROMPT):
-        return Kind.AUTH
+        return VerdictKind.AUTH
     if said(words.QUOTA):
-        return Kind.QUOTA
+        return VerdictKind.QUOTA
     if said(words.PAIRING) and said(words.PAIRED):
-        return Kind.PAIRING
+        return VerdictKind.PAIRING
     if said(words.MEDIA) and said(words.UNSUPPORTED):
-        return Kind.MEDIA
+        return VerdictKind.MEDIA
     if said(words.FIELD) or (
         said(words.FIELD_NOUN)
         and (said(words.LENGTH) or said(words.CHARACTERS))
         and not said(words.TOKEN)
         and not said(words.TOO_LONG)
     ):
-        return Kind.FIELD
+        return VerdictKind.FIELD
     is_about_text = said(words.PROMPT) or said(words.REQUEST)
     if (
         said(words.MEDIA)
@@ -151,23 +151,23 @@ def _veto(said: _Said) -> Kind | None:
         and not said(words.TOO_LONG)
         and not (said.measures_text and is_about_text)
     ):
-        return Kind.BYTES if said(words.BYTES) else Kind.FIELD
+        return VerdictKind.BYTES if said(words.BYTES) else VerdictKind.FIELD
     if said.measures_text:
         return None
     if said(words.BYTES):
-        return Kind.BYTES
-    return Kind.POLICY if said(words.POLICY) else None
+        return VerdictKind.BYTES
+    return VerdictKind.POLICY if said(words.POLICY) else None
 
 
-def _otherwise(said: _Said) -> Kind:
+def _otherwise(said: _Said) -> VerdictKind:
     """What a sentence is about that says nothing of length."""
     if said(words.REPLY_PARAMETER) or (said(words.REPLY) and said(words.EXCEED)):
-        return Kind.REPLY_ONLY
+        return VerdictKind.REPLY_ONLY
     if said(words.POLICY):
-        return Kind.POLICY
+        return VerdictKind.POLICY
     if said(words.AUTH):
-        return Kind.AUTH
-    return Kind.TRANSIENT if said(words.TRANSIENT) else Kind.UNKNOWN
+        return VerdictKind.AUTH
+    return VerdictKind.TRANSIENT if said(words.TRANSIENT) else VerdictKind.UNKNOWN
 
 
 def _strength(said: _Said) -> Strength:

@@ -12,14 +12,14 @@ from typing import Final
 
 from proxy.core.overflow import codes, words
 from proxy.core.overflow.echo import may_be_echoed, own_words, says_something
+from proxy.core.overflow.error_fields import ErrorField, ErrorFields
 from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
-from proxy.core.overflow.figures import merged, with_figures
 from proxy.core.overflow.grammar import Strength, normalised
-from proxy.core.overflow.leaves import Leaf, Leaves
 from proxy.core.overflow.media import is_about_results, is_about_the_model, refused_media
 from proxy.core.overflow.numbers import read, read_rate
+from proxy.core.overflow.proven_kind import merged, with_figures
 from proxy.core.overflow.unwrap import unwrap
-from proxy.core.overflow.verdict import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
 
 _MAX_MESSAGE_CHARS: Final = 2_000
 _MAX_BARE_TEXT_BYTES: Final = 4_096
@@ -56,16 +56,32 @@ _REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
 """Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 and no body, and gateways refuse anything so:
 github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
 _REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
-_MONEY_TIME_OR_RIGHTS: Final = frozenset({Kind.RATE, Kind.QUOTA, Kind.AUTH, Kind.POLICY})
-_CODES_AGAINST: Final = frozenset({Kind.RATE, Kind.QUOTA, Kind.POLICY, Kind.COUNT, Kind.FIELD})
+_MONEY_TIME_OR_RIGHTS: Final = frozenset({VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.POLICY})
+_CODES_AGAINST: Final = frozenset(
+    {VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.POLICY, VerdictKind.COUNT, VerdictKind.FIELD}
+)
 _PRIORITY: Final = (
-    Kind.RATE, Kind.QUOTA, Kind.PAIRING, Kind.POLICY, Kind.MEDIA, Kind.COUNT, Kind.BYTES, Kind.FIELD, Kind.REPLY_ONLY,
-    Kind.AUTH, Kind.TRANSIENT,
-)  # fmt: skip
+    VerdictKind.RATE,
+    VerdictKind.QUOTA,
+    VerdictKind.PAIRING,
+    VerdictKind.POLICY,
+    VerdictKind.MEDIA,
+    VerdictKind.COUNT,
+    VerdictKind.BYTES,
+    VerdictKind.FIELD,
+    VerdictKind.REPLY_ONLY,
+    VerdictKind.AUTH,
+    VerdictKind.TRANSIENT,
+)
 _BY_STATUS: Final = {
-    401: Kind.AUTH, 402: Kind.QUOTA, 403: Kind.AUTH, 408: Kind.TRANSIENT, 413: Kind.BYTES, 425: Kind.TRANSIENT,
-    429: Kind.RATE,
-}  # fmt: skip
+    401: VerdictKind.AUTH,
+    402: VerdictKind.QUOTA,
+    403: VerdictKind.AUTH,
+    408: VerdictKind.TRANSIENT,
+    413: VerdictKind.BYTES,
+    425: VerdictKind.TRANSIENT,
+    429: VerdictKind.RATE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +147,24 @@ def judge(
 
 
 def _of_leaves(
-    status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves, sent: _Sent, body_bytes: int
+    status: int, headers: Sequence[tuple[bytes, bytes]], leaves: ErrorFields, sent: _Sent, body_bytes: int
 ) -> Verdict:
     if not 200 <= status < 300:
         return _plausible(_of_error(status, headers, leaves, sent), sent)
     if (finished := _finish(leaves, sent.window_tokens)) is not None:
         return finished
     if leaves.is_silent:  # llama-cpp-python and LM Studio refuse like that
-        return Verdict(Kind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
+        return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
     if not leaves.has_error or (leaves.is_bare_text and body_bytes > _MAX_BARE_TEXT_BYTES):
-        return Verdict(Kind.ACCEPTED, confidence=1.0)
+        return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
     as_status = 500 if leaves.is_bare_text else status  # plain text is believed only as far as a server error
     verdict = _plausible(_of_error(as_status, headers, leaves, sent), sent)
     if leaves.is_bare_text and not verdict.is_overflow:
-        return Verdict(Kind.ACCEPTED, confidence=0.5)
+        return Verdict(VerdictKind.ACCEPTED, confidence=0.5)
     return verdict
 
 
-def _finish(leaves: Leaves, window_tokens: int | None) -> Verdict | None:
+def _finish(leaves: ErrorFields, window_tokens: int | None) -> Verdict | None:
     """A finish reason that means that the window was full."""
     prompt, reply = leaves.prompt_tokens, leaves.completion_tokens
     fills_window = bool(prompt and window_tokens and prompt >= _NEAR_FULL * window_tokens)
@@ -156,17 +172,19 @@ def _finish(leaves: Leaves, window_tokens: int | None) -> Verdict | None:
         is_cut_at_once = leaf.text.lower() in _CUT_FINISHES and reply == 0 and fills_window
         if is_cut_at_once or _FULL_FINISH.search(codes.as_words(leaf.text)):
             unit = None if prompt is None else Unit.TOKENS
-            return Verdict(Kind.PROMPT, prompt=prompt, reply=reply, unit=unit, confidence=0.98, evidence=leaf.path)
+            return Verdict(
+                VerdictKind.PROMPT, prompt=prompt, reply=reply, unit=unit, confidence=0.98, evidence=leaf.path
+            )
     return None
 
 
-def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves, sent: _Sent) -> Verdict:
+def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: ErrorFields, sent: _Sent) -> Verdict:
     evidence = weigh(leaves)
     if _is_long_message(leaves):
         return _long_message(evidence)
     is_about_another = any(codes.names_another_fault(leaf.name, leaf.text) for leaf in leaves.codes)
     if is_about_another and not evidence.is_proven:
-        evidence = replace(evidence, refusals=evidence.refusals | {Kind.FIELD})
+        evidence = replace(evidence, refusals=evidence.refusals | {VerdictKind.FIELD})
     elif _is_overflow(status, headers, evidence):
         return _overflow(evidence, evidence.best)
     kind = _other_kind(status, headers, leaves, evidence)
@@ -175,27 +193,27 @@ def _of_error(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leave
         first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).leaf
         verdict = replace(verdict, evidence=first.path, upstream_message=first.text[:_MAX_MESSAGE_CHARS])
     match kind:
-        case Kind.MEDIA:
+        case VerdictKind.MEDIA:
             return _of_media(verdict, evidence)
-        case Kind.REPLY_ONLY:
+        case VerdictKind.REPLY_ONLY:
             return _taught_window(verdict, evidence)
-        case Kind.RATE:
+        case VerdictKind.RATE:
             return _of_rate(verdict, evidence)
-        case Kind.UNKNOWN if status in _REFUSED_WITHOUT_WORDS and leaves.is_wordless:
+        case VerdictKind.UNKNOWN if status in _REFUSED_WITHOUT_WORDS and leaves.is_wordless:
             return replace(verdict, is_suspect=sent.is_long and not sent.window_is_certain)
     return verdict
 
 
-def _is_long_message(leaves: Leaves) -> bool:
+def _is_long_message(leaves: ErrorFields) -> bool:
     params = [leaf for leaf in leaves.codes if leaf.name == "param" and _CONTENT_PARAM.fullmatch(leaf.text)]
     return bool(params) and any(leaf.text == "string_above_max_length" for leaf in leaves.codes)
 
 
 def _long_message(evidence: Evidence) -> Verdict:
     """OpenAI's `string_above_max_length` of a message: a bound in characters that a shorter request meets."""
-    text = evidence.texts[0].leaf if evidence.texts else Leaf("", "", "")
+    text = evidence.texts[0].leaf if evidence.texts else ErrorField("", "", "")
     message = text.text[:_MAX_MESSAGE_CHARS]
-    verdict = Verdict(Kind.PROMPT, confidence=0.8, evidence=text.path, upstream_message=message)
+    verdict = Verdict(VerdictKind.PROMPT, confidence=0.8, evidence=text.path, upstream_message=message)
     return with_figures(verdict, replace(read(normalised(message)), unit=Unit.CHARS, scope=Scope.UNKNOWN))
 
 
@@ -219,17 +237,17 @@ def _is_overflow(status: int, headers: Sequence[tuple[bytes, bytes]], evidence: 
         case Strength.STRONG:
             return True
         case Strength.FAIR:
-            return against <= {Kind.TRANSIENT}
+            return against <= {VerdictKind.TRANSIENT}
         case Strength.HINT:
             return _hint_suffices(status, headers, best, against)
     return False
 
 
 def _hint_suffices(
-    status: int, headers: Sequence[tuple[bytes, bytes]], best: TextEvidence, against: frozenset[Kind]
+    status: int, headers: Sequence[tuple[bytes, bytes]], best: TextEvidence, against: frozenset[VerdictKind]
 ) -> bool:
     """Advice alone counts where nothing else is said; "body too large" is no veto when its bound is one of tokens."""
-    if _retry_after(headers) or not against <= ({Kind.BYTES} if best.figures.limit else set()):
+    if _retry_after(headers) or not against <= ({VerdictKind.BYTES} if best.figures.limit else set()):
         return False
     if status == 413:  # without a word of tokens these are bytes
         return words.TOKEN.search(best.best.text) is not None
@@ -240,11 +258,11 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
     """The verdict on a request that is too long, or only asks for too long a reply."""
     proof = next((leaf.path for leaf in evidence.proofs), "n_ctx")
     if best is None:
-        return with_figures(Verdict(Kind.PROMPT, confidence=0.98, evidence=proof), evidence.structured)
+        return with_figures(Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof), evidence.structured)
     kinds = {reading.kind for reading in best.readings if reading.strength >= Strength.FAIR}
-    kind = Kind.PROMPT_PLUS_REPLY if Kind.PROMPT_PLUS_REPLY in kinds else Kind.PROMPT
-    if not best.strength and best.vetoes == {Kind.REPLY_ONLY}:
-        kind = Kind.REPLY_ONLY  # the code says "context", every sentence says "max_tokens"
+    kind = VerdictKind.PROMPT_PLUS_REPLY if VerdictKind.PROMPT_PLUS_REPLY in kinds else VerdictKind.PROMPT
+    if not best.strength and best.vetoes == {VerdictKind.REPLY_ONLY}:
+        kind = VerdictKind.REPLY_ONLY  # the code says "context", every sentence says "max_tokens"
     verdict = Verdict(
         kind,
         confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(best.strength, 0.6),
@@ -256,8 +274,8 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
 
 def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
     """What kinds of input are refused; a sentence beside the one that refuses may say that it is only this content."""
-    texts = [text for text in evidence.texts if Kind.MEDIA in text.vetoes]
-    refusing = " ".join(one.text for text in texts for one in text.readings if one.kind is Kind.MEDIA)
+    texts = [text for text in evidence.texts if VerdictKind.MEDIA in text.vetoes]
+    refusing = " ".join(one.text for text in texts for one in text.readings if one.kind is VerdictKind.MEDIA)
     whole = " ".join(one.text for text in texts for one in text.readings)
     return replace(
         verdict,
@@ -271,7 +289,7 @@ def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
     """What the rate allows and what was asked for, where the request alone is over it; else waiting is the cure."""
     for text in evidence.texts:
         for reading in text.readings:
-            found = read_rate(reading.text) if reading.kind is Kind.RATE else None
+            found = read_rate(reading.text) if reading.kind is VerdictKind.RATE else None
             if found is not None and found[1] > found[0]:
                 return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
     return verdict
@@ -285,18 +303,20 @@ def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
     return verdict
 
 
-def _other_kind(status: int, headers: Sequence[tuple[bytes, bytes]], leaves: Leaves, evidence: Evidence) -> Kind:
+def _other_kind(
+    status: int, headers: Sequence[tuple[bytes, bytes]], leaves: ErrorFields, evidence: Evidence
+) -> VerdictKind:
     """What an answer means that is no overflow: by its texts, its codes, its headers, its status."""
     for said in (evidence.vetoes, evidence.refusals):
         if said:
             return min(said, key=_PRIORITY.index)
     if status >= 500:
-        return Kind.TRANSIENT
+        return VerdictKind.TRANSIENT
     if _retry_after(headers):
-        return Kind.RATE
+        return VerdictKind.RATE
     if status == 413 and leaves.is_wordless:
-        return Kind.UNKNOWN  # Cerebras sends an empty 413 for a prompt that is too long, others for bytes
-    return _BY_STATUS.get(status, Kind.UNKNOWN)
+        return VerdictKind.UNKNOWN  # Cerebras sends an empty 413 for a prompt that is too long, others for bytes
+    return _BY_STATUS.get(status, VerdictKind.UNKNOWN)
 
 
 def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -311,7 +331,7 @@ def _plausible(verdict: Verdict, sent: _Sent) -> Verdict:
         return replace(verdict, unit=Unit.CHARS)
     is_bare = verdict.limit is None and verdict.requested is None and verdict.excess is None
     if is_bare and verdict.confidence < _PLAIN and sent.is_short:
-        return replace(verdict, kind=Kind.UNKNOWN, confidence=0.3)
+        return replace(verdict, kind=VerdictKind.UNKNOWN, confidence=0.3)
     tokens = sent.tokens + (verdict.reply or 0)
     if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * tokens:
         verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.profile import Modality
+from proxy.core.models.profile import Modality
 
 _ALLOWED: Final = re.compile(
     r"(?:expected|supported (?:values|types|formats|content types)|allowed (?:values|types)|must be|only (?:supports?|"

@@ -10,7 +10,7 @@ import re
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.overflow.leaves import MAX_TEXT_CHARS, Leaf, Leaves, inside, joined, snake
+from proxy.core.overflow.error_fields import MAX_TEXT_CHARS, ErrorField, ErrorFields, inside, joined, snake
 
 _MAX_WRAPPINGS: Final = 6
 """Deepest seen: a relay's `detail` around LiteLLM's text around `b'...'` around JSON, four."""
@@ -78,7 +78,7 @@ def json_or_none(text: str) -> Any:
         return None
 
 
-def collect(leaves: Leaves, path: str, name: str, value: Any, *, wrappings: int = 0, nesting: int = 0) -> None:
+def collect(leaves: ErrorFields, path: str, name: str, value: Any, *, wrappings: int = 0, nesting: int = 0) -> None:
     """Add everything under one JSON value."""
     if leaves.is_full or nesting > _MAX_NESTING:
         return
@@ -97,7 +97,7 @@ def collect(leaves: Leaves, path: str, name: str, value: Any, *, wrappings: int 
         case bool() | None:
             pass
         case _ if name in _CODES:
-            leaves.codes.append(Leaf(path, name, str(value)))
+            leaves.codes.append(ErrorField(path, name, str(value)))
         case _ if abs(value) < 1e12:  # neither infinite nor NaN, which is less than nothing
             leaves.numbers.setdefault(name, (int(value), path))
 
@@ -107,23 +107,23 @@ def _is_remark(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
-def collect_text(leaves: Leaves, path: str, name: str, text: str, wrappings: int = 0) -> None:
+def collect_text(leaves: ErrorFields, path: str, name: str, text: str, wrappings: int = 0) -> None:
     """Add a text: as a code when it is one word, taken apart when it wraps something."""
     if leaves.is_full or not text.strip() or text == "None":
         return
     if _CODE_SHAPE.fullmatch(text):
-        leaves.codes.append(Leaf(path, name, text))
+        leaves.codes.append(ErrorField(path, name, text))
     elif wrappings >= _MAX_WRAPPINGS or not _collect_wrapped(leaves, path, name, text, wrappings + 1):
         _collect_plain(leaves, path, name, text)
 
 
-def _collect_plain(leaves: Leaves, path: str, name: str, text: str) -> None:
+def _collect_plain(leaves: ErrorFields, path: str, name: str, text: str) -> None:
     plain = _TAG.sub(" ", text) if "</" in text else text
     if plain.strip(_EDGES):
-        leaves.texts.append(Leaf(path, name, plain.strip()[:MAX_TEXT_CHARS]))
+        leaves.texts.append(ErrorField(path, name, plain.strip()[:MAX_TEXT_CHARS]))
 
 
-def _collect_wrapped(leaves: Leaves, path: str, name: str, text: str, wrappings: int) -> bool:
+def _collect_wrapped(leaves: ErrorFields, path: str, name: str, text: str, wrappings: int) -> bool:
     """Take apart the first JSON or repr in a text, and what stands before and after it; False when there is none."""
     text = _BYTES_REPR.sub(" ", text)
     for candidate in dict.fromkeys((text, _unescaped(text))):
@@ -147,7 +147,7 @@ def _tells(value: Any) -> bool:
     return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
 
 
-def _collect_repr(leaves: Leaves, path: str, name: str, text: str, wrappings: int) -> bool:
+def _collect_repr(leaves: ErrorFields, path: str, name: str, text: str, wrappings: int) -> bool:
     """Members of a Python repr, or of JSON that was cut or mended, read one by one: `'message': "..."`."""
     heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
     if not any(snake(head[1]) in _TELLING for head in heads):

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.core.overflow.anchors import AFTER, EQUATIONS, EXCESS, HEADS, NOUNS, Cue, Role
 from proxy.core.overflow.digits import Number, skeleton
+from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, NOUNS, Cue, Role
 from proxy.core.overflow.verdict import Exactness, Scope, Unit
 from proxy.core.overflow.words import CHARACTERS, PROMPT, REPLY
 
@@ -52,7 +52,7 @@ _AFTER: Final = [(cue.role, re.compile(rf"[\s'(个]{{0,3}}(?:{cue.pattern})")) f
 
 
 @dataclass(slots=True)
-class Figures:
+class Numbers:
     """The numbers of one text, by role."""
 
     limit: int | None = None
@@ -105,7 +105,7 @@ class _Found:
                 self.scope = Scope.INPUT
 
 
-def read(text: str) -> Figures:
+def read(text: str) -> Numbers:
     """The figures of a normalised text of which every sentence about something else was left out.
 
     >>> figures = read("prompt token count of 93,854 exceeds the limit of 90,000")
@@ -214,9 +214,9 @@ def _role(head: Role | None, nouns: set[Role], trailing: Role | None) -> Role | 
     return next(iter(nouns), None)
 
 
-def _settled(found: _Found, text: str) -> Figures:
+def _settled(found: _Found, text: str) -> Numbers:
     """The candidates that agree with one another."""
-    figures = Figures(scope=found.scope, requested=found.first(Role.REQUESTED) or None)
+    figures = Numbers(scope=found.scope, requested=found.first(Role.REQUESTED) or None)
     figures.reply, figures.excess = found.first(Role.REPLY), found.first(Role.EXCESS)
     hedges = [how for role in (Role.PROMPT, Role.REQUESTED) for _, how in found.all(role) if how is not Exactness.EXACT]
     figures.exactness = hedges[0] if hedges else Exactness.EXACT
@@ -230,7 +230,7 @@ def _settled(found: _Found, text: str) -> Figures:
     return figures
 
 
-def _settle_prompt(figures: Figures, prompts: list[int]) -> None:
+def _settle_prompt(figures: Numbers, prompts: list[int]) -> None:
     """Several inputs (messages, functions, tools) are parts where they make up the total, else repetitions."""
     if prompts:
         total = sum(prompts)
@@ -238,7 +238,7 @@ def _settle_prompt(figures: Figures, prompts: list[int]) -> None:
         figures.prompt = total if is_sum else max(prompts)
 
 
-def _settle_limit(figures: Figures, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> None:
+def _settle_limit(figures: Numbers, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> None:
     """The first limit that what was asked for breaks; a prompt below it breaks it only together with the reply."""
     plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
     asked = figures.asked

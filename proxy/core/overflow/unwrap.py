@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.overflow.leaves import Leaf, Leaves, joined, snake
+from proxy.core.overflow.error_fields import ErrorField, ErrorFields, joined, snake
 from proxy.core.overflow.nested import collect, collect_text, json_or_none
 
 MAX_BODY_BYTES: Final = 65_536
@@ -28,10 +28,10 @@ _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:
 _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 
-def unwrap(body: bytes, *, is_success: bool) -> Leaves:
+def unwrap(body: bytes, *, is_success: bool) -> ErrorFields:
     """The leaves of an answer, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
-    leaves = Leaves()
+    leaves = ErrorFields()
     if _SSE_LINE.match(text):
         _add_events(leaves, text, is_success=is_success)
     elif not is_success:
@@ -45,7 +45,7 @@ def unwrap(body: bytes, *, is_success: bool) -> Leaves:
     return leaves
 
 
-def _add_events(leaves: Leaves, text: str, *, is_success: bool) -> None:
+def _add_events(leaves: ErrorFields, text: str, *, is_success: bool) -> None:
     leaves.is_silent = is_success
     for index, (name, payload) in enumerate(_events(text)):
         path = f"event[{index}]"
@@ -76,7 +76,7 @@ def _events(text: str) -> Iterator[tuple[str, str]]:
             lines.append(field[2])
 
 
-def _add_success(leaves: Leaves, path: str, value: Any, depth: int = 0) -> None:
+def _add_success(leaves: ErrorFields, path: str, value: Any, depth: int = 0) -> None:
     """Errors, finish reasons and usage of a 2xx body or event."""
     if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return
@@ -111,7 +111,7 @@ def _says_success(value: Any) -> bool:
     return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
 
 
-def _add_finish(leaves: Leaves, path: str, value: dict[str, Any]) -> None:
+def _add_finish(leaves: ErrorFields, path: str, value: dict[str, Any]) -> None:
     choices = value.get("choices")
     inner = [value.get("incomplete_details"), value.get("delta"), *(choices if isinstance(choices, list) else ())]
     for holder in islice((value, *inner), _MAX_CHOICES):
@@ -119,7 +119,7 @@ def _add_finish(leaves: Leaves, path: str, value: dict[str, Any]) -> None:
             continue
         for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
             if isinstance(reason := holder.get(name), str):
-                leaves.finish_reasons.append(Leaf(joined(path, name), name, reason))
+                leaves.finish_reasons.append(ErrorField(joined(path, name), name, reason))
         if holder is not value and (error := holder.get("error")):
             collect(leaves, joined(path, "choices.error"), "error", error)
     if isinstance(usage := value.get("usage"), dict):

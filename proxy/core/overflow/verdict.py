@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from proxy.core.profile import Modality
+from proxy.core.models.profile import Modality
 
 
-class Kind(StrEnum):
+class VerdictKind(StrEnum):
     """What was refused; only `prompt` and `prompt_plus_reply` say that the request is too long."""
 
     ACCEPTED = "accepted"
@@ -57,14 +57,14 @@ class Unit(StrEnum):
     CHARS = "chars"
 
 
-_OVERFLOWS: Final = frozenset({Kind.PROMPT, Kind.PROMPT_PLUS_REPLY})
+_OVERFLOWS: Final = frozenset({VerdictKind.PROMPT, VerdictKind.PROMPT_PLUS_REPLY})
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The meaning of one upstream answer."""
 
-    kind: Kind
+    kind: VerdictKind
     limit: int | None = None
     """In `unit`; only of an overflow, of a rate that the request alone is over, or of the one refusal of `max_tokens`
     that names the window."""
@@ -109,7 +109,7 @@ class Verdict:
     def is_over_rate(self) -> bool:
         """Whether the request alone is over what a rate allows: no waiting cures that."""
         return (
-            self.kind is Kind.RATE
+            self.kind is VerdictKind.RATE
             and self.limit is not None
             and self.requested is not None
             and self.requested > self.limit

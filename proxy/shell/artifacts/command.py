@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import obstore
 
-from proxy.core.reading import Query
+from proxy.core.retrieval_tool.reading import Query
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader

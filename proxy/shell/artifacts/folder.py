@@ -14,7 +14,7 @@ import msgspec
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from proxy.core.edits import ARTIFACT_NAME
+from proxy.core.artifact import ARTIFACT_NAME
 
 TROUBLE: Final = (BaseError, OSError, ValueError)
 """What a store raises: obstore's own errors, and built-in ones for what is missing or cannot be a path."""

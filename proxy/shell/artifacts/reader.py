@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 import obstore
 
-from proxy.core.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
-from proxy.core.notices import Language
-from proxy.core.pointer import part_at
-from proxy.core.reading import Query, read
+from proxy.core.artifact_reading.pointer import part_at
+from proxy.core.notices.catalogue import Language
+from proxy.core.retrieval_tool.reading import Query, read
+from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
@@ -31,7 +31,7 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS
-from proxy.shell.threads import DaemonThreads, TooSlow
+from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 PIECE_BYTES: Final = 1024 * 1024
 """Of a whole artifact, read and sent at a time."""

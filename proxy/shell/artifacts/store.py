@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 import obstore
 
-from proxy.core.edits import Artifact
-from proxy.core.lines import LineIndex
+from proxy.core.artifact import Artifact
+from proxy.core.text.lines import LineIndex
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
     TRIAL_KEY,
@@ -34,8 +34,8 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
-from proxy.shell.telemetry.logs import logger
-from proxy.shell.threads import DaemonThreads, TooSlow
+from proxy.shell.resources.logs import logger
+from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 KEEP_SECONDS: Final = 10.0
 """Longest that the store may take for one artifact, from when a thread is free for it; a request goes on without it

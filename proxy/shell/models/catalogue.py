@@ -18,22 +18,22 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from proxy.core.model_names import last_part, plainest, spelling, tells_nothing, unpacked
-from proxy.core.profile import Witness
-from proxy.core.providers import is_own_server, named_in, served_at, vendor_of
-from proxy.shell.telemetry.logs import logger
-from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, Limits, as_tokens, modalities_from
+from proxy.core.models.names import last_part, plainest, spelling, tells_nothing, unpacked
+from proxy.core.models.profile import Witness
+from proxy.core.models.providers import is_own_server, named_in, served_at, vendor_of
+from proxy.shell.resources.logs import logger
+from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, ModelLimits, as_tokens, modalities_from
 
 _SPELLED, _UNPACKED = "SPELLED ", "UNPACKED "
 """Mark the plainer keys of the index; names are looked up in lower case, so none of them begins like this."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class CatalogueEntry(msgspec.Struct, frozen=True, gc=False):
     """One model at one provider."""
 
     provider: str
     model: str
-    limits: Limits
+    limits: ModelLimits
 
 
 class _Listed(msgspec.Struct):
@@ -49,7 +49,7 @@ class _Provider(msgspec.Struct):
 
 
 class _Index(NamedTuple):
-    entries: Mapping[str, list[Entry]]
+    entries: Mapping[str, list[CatalogueEntry]]
     """By `last_part`; by `spelling`; and by the `spelling` of what is `unpacked`, the latter two marked."""
     addresses: Mapping[str, str]
     """Provider to its API's address."""
@@ -88,7 +88,7 @@ class Catalogue:
             self._here = served_at(self._base_url, index.addresses)
             self._index = index  # last: who sees it needs the rest, too
 
-    def find(self, model: str) -> tuple[Limits, str] | None:
+    def find(self, model: str) -> tuple[ModelLimits, str] | None:
         """The limits of a model and where they stand, such as `catalogue openai/gpt-4o`; None when it is not known.
 
         The first call reads the catalogue: 50 ms; later ones take 20 µs.
@@ -116,7 +116,7 @@ class Catalogue:
             return self._told(_smallest(hits, model), why, guessed=True)
         return None
 
-    def _told(self, entry: Entry, why: str, *, guessed: bool) -> tuple[Limits, str]:
+    def _told(self, entry: CatalogueEntry, why: str, *, guessed: bool) -> tuple[ModelLimits, str]:
         notes = [why] if why else []
         if self._own_server:
             notes.append("a server of your own may be set to less")
@@ -128,10 +128,10 @@ _provider: Final = msgspec.json.Decoder(_Provider)
 
 
 def _build(text: bytes) -> _Index:
-    entries: dict[str, list[Entry]] = {}
+    entries: dict[str, list[CatalogueEntry]] = {}
     addresses: dict[str, str] = {}
     keys_of = functools.cache(_own_keys)  # most names stand at several providers
-    same: dict[Limits, Limits] = {}  # most limits, too: one object for all that are equal
+    same: dict[ModelLimits, ModelLimits] = {}  # most limits, too: one object for all that are equal
     # One provider after the other: what is read of one makes room for the next, which saves 3 MB for good.
     for provider, raw in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         listed = _provider.decode(raw)
@@ -139,13 +139,13 @@ def _build(text: bytes) -> _Index:
         for model, facts in listed.models.items():
             limits = _limits(facts)
             if limits is not None:
-                entry = Entry(provider, model, same.setdefault(limits, limits))
+                entry = CatalogueEntry(provider, model, same.setdefault(limits, limits))
                 for key in keys_of(last_part(model)):
                     entries.setdefault(key, []).append(entry)
     return _Index(entries, addresses)
 
 
-def _limits(facts: _Listed) -> Limits | None:
+def _limits(facts: _Listed) -> ModelLimits | None:
     """None for what does not chat: images, speech, embeddings with their tiny windows."""
     spoken = facts.modalities.get("output")
     window = as_tokens(facts.limit.get("context"))
@@ -154,7 +154,9 @@ def _limits(facts: _Listed) -> Limits | None:
     prompt = as_tokens(facts.limit.get("input"))
     # Some providers write the window once more as the input limit.
     prompt = prompt if prompt is not None and SMALLEST_WINDOW_TOKENS <= prompt < window else None
-    return Limits(window, prompt, as_tokens(facts.limit.get("output")), modalities_from(facts.modalities.get("input")))
+    return ModelLimits(
+        window, prompt, as_tokens(facts.limit.get("output")), modalities_from(facts.modalities.get("input"))
+    )
 
 
 def _own_keys(part: str) -> tuple[str, ...]:
@@ -175,7 +177,7 @@ def _keys(part: str) -> Iterable[str]:
             yield _UNPACKED + spelled
 
 
-def _smallest(entries: list[Entry], model: str) -> Entry:
+def _smallest(entries: list[CatalogueEntry], model: str) -> CatalogueEntry:
     """The entry that is written like the name, else the one with the smallest window."""
     exact = [entry for entry in entries if entry.model.lower() == model.strip().lower()]
     return min(exact or entries, key=lambda entry: entry.limits.window_tokens or 0)

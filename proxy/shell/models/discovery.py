@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from proxy.core.jsontext import NotJson
-from proxy.core.providers import is_own_server
-from proxy.settings import UpstreamSettings
+from proxy.config.settings import UpstreamSettings
+from proxy.core.models.providers import is_own_server
+from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import OwnServer, recognised
 from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
-from proxy.shell.telemetry.logs import logger
+from proxy.shell.resources.logs import logger
 from proxy.wire import model_list
-from proxy.wire.model_list import NOTHING, Limits, ModelList
+from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
 """For people who read that a window is guessed."""
@@ -82,7 +82,7 @@ class Discovery:
         """Called when a server of one's own says something new of what it has allocated."""
         self._clock = clock
         self._found = _Found(ModelList(), None, ModelList())
-        self._models: dict[str, Limits] = {}
+        self._models: dict[str, ModelLimits] = {}
         """What was said of one model, asked for by its name."""
         self._stale: frozenset[str] = frozenset()
         """Models of these of which something else may hold by now."""
@@ -116,11 +116,11 @@ class Discovery:
             await asyncio.wait({self._question})
         return self._was_answered
 
-    def limits(self, model: str) -> Limits:
+    def limits(self, model: str) -> ModelLimits:
         """What the upstream's list says of this model."""
         return self._found.listed.limits(model)
 
-    def allocated(self, model: str) -> tuple[Limits, str] | None:
+    def allocated(self, model: str) -> tuple[ModelLimits, str] | None:
         """What a server of one's own has allocated for this model, and who says so."""
         server, loaded = self._found.server, self._found.loaded.limits(model)
         if server is None:
@@ -292,7 +292,7 @@ class Discovery:
         self.on_allocated()
         self._on_change()
 
-    def _tell(self, model: str, limits: Limits, server: OwnServer) -> None:
+    def _tell(self, model: str, limits: ModelLimits, server: OwnServer) -> None:
         if limits.window_tokens is not None:
             self._log.info("window_allocated", model=model, window_tokens=limits.window_tokens, server=server.says)
 

@@ -13,11 +13,11 @@ from typing import Annotated, Final, Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.image_costs import LARGEST_IMAGE_TOKENS
+from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Scope, Unit
-from proxy.core.profile import Modality, Witness
+from proxy.core.overflow.image_costs import LARGEST_IMAGE_TOKENS
 from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
-from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, Limits
+from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 _ImageTokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_IMAGE_TOKENS)]
 
@@ -103,7 +103,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
     counted_by: str = ""
     """The counter whose tokens are ours; by another one, the ratio says nothing."""
 
-    def limits(self, by: str | None = None) -> tuple[Limits, str] | None:
+    def limits(self, by: str | None = None) -> tuple[ModelLimits, str] | None:
         """What refusals have taught that binds the requests of this owner, and who says so; None when they have taught
         nothing. `by` None: of the owner who was taught last."""
         newest = max(self.of_keys, key=lambda owner: self.of_keys[owner].taught, default="")
@@ -112,7 +112,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         cuts_silently = self.cuts_silently and not own.bounds_tokens
         is_inferred = refusals.inferred_tokens is not None
         window = refusals.window_tokens if refusals.window_tokens is not None else refusals.input_tokens
-        limits = Limits(
+        limits = ModelLimits(
             window_tokens=refusals.inferred_tokens if is_inferred else window,
             input_tokens=refusals.input_tokens,
             image_tokens=tuple(self.image_tokens.items()) or None,

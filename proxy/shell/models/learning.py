@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from proxy.core.models.profile import Modality
 from proxy.core.overflow import Scope, Unit, Verdict
-from proxy.core.profile import Modality
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
     MIN_SAMPLES,
@@ -28,8 +28,8 @@ from proxy.shell.models.calibration import (
 )
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.shared_file import SharedFile
-from proxy.shell.telemetry.logs import logger
-from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, Limits
+from proxy.shell.resources.logs import logger
+from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 MAX_MODELS: Final = 512
 """Remembered, the oldest go first; a model's name is foreign input."""
@@ -73,7 +73,7 @@ class Learning:
         """The models of which anything is known."""
         return tuple(self._known)
 
-    def limits(self, model: str, by: str | None = None) -> tuple[Limits, str] | None:
+    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
         """What refusals have taught that binds this owner's requests, and who says so, for the resolver of profiles;
         `by` None: of the owner who was taught last, to tell people."""
         return self._of(model).limits(by)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from proxy.shell.models.questions import Questions
 from proxy.wire import own_servers as said
-from proxy.wire.model_list import NOTHING, Limits, ModelList
+from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 LOAD_SECONDS: Final = 120.0
 """For a model to be loaded, which the request that wants it would wait for anyway."""
@@ -37,7 +37,7 @@ class OwnServer(Protocol):
     async def loaded(self, ask: Questions) -> ModelList:
         """What is allocated now."""
 
-    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:
+    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
         """What is, or would be, allocated for one model; `load`: whether it may be loaded to find out."""
 
 
@@ -55,7 +55,7 @@ class OneAnswer:
         """What is allocated now."""
         return self.read(await ask.maybe(self.url))
 
-    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:  # noqa: ARG002 - of the protocol
+    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
         """As `loaded` has it."""
         return (await self.loaded(ask)).limits(name)
 
@@ -73,7 +73,7 @@ class Ollama:
         """What is allocated now."""
         return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
-    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:
+    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
         """What its Modelfile asks for; else what it was loaded with, here and now; else, as a guess, the least that
         Ollama gives."""
         shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
@@ -97,7 +97,7 @@ class ByName:
     says: str
     url: str
     """Up to the model's name."""
-    read: Callable[[bytes], Limits]
+    read: Callable[[bytes], ModelLimits]
     by_name: bool = True
     lists_loaded: bool = False
 
@@ -105,7 +105,7 @@ class ByName:
         """Nothing without a name."""
         return ModelList()
 
-    async def model(self, ask: Questions, name: str, *, load: bool) -> Limits:  # noqa: ARG002 - of the protocol
+    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
         """What is allocated for this model."""
         return self.read(await ask.maybe(self.url + quote(name, safe="")))
 

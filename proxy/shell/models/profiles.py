@@ -15,21 +15,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from proxy.core.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
-from proxy.settings import ModelSettings, Settings
+from proxy.config.settings import ModelSettings, Settings
+from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
-from proxy.shell.telemetry.logs import logger
-from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, Limits
+from proxy.shell.resources.logs import logger
+from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
-Source: TypeAlias = Callable[[str], tuple[Limits, str] | None]
+Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
 """What somebody says of a model, and who that is in a phrase; None for a model that they do not know."""
 
 
 class Learned(Protocol):
     """What refusals and usage have taught."""
 
-    def limits(self, model: str, by: str | None = None) -> tuple[Limits, str] | None:
+    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
         """What binds the requests of this owner; `by` None: of the owner who was taught last."""
 
     def taught_apart(self, model: str, by: str) -> str:
@@ -159,7 +159,7 @@ class ModelResolver:
                 "windows_guessed", count=len(guessed), models=guessed[:_TOLD_NAMES], advice=HOW_TO_STATE_A_WINDOW
             )
 
-    def _from_upstream(self, model: str) -> tuple[Limits, str] | None:
+    def _from_upstream(self, model: str) -> tuple[ModelLimits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
     def _resolve(self, model: str, by: str | None, generation: int) -> ModelProfile:  # noqa: ARG002 - for the memory
@@ -195,11 +195,11 @@ def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | No
 def from_configuration(entries: Sequence[ModelSettings]) -> Source:
     """What the configuration says of a model."""
 
-    def find(model: str) -> tuple[Limits, str] | None:
+    def find(model: str) -> tuple[ModelLimits, str] | None:
         entry = entry_of(entries, model)
         if entry is None:
             return None
-        limits = Limits(
+        limits = ModelLimits(
             window_tokens=entry.context_window,
             output_tokens=entry.max_output_tokens,
             modalities=entry.input,
@@ -212,11 +212,11 @@ def from_configuration(entries: Sequence[ModelSettings]) -> Source:
 
 def from_defaults(settings: Settings) -> Source:
     """What the operator set for every model that `models` does not name."""
-    limits = Limits(window_tokens=settings.defaults.context_window, modalities=settings.defaults.input)
+    limits = ModelLimits(window_tokens=settings.defaults.context_window, modalities=settings.defaults.input)
     return lambda _: (limits, "config defaults")
 
 
-def _stated(limits: Limits, window_tokens: int | None) -> Iterator[tuple[str, Any]]:
+def _stated(limits: ModelLimits, window_tokens: int | None) -> Iterator[tuple[str, Any]]:
     """The values that a source states, given the window that a better source stated."""
     for name in _VALUES:
         value = getattr(limits, name)

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core import jsontext
+from proxy.core.text import jsontext
 
 if TYPE_CHECKING:
     import httpx

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.core.excerpt import Limits
-from proxy.core.profile import ModelProfile
-from proxy.core.steps.truncate_tool_output import TruncateToolOutput
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
@@ -110,7 +110,7 @@ def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: Trun
     return table
 
 
-def _limits(limits: Limits) -> str:
+def _limits(limits: ExcerptLimits) -> str:
     """Lines, bytes and characters of one result, all of which hold."""
     chars = () if limits.max_chars is None else (f"{_number(limits.max_chars)} characters",)
     return ", ".join((f"{_number(limits.max_lines)} lines", f"{_number(limits.max_bytes)} bytes", *chars))
@@ -180,7 +180,7 @@ def _as_json(
     return {**described[0], "upstream": upstream} if name is not None else {"models": described, "upstream": upstream}
 
 
-def _limits_as_json(limits: Limits) -> dict[str, int | None]:
+def _limits_as_json(limits: ExcerptLimits) -> dict[str, int | None]:
     return {"max_lines": limits.max_lines, "max_bytes": limits.max_bytes, "max_chars": limits.max_chars}
 
 

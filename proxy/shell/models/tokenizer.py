@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
-from proxy.core.estimate import ByteClassCounter, Counter
-from proxy.core.model_names import last_part, plainest
+from proxy.core.models.names import last_part, plainest
+from proxy.core.tokens.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
+from proxy.core.tokens.counters import ByteClassCounter, Counter
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proxy.core import jsontext
-from proxy.core.blocks import Block, in_model_tokens
-from proxy.core.edits import Artifact
-from proxy.core.profile import ModelProfile
-from proxy.core.refusal import does_not_fit
-from proxy.core.way_back import WayBack
+from proxy.config.settings import Settings
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.message_report import MessageReport, in_model_tokens
+from proxy.core.models.profile import ModelProfile
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.overflow.refusal import does_not_fit
+from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.settings import Settings
 from proxy.shell.models.profiles import stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.maker import RatioOf
@@ -48,7 +48,7 @@ class Explanation:
         return self.planned.basis.profile
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[MessageReport, ...]:
         """A block for each message; all sizes are in the model's tokens."""
         return in_model_tokens(self.planned.plan.blocks, self.planned.plan.budget)
 
@@ -109,7 +109,7 @@ class Explainer:
         settings: Settings,
         planner: Planner,
         place_of: Callable[[Artifact], str],
-        way: WayBack,
+        way: ArtifactAccess,
         ratio_of: RatioOf,
     ) -> None:
         self._settings = settings

@@ -17,10 +17,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from proxy.core import jsontext
-from proxy.core.blocks import Block
+from proxy.config.settings import Settings
+from proxy.core.compaction.message_report import MessageReport
+from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.settings import Settings
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
 
@@ -111,7 +111,7 @@ def _facts(explanation: Explanation) -> Table:
     return table
 
 
-def _messages(blocks: Sequence[Block]) -> Table:
+def _messages(blocks: Sequence[MessageReport]) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("message", justify="right", no_wrap=True)
     table.add_column("role", no_wrap=True, overflow="ellipsis", max_width=14)
@@ -137,10 +137,10 @@ def _messages(blocks: Sequence[Block]) -> Table:
     return table
 
 
-def _runs(blocks: Sequence[Block]) -> Iterator[tuple[int, list[Block]]]:
+def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageReport]]]:
     """Neighbours that the same was done to, with the index of the first; what was changed alone stands alone."""
 
-    def alike(pair: tuple[int, Block]) -> tuple[object, ...]:
+    def alike(pair: tuple[int, MessageReport]) -> tuple[object, ...]:
         index, block = pair
         together = not block.reasons or not block.tokens_after
         return (block.reasons, block.artifacts, None if together else index)
@@ -150,11 +150,11 @@ def _runs(blocks: Sequence[Block]) -> Iterator[tuple[int, list[Block]]]:
         yield members[0][0], [block for _, block in members]
 
 
-def _after(block: Block, tokens: int) -> str:
+def _after(block: MessageReport, tokens: int) -> str:
     return _number(tokens) if block.tokens_after else "–"
 
 
-def _what(block: Block) -> Text:
+def _what(block: MessageReport) -> Text:
     if not block.reasons:
         return Text("as it came")
     text = Text(", ".join(block.reasons), style="red" if not block.tokens_after else "yellow")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from proxy.errors import ProxyError
-from proxy.shell.relay import Relay
+from proxy.shell.relay.relay import Relay
 
 Check: TypeAlias = Callable[[], Awaitable[str | None]]
 """Why something is not ready; None when it is."""

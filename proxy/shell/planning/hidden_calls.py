@@ -12,8 +12,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.core.conversation import Message
-from proxy.core.hidden import HISTORY_BYTES, HiddenCalls, beginning, extended, mark_in
+from proxy.core.conversation.message import Message
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
@@ -34,11 +34,11 @@ class HiddenCallMemory:
     def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
         self._store = store
         self._reader = reader
-        self._known: OrderedDict[tuple[str, str], HiddenCalls | None] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], HiddenToolCalls | None] = OrderedDict()
         """By owner and mark; the least recently used first."""
         self._held_bytes = 0
 
-    async def keep(self, owner: str, hidden: HiddenCalls) -> bool:
+    async def keep(self, owner: str, hidden: HiddenToolCalls) -> bool:
         """Keep what a mixed answer hid; whether that was possible.
 
         What the store says then is put back: where the same conversation was led twice, the record of the first answer
@@ -77,16 +77,16 @@ class HiddenCallMemory:
             self._note(owner, mark, hidden)
         return any(found)
 
-    async def _asked(self, owner: str, mark: str) -> HiddenCalls | None:
+    async def _asked(self, owner: str, mark: str) -> HiddenToolCalls | None:
         """Trouble with the store counts as nothing hidden, for good: what a turn has sent, the next one sends."""
         try:
-            stored = await self._reader.find(HiddenCalls.name_of(mark), owner)
+            stored = await self._reader.find(HiddenToolCalls.name_of(mark), owner)
             content = await self._reader.piece(stored, 0, stored.size)
         except ProxyError:
             return None
-        return HiddenCalls.read(content, mark)
+        return HiddenToolCalls.read(content, mark)
 
-    def _note(self, owner: str, mark: str, hidden: HiddenCalls | None) -> None:
+    def _note(self, owner: str, mark: str, hidden: HiddenToolCalls | None) -> None:
         self._forget((owner, mark))
         self._known[owner, mark] = hidden
         self._held_bytes += _bytes_of(hidden)
@@ -97,5 +97,5 @@ class HiddenCallMemory:
         self._held_bytes -= _bytes_of(self._known.pop(key, None))
 
 
-def _bytes_of(hidden: HiddenCalls | None) -> int:
+def _bytes_of(hidden: HiddenToolCalls | None) -> int:
     return sum(map(len, hidden.calls + hidden.results)) if hidden is not None else 0

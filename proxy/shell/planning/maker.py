@@ -12,17 +12,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from proxy.core.budget import Budget, budget_for, clamped_reply
-from proxy.core.edits import Reason
-from proxy.core.estimate import ByteClassCounter, Counter
-from proxy.core.image_tokens import with_images_of
-from proxy.core.plain_plan import plain_plan
-from proxy.core.plan import Pipeline, Plan, Progress, plan
-from proxy.core.profile import ModelProfile
-from proxy.core.references import Resolved
-from proxy.core.retrieval import forces_a_call
-from proxy.core.sizes import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.tools import Reach, offers_subagent, reach_of
+from proxy.core.compaction.budget import Budget, budget_for, clamped_reply
+from proxy.core.compaction.plain_plan import plain_plan
+from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.references import Resolved
+from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
+from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_of
+from proxy.core.models.profile import ModelProfile
+from proxy.core.retrieval_tool.tool import forces_a_call
+from proxy.core.tokens.counters import ByteClassCounter, Counter
+from proxy.core.tokens.image_tokens import with_images_of
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
@@ -185,7 +185,7 @@ def surely_fit(full_bytes: int, budget: Budget) -> bool:
 
 
 @functools.lru_cache(64)
-def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, Reach, bool]:
+def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, AgentFileAccess, bool]:
     """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
     and they are often longer than what it says; its reply limit may be another one each time."""
     raw = tools or None

@@ -11,26 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from proxy.core.budget import Budget, BudgetRules, budget_for
-from proxy.core.entry import LocalStep
-from proxy.core.estimate import Counter
-from proxy.core.excerpt import Limits
-from proxy.core.jsontext import Raw
-from proxy.core.media_routes import Routes
-from proxy.core.notices import Notices
-from proxy.core.plan import ImageLimit, Pipeline
-from proxy.core.profile import Modality, ModelProfile, ToolImages
-from proxy.core.providers import usual_tool_images
-from proxy.core.references import Resolved
-from proxy.core.reliefs import last_resorts, reliefs
-from proxy.core.retrieval import with_tool
-from proxy.core.said import RETRIEVAL_TOOL
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.steps.sanitise import SanitiseText
-from proxy.core.steps.truncate_tool_output import TruncateToolOutput
-from proxy.core.tools import Reach
-from proxy.core.way_back import NOWHERE, WayBack
-from proxy.settings import ModelSettings, Settings, ToolLimits
+from proxy.config.settings import ModelSettings, Settings, ToolLimits
+from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
+from proxy.core.compaction.order import compaction_steps, last_resorts
+from proxy.core.compaction.plan import ImageLimit, Pipeline
+from proxy.core.conversation.references import Resolved
+from proxy.core.conversation.tracked_message import LocalStep
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.models.providers import usual_tool_images
+from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.notices.catalogue import Notices
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import with_tool
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.text.jsontext import Raw
+from proxy.core.tokens.counters import Counter
+from proxy.core.truncation.sanitise import SanitiseText
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
@@ -81,8 +81,8 @@ class Pipelines:
         profile: ModelProfile,
         budget: Budget,
         counter: Counter,
-        reach: Reach,
-        way: WayBack = NOWHERE,
+        reach: AgentFileAccess,
+        way: ArtifactAccess = NOWHERE,
         *,
         keeping: bool,
         subagent: bool = False,
@@ -101,7 +101,7 @@ class Pipelines:
             images=None if limit is None else ImageLimit(limit, _showing(local, 0)),
             always=sanitise,
             local=local,
-            reliefs=reliefs(notices, budget),
+            compaction_steps=compaction_steps(notices, budget),
             last_resorts=last_resorts(
                 notices, budget, functools.partial(_showing, local), counter, was_refused=not is_replayed
             ),
@@ -137,7 +137,7 @@ class Pipelines:
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output
         arriving = every.max_bytes if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
-        limits = Limits(
+        limits = ExcerptLimits(
             max_lines=every.max_lines,
             max_bytes=min(every.max_bytes, arriving),
             max_chars=entry.max_tool_result_chars if entry is not None else None,
@@ -170,9 +170,9 @@ def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
     )
 
 
-def _own(every: Limits, stated: ToolLimits) -> Limits:
+def _own(every: ExcerptLimits, stated: ToolLimits) -> ExcerptLimits:
     """The limits of one tool: what it states, the rest as for every tool."""
-    return Limits(
+    return ExcerptLimits(
         max_lines=stated.max_lines or every.max_lines,
         max_bytes=stated.max_bytes or every.max_bytes,
         max_chars=stated.max_chars or every.max_chars,

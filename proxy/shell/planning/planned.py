@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from proxy.core.budget import Budget
-from proxy.core.edits import Edit, Reason
-from proxy.core.plan import Plan, Progress
-from proxy.core.profile import Modality, ModelProfile
-from proxy.core.references import Resolved
-from proxy.core.sizes import Size
-from proxy.core.tools import Reach
-from proxy.core.way_back import WayBack
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.plan import Plan, Progress
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.references import Resolved
+from proxy.core.conversation.size import Size
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import Modality, ModelProfile
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.shell.planning.prefix import LastSent
 from proxy.wire.openai_chat import ChatRequest, render, reply_limit_raw
 
@@ -38,10 +38,10 @@ class Basis:
     budget: Budget
     base: Size
     """Of what is no message: tools, mostly."""
-    reach: Reach
+    reach: AgentFileAccess
     subagent: bool
     """Whether the tools offer one."""
-    way: WayBack
+    way: ArtifactAccess
     tools: bytes | None = field(default=None, repr=False)
     """With the proxy's own among them, when the agent has it, whether or not this request carries it."""
     goal_tokens: int | None = None
@@ -57,7 +57,7 @@ class Basis:
 class Terms(NamedTuple):
     """On what a plan is made, besides the request and its model; the last members of a basis."""
 
-    way: WayBack
+    way: ArtifactAccess
     tools: bytes | None
     goal_tokens: int | None = None
     most_tokens: int | None = None
@@ -121,7 +121,7 @@ class Planned:
         body_bytes = self.request.full_bytes
         held = 2 * body_bytes + _MESSAGE_BYTES * len(self.request.conversation)
         held += sum(len(artifact.content) for artifact in self.plan.artifacts)
-        if Reason.DIGEST.value in self.reasons:
+        if Reason.OMISSION_NOTE.value in self.reasons:
             held += min(body_bytes, _POOL_BYTES)
         if self.plan.changed:
             held += self.plan.after.bytes

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
-from proxy.core.conversation import Message
-from proxy.core.hidden import HiddenCalls
-from proxy.core.profile import Modality
-from proxy.core.references import Fetched, Reference, Resolved, references_in
-from proxy.core.sizes import Size
-from proxy.core.way_back import NOWHERE, WayBack
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
+from proxy.core.conversation.size import Size
+from proxy.core.models.profile import Modality
+from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fit
 from proxy.shell.planning.memory import ConversationMemory, Match
@@ -72,7 +72,9 @@ class Planner:
         self._settle = settle
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
 
-    async def plan(self, owner: bytes, body: bytes, way: WayBack = NOWHERE, *, looking_up: bool = False) -> Planned:
+    async def plan(
+        self, owner: bytes, body: bytes, way: ArtifactAccess = NOWHERE, *, looking_up: bool = False
+    ) -> Planned:
         """The plan for a body; `way` is how its client gets at artifacts. `looking_up`: whether what its new messages
         name may be fetched. Raises MalformedRequest."""
         match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
@@ -108,7 +110,7 @@ class Planner:
         terms = Terms.of(planned.basis)._replace(keeping=keeping)
         return await in_thread(self._maker.plan, planned.request, planned.owner, terms, planned.resolved)
 
-    async def dry_run(self, body: bytes, way: WayBack = NOWHERE) -> Planned:
+    async def dry_run(self, body: bytes, way: ArtifactAccess = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
         return await in_thread(self._plan, b"", body, None, _NOTHING, way)
@@ -132,7 +134,7 @@ class Planner:
         known = len(planned.request.conversation)
         return await in_thread(self._maker.plan, request, planned.owner, terms, planned.resolved, planned, known)
 
-    async def keep_hidden(self, owner: str, hidden: HiddenCalls) -> None:
+    async def keep_hidden(self, owner: str, hidden: HiddenToolCalls) -> None:
         """Keep what an answer hides from its client; it is put back into the client's next requests."""
         if self._hidden is not None:
             await self._hidden.keep(owner, hidden)
@@ -142,7 +144,7 @@ class Planner:
         return self._pipelines.page_bytes(planned.request.model, planned.basis.budget)
 
     async def _run(
-        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack
+        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: ArtifactAccess
     ) -> Planned:
         if resolved is _known(match) and self._is_quick(body, match):
             return self._plan(owner, body, match, resolved, way)
@@ -169,7 +171,7 @@ class Planner:
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(
-        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: WayBack
+        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: ArtifactAccess
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0

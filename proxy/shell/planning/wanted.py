@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
-from proxy.core.conversation import Message
-from proxy.core.edits import Edit
-from proxy.core.notices import Notices
+from proxy.core.conversation.edit import Edit
+from proxy.core.conversation.message import Message
+from proxy.core.notices.catalogue import Notices
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")

@@ -13,10 +13,10 @@ from typing import Final
 
 import httpx
 
-from proxy.core.media import Kind, media_type, plain_mime
-from proxy.core.references import Fetched, Obstacle, Unfetched
+from proxy.core.content_types import ContentKind, media_type, plain_mime
+from proxy.core.conversation.references import Fetched, FetchError, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
-from proxy.shell.bodies import can_unpack, unpack
+from proxy.shell.http.bodies import can_unpack, unpack
 from proxy.shell.references.guarded_requests import GuardedRequests, NotFetched, obstacle_of
 
 MAX_REDIRECTS: Final = 5
@@ -25,7 +25,7 @@ MAX_AT_ONCE: Final = 8
 PAUSE_SECONDS: Final = 1.0
 """Between two tries."""
 
-_PASSING: Final = frozenset({Obstacle.UNREACHABLE, Obstacle.BROKEN, Obstacle.SERVER_ERROR})
+_PASSING: Final = frozenset({FetchError.UNREACHABLE, FetchError.BROKEN, FetchError.SERVER_ERROR})
 """What another try may cure within seconds."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNLABELLED: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
@@ -33,9 +33,9 @@ _UNLABELLED: Final = frozenset({"", "application/octet-stream", "binary/octet-st
 _TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 """RFC 6838, 4.2: no blank and no quote, so no sentence."""
 _BY_STATUS: Final = {
-    **dict.fromkeys((401, 402, 403, 407, 451), Obstacle.ACCESS_DENIED),
-    **dict.fromkeys((404, 410), Obstacle.NOT_FOUND),
-    429: Obstacle.RATE_LIMITED,
+    **dict.fromkeys((401, 402, 403, 407, 451), FetchError.ACCESS_DENIED),
+    **dict.fromkeys((404, 410), FetchError.NOT_FOUND),
+    429: FetchError.RATE_LIMITED,
 }
 _SHOWN_CHARACTERS: Final = 300
 """Of an address in a diagnosis."""
@@ -51,7 +51,7 @@ class _Trail:
     http_code: int | None = None
     content_type: str = ""
 
-    def unfetched(self, obstacle: Obstacle, limit: float | None = None) -> Unfetched:
+    def unfetched(self, obstacle: FetchError, limit: float | None = None) -> Unfetched:
         return Unfetched(obstacle, self.http_code, _shown(self.url), self.content_type, limit)
 
 
@@ -75,7 +75,7 @@ class Fetcher:
                 async with asyncio.timeout(self._timeout_seconds) as limit:
                     return await self._followed_twice(trail, _name(trail.url), limit)
             except TimeoutError:
-                return trail.unfetched(Obstacle.TIMEOUT, self._timeout_seconds)
+                return trail.unfetched(FetchError.TIMEOUT, self._timeout_seconds)
             except NotFetched as no:
                 return trail.unfetched(no.obstacle, no.limit)
             except httpx.TransportError as error:
@@ -112,17 +112,17 @@ class Fetcher:
             finally:
                 await response.aclose()
             if target in seen or len(seen) > MAX_REDIRECTS:
-                raise NotFetched(Obstacle.TOO_MANY_REDIRECTS, MAX_REDIRECTS if target not in seen else None)
+                raise NotFetched(FetchError.TOO_MANY_REDIRECTS, MAX_REDIRECTS if target not in seen else None)
             trail.url, trail.http_code, trail.content_type = target, None, ""
 
     async def _image(self, response: httpx.Response, name: str) -> Fetched:
         status = response.status_code
         if status not in (200, 203):
-            other = Obstacle.SERVER_ERROR if status >= 500 else Obstacle.HTTP_ERROR
-            raise NotFetched(Obstacle.EMPTY if status == 204 else _BY_STATUS.get(status, other))
+            other = FetchError.SERVER_ERROR if status >= 500 else FetchError.HTTP_ERROR
+            raise NotFetched(FetchError.EMPTY if status == 204 else _BY_STATUS.get(status, other))
         declared = plain_mime(_content_type(response))
         if declared not in _UNLABELLED and not declared.startswith("image/"):
-            raise NotFetched(Obstacle.NOT_AN_IMAGE)
+            raise NotFetched(FetchError.NOT_AN_IMAGE)
         body = await self._body(response)
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         # A thread: unpacking 20 MB takes 60 ms.
@@ -131,7 +131,7 @@ class Fetcher:
     async def _body(self, response: httpx.Response) -> bytes:
         """The body as sent, whatever length was announced for it."""
         announced = response.headers.get("content-length", "")
-        too_large = NotFetched(Obstacle.TOO_LARGE, self._max_bytes)
+        too_large = NotFetched(FetchError.TOO_LARGE, self._max_bytes)
         if announced.isdecimal() and int(announced[:20]) > self._max_bytes:
             raise too_large
         body = bytearray()
@@ -144,17 +144,17 @@ class Fetcher:
     def _checked(self, body: bytes, encoding: str, declared: str, name: str) -> Fetched:
         if encoding not in ("", "identity"):
             if not can_unpack(encoding.encode("latin-1", "replace")):
-                raise NotFetched(Obstacle.BROKEN)
+                raise NotFetched(FetchError.BROKEN)
             try:
                 body = unpack(body, encoding.encode("latin-1"), self._max_bytes)
             except BodyTooLarge:
-                raise NotFetched(Obstacle.TOO_LARGE, self._max_bytes) from None
+                raise NotFetched(FetchError.TOO_LARGE, self._max_bytes) from None
             except MalformedRequest:
-                raise NotFetched(Obstacle.BROKEN) from None
+                raise NotFetched(FetchError.BROKEN) from None
         if not body:
-            raise NotFetched(Obstacle.EMPTY)
-        if media_type(body, declared, name).kind is not Kind.IMAGE:
-            raise NotFetched(Obstacle.NOT_AN_IMAGE)
+            raise NotFetched(FetchError.EMPTY)
+        if media_type(body, declared, name).kind is not ContentKind.IMAGE:
+            raise NotFetched(FetchError.NOT_AN_IMAGE)
         return Fetched(body, "" if declared in _UNLABELLED else declared, name)
 
 
@@ -162,7 +162,7 @@ def _parsed(address: str) -> httpx.URL:
     try:
         return httpx.URL(address).copy_with(fragment=None)
     except (httpx.InvalidURL, ValueError):
-        raise NotFetched(Obstacle.BAD_ADDRESS) from None
+        raise NotFetched(FetchError.BAD_ADDRESS) from None
 
 
 def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
@@ -173,7 +173,7 @@ def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
     try:
         return url.join(location).copy_with(fragment=None)
     except (httpx.InvalidURL, ValueError):
-        raise NotFetched(Obstacle.BAD_ADDRESS) from None
+        raise NotFetched(FetchError.BAD_ADDRESS) from None
 
 
 def _content_type(response: httpx.Response) -> str:

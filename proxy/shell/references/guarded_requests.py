@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 import httpx
 
-from proxy.core.public_addresses import Address, is_private_network, is_public, literal_address
-from proxy.core.references import Obstacle
-from proxy.shell.threads import DaemonThreads
+from proxy.core.conversation.references import FetchError
+from proxy.shell.references.public_addresses import Address, is_private_network, is_public, literal_address
+from proxy.shell.resources.threads import DaemonThreads
 
 Resolve: TypeAlias = Callable[[str], Sequence[Address]]
 """Name → its addresses, the best first. Blocks; raises OSError."""
@@ -37,7 +37,7 @@ _HEADERS: Final = {"user-agent": "context-proxy", "accept": "image/*", "accept-e
 class NotFetched(Exception):
     """Why there is no content; `limit` when one was passed."""
 
-    def __init__(self, obstacle: Obstacle, limit: float | None = None) -> None:
+    def __init__(self, obstacle: FetchError, limit: float | None = None) -> None:
         super().__init__(obstacle.value)
         self.obstacle = obstacle
         self.limit = limit
@@ -83,13 +83,13 @@ class GuardedRequests:
         Raises NotFetched.
         """
         host = self._host(url)
-        failure = NotFetched(Obstacle.PRIVATE_ADDRESS)
+        failure = NotFetched(FetchError.PRIVATE_ADDRESS)
         allowed = [address for address in await self._addresses(host) if self._may_connect(address)]
         for address in allowed[:_MAX_TRIES]:
             try:
                 return await self._ask(url, host, address)
             except NotFetched as no:
-                if no.obstacle not in (Obstacle.UNREACHABLE, Obstacle.TIMEOUT):
+                if no.obstacle not in (FetchError.UNREACHABLE, FetchError.TIMEOUT):
                     raise
                 failure = no
         raise failure
@@ -102,7 +102,7 @@ class GuardedRequests:
     def _host(self, url: httpx.URL) -> str:
         may_ask = url.port is None or url.port in self._ports or self._allow_private
         if url.scheme not in ("http", "https") or url.userinfo or not may_ask:
-            raise NotFetched(Obstacle.BAD_ADDRESS)
+            raise NotFetched(FetchError.BAD_ADDRESS)
         return url.raw_host.decode("ascii")
 
     def _may_connect(self, address: Address) -> bool:
@@ -112,13 +112,13 @@ class GuardedRequests:
         try:
             literal = literal_address(host)
         except ValueError:
-            raise NotFetched(Obstacle.BAD_ADDRESS) from None
+            raise NotFetched(FetchError.BAD_ADDRESS) from None
         if literal is not None:
             return (literal,)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host)
         except (OSError, UnicodeError):
-            raise NotFetched(Obstacle.UNKNOWN_HOST) from None
+            raise NotFetched(FetchError.UNKNOWN_HOST) from None
 
     async def _ask(self, url: httpx.URL, host: str, address: Address) -> httpx.Response:
         """Ask for `url` at this very address: the name goes along in the header and in the TLS handshake, where the
@@ -136,13 +136,13 @@ class GuardedRequests:
             raise NotFetched(obstacle_of(error)) from None
 
 
-def obstacle_of(error: httpx.TransportError) -> Obstacle:
+def obstacle_of(error: httpx.TransportError) -> FetchError:
     """What an error of the client library means. Its text may quote the address; it is not kept."""
     if isinstance(error, httpx.TimeoutException):
-        return Obstacle.TIMEOUT
+        return FetchError.TIMEOUT
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
-            return Obstacle.INSECURE
+            return FetchError.INSECURE
         cause = cause.__cause__ or cause.__context__
-    return Obstacle.UNREACHABLE if isinstance(error, httpx.ConnectError) else Obstacle.BROKEN
+    return FetchError.UNREACHABLE if isinstance(error, httpx.ConnectError) else FetchError.BROKEN

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from proxy.core.edits import Artifact
-from proxy.core.media import media_type
-from proxy.core.public_addresses import literal_address
-from proxy.core.references import Fetched, Obstacle, Origin, Reference, Resolved, Unfetched
+from proxy.core.artifact import Artifact
+from proxy.core.content_types import media_type
+from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.shell.references.findings import Finding, Findings, address_sha256
-from proxy.shell.telemetry.logs import logger
+from proxy.shell.references.fetch_cache import FetchCache, Finding, address_sha256
+from proxy.shell.references.public_addresses import literal_address
+from proxy.shell.resources.logs import logger
 
 MAX_AT_ONCE: Final = 4
 """Of one request."""
@@ -56,7 +56,7 @@ class Resolver:
         self,
         reader: ArtifactReader,
         store: ArtifactStore,
-        findings: Findings,
+        findings: FetchCache,
         downloads: Downloads | None,
         *,
         timeout_seconds: float,
@@ -147,7 +147,7 @@ class Resolver:
             return None
         found = await self._read(reference.artifact_id, owner)
         if found is None:
-            await self._findings.note(Finding(address_sha256(reference.address), obstacle=Obstacle.NOT_FOUND), owner)
+            await self._findings.note(Finding(address_sha256(reference.address), obstacle=FetchError.NOT_FOUND), owner)
         return found
 
     async def _read(self, artifact: str, owner: str, declared: str = "", name: str = "") -> Fetched | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.attempts import Attempt, Rung
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.errors import ProxyError
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent, share_kept

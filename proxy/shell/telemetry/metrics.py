@@ -16,9 +16,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from proxy.core.attempts import Rung
-from proxy.core.edits import Reason
-from proxy.core.overflow import Kind
+from proxy.core.conversation.edit import Reason
+from proxy.core.overflow import VerdictKind
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.models.learning import Learning
 from proxy.wire.model_list import NOTHING
 
@@ -31,7 +31,16 @@ SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 LABEL_VALUES: Final = {
     "reason": [reason.value for reason in Reason],
     "rung": [rung.value for rung in Rung],
-    "kind": [kind.value for kind in (Kind.PROMPT, Kind.PROMPT_PLUS_REPLY, Kind.RATE, Kind.EMPTY, Kind.UNKNOWN)],
+    "kind": [
+        kind.value
+        for kind in (
+            VerdictKind.PROMPT,
+            VerdictKind.PROMPT_PLUS_REPLY,
+            VerdictKind.RATE,
+            VerdictKind.EMPTY,
+            VerdictKind.UNKNOWN,
+        )
+    ],
     "scope": ["window", "input"],
 }
 """What stands in a label, where that is a closed set; an outcome is `answered` or the code of an error."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.attempts import Rung
-from proxy.core.blocks import Block, in_model_tokens
-from proxy.core.budget import Budget
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.message_report import MessageReport, in_model_tokens
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
 MAX_DECISIONS: Final = 500
@@ -38,7 +38,7 @@ class Recorded:
     """Unix time."""
     line: Mapping[str, Any]
     """The members of its log line."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[MessageReport, ...]
     """Empty when there was no plan; by our estimate, as they were planned."""
     budget: Budget | None = None
     """Of the plan."""
@@ -69,13 +69,15 @@ class Recorded:
         """The summary, and a block for each message."""
         return {**self.summary(), "blocks": described_blocks(self._sent_blocks())}
 
-    def _sent_blocks(self) -> tuple[Block, ...]:
+    def _sent_blocks(self) -> tuple[MessageReport, ...]:
         """What the last send did, in the model's tokens: an original that went up in place of a refused plan has no
         edits."""
         blocks = self.blocks if self.budget is None else in_model_tokens(self.blocks, self.budget)
         if self.line.get("rung") != Rung.ORIGINAL:
             return blocks
-        return tuple(Block(block.role, block.tool, block.tokens_before, block.tokens_before) for block in blocks)
+        return tuple(
+            MessageReport(block.role, block.tool, block.tokens_before, block.tokens_before) for block in blocks
+        )
 
 
 @dataclass(slots=True)
@@ -176,6 +178,6 @@ def _described(decision: Decision) -> dict[str, Any]:
     return line
 
 
-def described_blocks(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+def described_blocks(blocks: Sequence[MessageReport]) -> list[dict[str, Any]]:
     """Blocks as JSON."""
     return [{"message": index, **block._asdict()} for index, block in enumerate(blocks)]

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.attempts import Attempt, Rung
-from proxy.core.conversation import SYSTEM_ROLES
-from proxy.core.edits import Edit, Reason
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.shell.planning.planned import Planned
+from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision
-from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 

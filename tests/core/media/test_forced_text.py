@@ -5,9 +5,9 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_files import FILES, PDF, PDF_OF_LETTERS, jpeg, png
+from support.made_files import FILES, PDF, PDF_OF_LETTERS, jpeg, png
 
-from proxy.core.media import Kind, looks_decoded_by_force, media_type
+from proxy.core.content_types import ContentKind, looks_decoded_by_force, media_type
 
 SCRIPTS = {
     "English": "The request was refused because the server was restarting at that moment.\n",
@@ -72,7 +72,11 @@ ENCODINGS = [
 ]
 NOISE = random.Random(7).randbytes(100_000)
 """What the inside of compressed and encoded files is like."""
-BINARY = [name for name, (_, content) in FILES.items() if media_type(content).kind not in (Kind.TEXT, Kind.OTHER)]
+BINARY = [
+    name
+    for name, (_, content) in FILES.items()
+    if media_type(content).kind not in (ContentKind.TEXT, ContentKind.OTHER)
+]
 LETTERS_ONLY = {"svg", "svg_declared", "rtf", "ps"}
 
 

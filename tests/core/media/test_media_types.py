@@ -3,19 +3,34 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_files import ADTS_FRAME, FILES, MP3_FRAME, ODF, OOXML, PDF, box, film, gzip, jpeg, ole, png, stated, zipped
+from support.made_files import (
+    ADTS_FRAME,
+    FILES,
+    MP3_FRAME,
+    ODF,
+    OOXML,
+    PDF,
+    box,
+    film,
+    gzip,
+    jpeg,
+    ole,
+    png,
+    stated,
+    zipped,
+)
 
-from proxy.core.media import Kind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
-from proxy.core.media.table import known, mime_by_name
-from proxy.core.profile import Modality
+from proxy.core.content_types import ContentKind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
+from proxy.core.content_types.table import known, mime_by_name
+from proxy.core.models.profile import Modality
 
 CASES = [pytest.param(mime, content, id=name) for name, (mime, content) in FILES.items()]
 CONTENTS = [content for _, content in FILES.values()]
-PICTURES_AND_SOUNDS = {Kind.IMAGE, Kind.AUDIO, Kind.VIDEO}
+PICTURES_AND_SOUNDS = {ContentKind.IMAGE, ContentKind.AUDIO, ContentKind.VIDEO}
 SIGNED = [
     pytest.param(mime, content, id=name)
     for name, (mime, content) in FILES.items()
-    if media_type(content).kind is not Kind.TEXT
+    if media_type(content).kind is not ContentKind.TEXT
     and mime not in ("application/octet-stream", "application/x-ole-storage")
 ]
 LIES = [
@@ -91,7 +106,9 @@ def test_a_claim_never_makes_a_picture_or_a_sound_but_of_a_cut_stream(content, d
 def test_text_is_text(text):
     found = media_type(text.encode())
     assert (
-        found.kind in (Kind.TEXT, Kind.IMAGE) if text.lstrip().startswith("<") else not text or found.kind is Kind.TEXT
+        found.kind in (ContentKind.TEXT, ContentKind.IMAGE)
+        if text.lstrip().startswith("<")
+        else not text or found.kind is ContentKind.TEXT
     )
 
 
@@ -138,8 +155,8 @@ def test_a_claim_stands_where_the_bytes_allow_it(content, declared, name, mime):
 
 
 def test_an_unknown_type_is_nothing_that_a_model_could_look_at():
-    assert media_type(b"\0\x01\x02\xff", "image/x-unheard-of").kind is Kind.OTHER
-    assert media_type(b"hello", "text/x-unheard-of") == MediaType("text/x-unheard-of", Kind.TEXT, "txt")
+    assert media_type(b"\0\x01\x02\xff", "image/x-unheard-of").kind is ContentKind.OTHER
+    assert media_type(b"hello", "text/x-unheard-of") == MediaType("text/x-unheard-of", ContentKind.TEXT, "txt")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +238,7 @@ def test_an_archive_of_very_many_files_is_one():
 
 
 def test_a_text_of_endless_comments_is_one():
-    assert media_type(b"<!-- a -->" * 500 + b"<svg/>").kind is Kind.TEXT
+    assert media_type(b"<!-- a -->" * 500 + b"<svg/>").kind is ContentKind.TEXT
 
 
 def test_a_document_may_say_that_it_is_something_else():
@@ -242,14 +259,14 @@ def test_a_text_may_be_big_endian(name):
 
 
 def test_a_text_that_ends_in_controls_is_none():
-    assert media_type(b"a" * 100_000 + b"\x01\x02" * 5_000).kind is Kind.OTHER
+    assert media_type(b"a" * 100_000 + b"\x01\x02" * 5_000).kind is ContentKind.OTHER
 
 
 @pytest.mark.parametrize("at", [0, 70_000, 139_999])
 def test_a_long_text_with_a_byte_that_is_none_is_none_when_it_is_seen(at):
     content = bytearray(b"a" * 140_000)
     content[at] = 0xFF
-    assert media_type(bytes(content)).kind is (Kind.TEXT if at == 70_000 else Kind.OTHER)
+    assert media_type(bytes(content)).kind is (ContentKind.TEXT if at == 70_000 else ContentKind.OTHER)
 
 
 @pytest.mark.parametrize("endian", ["utf-8", "utf-16", "utf-32", "utf-8-sig"])
@@ -261,12 +278,12 @@ def test_a_text_can_be_had(endian):
 @pytest.mark.parametrize(
     ("kind", "modality"),
     [
-        (Kind.IMAGE, Modality.VISION),
-        (Kind.AUDIO, Modality.AUDIO),
-        (Kind.VIDEO, Modality.VIDEO),
-        (Kind.DOCUMENT, Modality.FILE),
-        (Kind.OTHER, Modality.FILE),
-        (Kind.TEXT, Modality.TEXT),
+        (ContentKind.IMAGE, Modality.VISION),
+        (ContentKind.AUDIO, Modality.AUDIO),
+        (ContentKind.VIDEO, Modality.VIDEO),
+        (ContentKind.DOCUMENT, Modality.FILE),
+        (ContentKind.OTHER, Modality.FILE),
+        (ContentKind.TEXT, Modality.TEXT),
     ],
 )
 def test_each_kind_has_a_modality(kind, modality):

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from overflow_score import Score, load, score, verdict_of
+from support.overflow_score import Score, load, score, verdict_of
 
 HERE = Path(__file__).parent
 VARIANTS = HERE / "unseen_variants.jsonl"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict, judge
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind, judge
 
 TOO_LONG = "The input (140012 tokens) is longer than the model's context length (131072 tokens)."
 
@@ -16,13 +16,15 @@ def refused(status: int = 400, /, message: str = "", headers=(), **members) -> V
 @pytest.mark.parametrize("status", [400, 413, 422, 401, 404, 500, 502, 503])
 def test_the_status_is_no_gate(status: int):
     verdict = refused(status, TOO_LONG)
-    assert (verdict.kind, verdict.limit, verdict.prompt) == (Kind.PROMPT, 131072, 140012)
+    assert (verdict.kind, verdict.limit, verdict.prompt) == (VerdictKind.PROMPT, 131072, 140012)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(402, Kind.QUOTA), (403, Kind.AUTH), (429, Kind.RATE)])
-def test_refusals_of_money_and_rate_need_a_machine_code(status: int, kind: Kind):
+@pytest.mark.parametrize(
+    ("status", "kind"), [(402, VerdictKind.QUOTA), (403, VerdictKind.AUTH), (429, VerdictKind.RATE)]
+)
+def test_refusals_of_money_and_rate_need_a_machine_code(status: int, kind: VerdictKind):
     assert refused(status, TOO_LONG).kind is kind
-    assert refused(status, TOO_LONG, code="context_length_exceeded").kind is Kind.PROMPT
+    assert refused(status, TOO_LONG, code="context_length_exceeded").kind is VerdictKind.PROMPT
     assert not refused(status, "Rate limit reached, too long", code="context_length_exceeded").is_overflow
 
 
@@ -53,7 +55,7 @@ def test_a_bound_in_tokens_outweighs_the_word_body():
 
 def test_a_code_proves_it_without_a_text_or_a_number():
     verdict = refused(400, "Bad request", type="input_too_long")
-    assert (verdict.kind, verdict.evidence, verdict.confidence) == (Kind.PROMPT, "error.type", 0.99)
+    assert (verdict.kind, verdict.evidence, verdict.confidence) == (VerdictKind.PROMPT, "error.type", 0.99)
     assert judge(400, [], b'{"code":"context_length_exceeded"}').evidence == "code"
 
 
@@ -63,16 +65,21 @@ def test_a_code_named_in_a_text_proves_it():
 
 def test_structured_numbers_prove_it_and_are_preferred():
     verdict = refused(400, "no room left", n_ctx=8192, n_prompt_tokens=9001)
-    assert (verdict.kind, verdict.limit, verdict.prompt, verdict.limit_scope) == (Kind.PROMPT, 8192, 9001, Scope.WINDOW)
+    assert (verdict.kind, verdict.limit, verdict.prompt, verdict.limit_scope) == (
+        VerdictKind.PROMPT,
+        8192,
+        9001,
+        Scope.WINDOW,
+    )
     alone = judge(400, [], b'{"n_ctx": 8192, "n_prompt_tokens": 9001}')
-    assert (alone.kind, alone.limit, alone.evidence) == (Kind.PROMPT, 8192, "n_ctx")
+    assert (alone.kind, alone.limit, alone.evidence) == (VerdictKind.PROMPT, 8192, "n_ctx")
     assert refused(400, TOO_LONG, max_input_tokens=100000).limit_scope is Scope.INPUT
     assert refused(400, TOO_LONG, n_prompt_tokens=140013).limit == 131072
 
 
 def test_a_code_about_context_with_words_about_max_tokens_is_about_the_reply():
     verdict = refused(400, "max_tokens is too large: 9000.", code="context_length_exceeded")
-    assert verdict.kind is Kind.REPLY_ONLY
+    assert verdict.kind is VerdictKind.REPLY_ONLY
 
 
 def test_a_code_against_yields_only_to_the_window_with_numbers():
@@ -85,13 +92,13 @@ def test_a_string_that_is_too_long_is_an_overflow_only_where_it_is_a_message():
     members = {"code": "string_above_max_length", "param": "messages[0].content"}
     verdict = refused(400, text, **members)
     assert (verdict.kind, verdict.limit, verdict.unit, verdict.limit_is_learnable) == (
-        Kind.PROMPT,
+        VerdictKind.PROMPT,
         1000,
         Unit.CHARS,
         False,
     )
-    assert refused(400, text, **members | {"param": "messages[0].tool_calls[0].id"}).kind is Kind.FIELD
-    assert refused(400, **members).kind is Kind.PROMPT
+    assert refused(400, text, **members | {"param": "messages[0].tool_calls[0].id"}).kind is VerdictKind.FIELD
+    assert refused(400, **members).kind is VerdictKind.PROMPT
 
 
 def test_a_number_of_a_provider_lifts_a_text_that_fits():
@@ -110,16 +117,20 @@ def test_prompt_and_reply_are_told_apart_by_their_numbers():
     )
     joint = refused(400, template.format(8256, 8000, 256))
     assert (joint.kind, joint.limit, joint.prompt, joint.reply, joint.requested) == (
-        Kind.PROMPT_PLUS_REPLY, 8192, 8000, 256, 8256)  # fmt: skip
-    assert refused(400, template.format(9256, 9000, 256)).kind is Kind.PROMPT
+        VerdictKind.PROMPT_PLUS_REPLY, 8192, 8000, 256, 8256)  # fmt: skip
+    assert refused(400, template.format(9256, 9000, 256)).kind is VerdictKind.PROMPT
     reply_alone = refused(400, template.format(8256, 64, 8192))
-    assert (reply_alone.kind, reply_alone.limit, reply_alone.limit_is_learnable) == (Kind.REPLY_ONLY, None, False)
-    assert refused(400, "prompt plus max_tokens exceed the context length, max_tokens=0").kind is Kind.PROMPT
+    assert (reply_alone.kind, reply_alone.limit, reply_alone.limit_is_learnable) == (
+        VerdictKind.REPLY_ONLY,
+        None,
+        False,
+    )
+    assert refused(400, "prompt plus max_tokens exceed the context length, max_tokens=0").kind is VerdictKind.PROMPT
 
 
 def test_what_bounds_prompt_and_reply_together_is_the_window():
     verdict = refused(400, "messages plus max_tokens exceed the limit of 8000 tokens")
-    assert (verdict.kind, verdict.limit_scope) == (Kind.PROMPT_PLUS_REPLY, Scope.WINDOW)
+    assert (verdict.kind, verdict.limit_scope) == (VerdictKind.PROMPT_PLUS_REPLY, Scope.WINDOW)
 
 
 def test_a_missing_size_follows_from_the_other_two():
@@ -151,35 +162,35 @@ def test_one_refusal_of_the_reply_teaches_the_window():
     verdict = refused(
         400, "max_tokens=200000 cannot be greater than max_model_len=131072. Please request fewer output tokens."
     )
-    assert (verdict.kind, verdict.limit, verdict.limit_is_learnable) == (Kind.REPLY_ONLY, 131072, True)
+    assert (verdict.kind, verdict.limit, verdict.limit_is_learnable) == (VerdictKind.REPLY_ONLY, 131072, True)
     other = refused(400, "max_tokens=200000 cannot be greater than 131072.")
-    assert (other.kind, other.limit) == (Kind.REPLY_ONLY, None)
+    assert (other.kind, other.limit) == (VerdictKind.REPLY_ONLY, None)
 
 
 @pytest.mark.parametrize("status", [400, 413])
 def test_an_empty_refusal_is_unknown_whatever_the_estimate(status: int):
-    assert judge(status, [], b"", estimate_tokens=200_000, window_tokens=128_000).kind is Kind.UNKNOWN
+    assert judge(status, [], b"", estimate_tokens=200_000, window_tokens=128_000).kind is VerdictKind.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("status", "headers", "kind"),
     [
-        (400, [(b"retry-after", b"1")], Kind.RATE),
-        (503, [(b"retry-after", b"1")], Kind.TRANSIENT),
-        (401, [], Kind.AUTH),
-        (500, [], Kind.TRANSIENT),
-        (404, [], Kind.UNKNOWN),
-        (413, [], Kind.BYTES),
-        (429, [], Kind.RATE),
+        (400, [(b"retry-after", b"1")], VerdictKind.RATE),
+        (503, [(b"retry-after", b"1")], VerdictKind.TRANSIENT),
+        (401, [], VerdictKind.AUTH),
+        (500, [], VerdictKind.TRANSIENT),
+        (404, [], VerdictKind.UNKNOWN),
+        (413, [], VerdictKind.BYTES),
+        (429, [], VerdictKind.RATE),
     ],
 )
-def test_an_answer_that_says_nothing_is_known_by_its_status(status: int, headers, kind: Kind):
+def test_an_answer_that_says_nothing_is_known_by_its_status(status: int, headers, kind: VerdictKind):
     assert refused(status, "Something went wrong here", headers=headers).kind is kind
 
 
 def test_texts_speak_before_codes_and_codes_before_the_status():
-    assert refused(429, "This request requires more credits", code="rate_limit_exceeded").kind is Kind.QUOTA
-    assert refused(400, "No", code="content_filter").kind is Kind.POLICY
+    assert refused(429, "This request requires more credits", code="rate_limit_exceeded").kind is VerdictKind.QUOTA
+    assert refused(400, "No", code="content_filter").kind is VerdictKind.POLICY
 
 
 def test_the_message_is_the_upstreams_and_bounded():
@@ -190,13 +201,13 @@ def test_the_message_is_the_upstreams_and_bounded():
 
 def test_repeated_texts_cost_nothing_and_endless_ones_are_not_read():
     long = [f"{index} " + "No. " * 1_030 for index in range(9)]
-    assert judge(400, [], json.dumps({"errors": [*long, TOO_LONG]}).encode()).kind is Kind.UNKNOWN
+    assert judge(400, [], json.dumps({"errors": [*long, TOO_LONG]}).encode()).kind is VerdictKind.UNKNOWN
     assert judge(400, [], json.dumps({"errors": [*long[:1] * 9, TOO_LONG]}).encode()).is_overflow
 
 
 def test_a_success_is_accepted_and_its_errors_are_not():
     answer = {"choices": [{"message": {"content": TOO_LONG}, "finish_reason": "stop"}]}
-    assert judge(200, [], json.dumps(answer).encode()).kind is Kind.ACCEPTED
+    assert judge(200, [], json.dumps(answer).encode()).kind is VerdictKind.ACCEPTED
     first_event = f"data: {json.dumps({'error': {'message': TOO_LONG}})}\n\n".encode()
     assert judge(200, [], first_event).limit == 131072
 
@@ -204,8 +215,8 @@ def test_a_success_is_accepted_and_its_errors_are_not():
 def test_a_success_in_plain_text_needs_strong_words_and_few():
     text = "An error occurred (validationException): Input is too long for requested model."
     assert judge(200, [], text.encode()).is_overflow
-    assert judge(200, [], b"Token limit exceeded").kind is Kind.ACCEPTED
-    assert judge(200, [], text.encode() * 99).kind is Kind.ACCEPTED
+    assert judge(200, [], b"Token limit exceeded").kind is VerdictKind.ACCEPTED
+    assert judge(200, [], text.encode() * 99).kind is VerdictKind.ACCEPTED
 
 
 def test_finish_reasons_that_mean_a_full_window():
@@ -214,11 +225,11 @@ def test_finish_reasons_that_mean_a_full_window():
         body = {"choices": [{"finish_reason": reason}], "usage": usage if prompt else None}
         return judge(200, [], json.dumps(body).encode(), window_tokens=window)
 
-    assert finished("model_context_window_exceeded", None, 0, None).kind is Kind.PROMPT
+    assert finished("model_context_window_exceeded", None, 0, None).kind is VerdictKind.PROMPT
     assert finished("length", 8190, 0, 8192).prompt == 8190
-    assert finished("length", 8190, 5, 8192).kind is Kind.ACCEPTED
-    assert finished("length", 4000, 0, 8192).kind is Kind.ACCEPTED
-    assert finished("length", 8190, 0, None).kind is Kind.ACCEPTED
+    assert finished("length", 8190, 5, 8192).kind is VerdictKind.ACCEPTED
+    assert finished("length", 4000, 0, 8192).kind is VerdictKind.ACCEPTED
+    assert finished("length", 8190, 0, None).kind is VerdictKind.ACCEPTED
 
 
 NOTHINGS = [
@@ -234,16 +245,16 @@ NOTHINGS = [
 
 @pytest.mark.parametrize("body", NOTHINGS)
 def test_a_success_that_holds_nothing_is_suspect_when_the_request_is_long(body: bytes):
-    def answered(**known) -> tuple[Kind, bool]:
+    def answered(**known) -> tuple[VerdictKind, bool]:
         verdict = judge(200, [], body, **known)
         assert not verdict.is_overflow
         return verdict.kind, verdict.is_suspect
 
-    assert answered(estimate_tokens=8000, window_tokens=8192) == (Kind.EMPTY, True)
-    assert answered(estimate_tokens=4000, window_tokens=8192) == (Kind.EMPTY, False)
-    assert answered(estimate_tokens=4000, window_tokens=128_000, window_is_certain=False) == (Kind.EMPTY, True)
-    assert answered(estimate_tokens=400, window_tokens=128_000, window_is_certain=False) == (Kind.EMPTY, False)
-    assert answered() == (Kind.EMPTY, False)
+    assert answered(estimate_tokens=8000, window_tokens=8192) == (VerdictKind.EMPTY, True)
+    assert answered(estimate_tokens=4000, window_tokens=8192) == (VerdictKind.EMPTY, False)
+    assert answered(estimate_tokens=4000, window_tokens=128_000, window_is_certain=False) == (VerdictKind.EMPTY, True)
+    assert answered(estimate_tokens=400, window_tokens=128_000, window_is_certain=False) == (VerdictKind.EMPTY, False)
+    assert answered() == (VerdictKind.EMPTY, False)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +269,7 @@ def test_a_success_that_holds_nothing_is_suspect_when_the_request_is_long(body: 
 )
 def test_usage_and_empty_messages_are_answers(body):
     for raw in (json.dumps(body), f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n"):
-        assert judge(200, [], raw.encode(), estimate_tokens=9000, window_tokens=9000).kind is Kind.ACCEPTED
+        assert judge(200, [], raw.encode(), estimate_tokens=9000, window_tokens=9000).kind is VerdictKind.ACCEPTED
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"error": {"code": 400, "message": ""}}', b"  \n"])
@@ -266,7 +277,7 @@ def test_usage_and_empty_messages_are_answers(body):
 def test_a_refusal_without_a_word_is_suspect_only_of_a_long_request_to_a_model_nobody_knows(status: int, body: bytes):
     def is_suspect(tokens: int, *, certain: bool) -> bool:
         verdict = judge(status, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain)
-        assert verdict.kind is Kind.UNKNOWN
+        assert verdict.kind is VerdictKind.UNKNOWN
         return verdict.is_suspect
 
     assert is_suspect(40_000, certain=False)
@@ -337,7 +348,7 @@ TPM = (
 def test_a_request_that_is_over_a_rate_by_itself_says_by_how_much_and_teaches_nothing(status: int):
     body = json.dumps({"error": {"message": TPM.format(limit=6000, requested=14810), "type": "tokens"}}).encode()
     verdict = judge(status, [], body, estimate_tokens=14_000, window_tokens=128_000)
-    assert (verdict.kind, verdict.limit, verdict.requested) == (Kind.RATE, 6000, 14810)
+    assert (verdict.kind, verdict.limit, verdict.requested) == (VerdictKind.RATE, 6000, 14810)
     assert verdict.is_over_rate
     assert not verdict.is_overflow
     assert not verdict.limit_is_learnable
@@ -347,19 +358,19 @@ def test_a_request_that_is_over_a_rate_by_itself_says_by_how_much_and_teaches_no
 def test_a_rate_that_others_have_used_up_is_no_matter_of_length(middle: str):
     text = f"Rate limit reached for model `m` on tokens per minute (TPM): Limit 6000, {middle}. Please try again in 4s."
     verdict = refused(429, text)
-    assert (verdict.kind, verdict.limit, verdict.is_over_rate) == (Kind.RATE, None, False)
+    assert (verdict.kind, verdict.limit, verdict.is_over_rate) == (VerdictKind.RATE, None, False)
 
 
 def test_a_parameter_over_the_window_is_no_overflow():
     """vLLM: https://github.com/vllm-project/vllm/issues/22635"""
     text = "truncate_prompt_tokens value (40000) is greater than max_model_len (32768). Please, select a smaller one."
-    assert (refused(400, text).kind, refused(400, text).limit) == (Kind.FIELD, None)
+    assert (refused(400, text).kind, refused(400, text).limit) == (VerdictKind.FIELD, None)
 
 
 def test_what_a_model_supports_only_is_an_overflow_under_401():
     """Kimi Code: https://github.com/MoonshotAI/kimi-code/pull/2655"""
     verdict = refused(401, "k3-256k supports only 256K context.", type="authentication_error")
-    assert (verdict.kind, verdict.limit, verdict.limit_exactness) == (Kind.PROMPT, 256_000, Exactness.ABOUT)
+    assert (verdict.kind, verdict.limit, verdict.limit_exactness) == (VerdictKind.PROMPT, 256_000, Exactness.ABOUT)
     assert not refused(401, "Your plan supports only 3 projects", type="authentication_error").is_overflow
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.overflow import Kind, judge
+from proxy.core.overflow import VerdictKind, judge
 
 
 def judged(status, message, code=None):
@@ -40,7 +40,7 @@ def judged(status, message, code=None):
 )
 def test_a_refusal_of_media_names_the_kinds_that_the_model_does_not_read(status, message, refused):
     verdict = judged(status, message)
-    assert verdict.kind is Kind.MEDIA
+    assert verdict.kind is VerdictKind.MEDIA
     assert {kind.value for kind in verdict.refused} == refused
     assert verdict.refuses_model
 
@@ -56,16 +56,16 @@ def test_a_refusal_of_media_names_the_kinds_that_the_model_does_not_read(status,
 )
 def test_a_refusal_of_one_content_says_nothing_of_the_model(message):
     verdict = judged(400, message)
-    assert verdict.kind is Kind.MEDIA
+    assert verdict.kind is VerdictKind.MEDIA
     assert not verdict.refuses_model
 
 
 @pytest.mark.parametrize(
     ("status", "message", "kind"),
     [
-        (400, "At most 5 image(s) may be provided in one prompt.", Kind.COUNT),
-        (400, "Image is too large: 9000 pixels", Kind.FIELD),
-        (429, "Too many requests with images, which are not supported", Kind.RATE),
+        (400, "At most 5 image(s) may be provided in one prompt.", VerdictKind.COUNT),
+        (400, "Image is too large: 9000 pixels", VerdictKind.FIELD),
+        (429, "Too many requests with images, which are not supported", VerdictKind.RATE),
     ],
 )
 def test_other_refusals_stay_what_they_are(status, message, kind):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.overflow import Kind, Verdict, judge
+from proxy.core.overflow import Verdict, VerdictKind, judge
 
 ENGLISH = (
     "The {subject} has {asked} tokens, but the {bound} is {limit} tokens.",
@@ -92,7 +92,7 @@ def test_a_prompt_that_fits_without_its_reply_is_told_from_one_that_does_not(tem
     prompt = data.draw(st.integers(min_value=limit // 2 + 1, max_value=limit - 1))
     reply = data.draw(st.integers(min_value=limit - prompt + 1, max_value=limit - 1))
     verdict = judged(template.format(limit=limit, prompt=prompt, reply=reply, total=prompt + reply))
-    assert verdict.kind is Kind.PROMPT_PLUS_REPLY
+    assert verdict.kind is VerdictKind.PROMPT_PLUS_REPLY
     assert (verdict.limit, verdict.prompt, verdict.reply, verdict.requested) == (limit, prompt, reply, prompt + reply)
 
 
@@ -139,7 +139,7 @@ def test_no_wrapping_changes_kind_or_limit(pair, names, in_a_stream):
     statuses = (200, 400) if in_a_stream else (400,)
     for status in statuses:
         verdict = judge(status, [], raw.encode())
-        assert (verdict.kind, verdict.limit, verdict.prompt) == (Kind.PROMPT, limit, asked)
+        assert (verdict.kind, verdict.limit, verdict.prompt) == (VerdictKind.PROMPT, limit, asked)
 
 
 @given(st.integers(min_value=100, max_value=599), st.binary(max_size=400), st.none() | LIMITS, st.none() | LIMITS)
@@ -170,8 +170,8 @@ def test_no_assistant_text_ever_triggers(content):
         "id": "1",
         "choices": [{"message": {"content": content}, "delta": {"content": content}, "finish_reason": "stop"}],
     }
-    assert judge(200, [], json.dumps(body).encode()).kind is Kind.ACCEPTED
-    assert judge(200, [], f"data: {json.dumps(body)}\n\n".encode()).kind is Kind.ACCEPTED
+    assert judge(200, [], json.dumps(body).encode()).kind is VerdictKind.ACCEPTED
+    assert judge(200, [], f"data: {json.dumps(body)}\n\n".encode()).kind is VerdictKind.ACCEPTED
 
 
 HOSTILE = [
@@ -191,5 +191,5 @@ HOSTILE = [
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_repetition_ends_and_is_no_error_of_ours(piece):
     body = (piece * 70_000).encode()[:200_000]
-    assert judge(400, [], body).kind in set(Kind)
-    assert judge(200, [], b'{"error":"' + body).kind in set(Kind)
+    assert judge(400, [], body).kind in set(VerdictKind)
+    assert judge(200, [], b'{"error":"' + body).kind in set(VerdictKind)

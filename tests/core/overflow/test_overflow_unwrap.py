@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.core.overflow.leaves import MAX_LEAVES, Leaves, joined, snake
+from proxy.core.overflow.error_fields import MAX_LEAVES, ErrorFields, joined, snake
 from proxy.core.overflow.nested import collect
 from proxy.core.overflow.unwrap import MAX_BODY_BYTES, unwrap
 
@@ -138,7 +138,7 @@ def test_a_success_without_an_object_is_silent(body: bytes):
 
 
 def test_nesting_wrapping_and_breadth_are_bounded():
-    leaves = Leaves()
+    leaves = ErrorFields()
     collect(leaves, "", "", {str(index): [f"text number {index} {item}" for item in range(9)] for index in range(64)})
     assert len(leaves.texts) == MAX_LEAVES
     assert unwrap(b'{"a":' * 60 + b'"x y"' + b"}" * 60, is_success=False).texts == []

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from core.media_samples import JPEG, PDF, PNG, SVG, WAV, data_url
-from core.strategies import WAY, any_histories, conversation, notices, spelled
 from hypothesis import given
 from hypothesis import strategies as st
+from support.media_samples import JPEG, PDF, PNG, SVG, WAV, data_url
+from support.strategies import WAY, any_histories, conversation, notices, spelled
 
-from proxy.core.conversation import Message
-from proxy.core.edits import Artifact
-from proxy.core.media_routes import Routes
-from proxy.core.notices import Notices
-from proxy.core.profile import Modality, ToolImages
-from proxy.core.references import Fetched, Obstacle, Unfetched, references_in
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.way_back import WayBack
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.references import Fetched, FetchError, Unfetched, references_in
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.catalogue import Notices
 
 TEXT = frozenset({Modality.TEXT})
 SEEING = TEXT | {Modality.VISION}
@@ -26,7 +26,7 @@ URL = "https://example.org/a.png?signature=secret"
 ID = Artifact(PNG, "shot", "png").id
 HELD = f"artifact:{ID}"
 FETCHED = Fetched(PNG, "image/png", "a.png")
-GONE = Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/a.png")
+GONE = Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/a.png")
 
 
 def image(url=URL):
@@ -71,7 +71,10 @@ def test_a_failure_is_told_in_the_place_of_the_image(reads):
 
 @pytest.mark.parametrize(
     ("way", "place"),
-    [(WAY, f" The image would have been kept in {WAY.folder}."), (WayBack(url="http://p:1/a"), " in http://p:1/a.")],
+    [
+        (WAY, f" The image would have been kept in {WAY.folder}."),
+        (ArtifactAccess(url="http://p:1/a"), " in http://p:1/a."),
+    ],
 )
 def test_where_it_would_have_been_kept_is_said_as_the_agent_sees_it(way, place):
     message = Message.read(spelled({"role": "user", "content": [image()]}))
@@ -194,7 +197,7 @@ def test_audio_that_a_tool_names_is_put_in():
 
 CONTENTS = st.sampled_from([PNG, JPEG, SVG, PDF, WAV, b"", b"text", b"\x00\x01", b"\x89PNG\r\n\x1a\n"])
 OUTCOMES = st.one_of(st.builds(Fetched, CONTENTS, st.sampled_from(["", "image/png", "x/y"]), st.text(max_size=5)))
-OUTCOMES |= st.builds(Unfetched, st.sampled_from(Obstacle))
+OUTCOMES |= st.builds(Unfetched, st.sampled_from(FetchError))
 PIECES = st.sampled_from(
     [
         [image()],

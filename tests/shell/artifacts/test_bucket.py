@@ -12,11 +12,11 @@ from typing import Any
 import obstore
 import pytest
 from obstore.exceptions import GenericError
-from s3_server import new_bucket, s3_server
 from structlog.testing import capture_logs
+from support.s3_server import new_bucket, s3_server
 
-from proxy.core.edits import Artifact
-from proxy.core.reading import Query
+from proxy.core.artifact import Artifact
+from proxy.core.retrieval_tool.reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
@@ -24,7 +24,7 @@ from proxy.shell.artifacts.folder import Listed, index_key, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep
-from proxy.shell.owners import SECRET_KEY, Owners
+from proxy.shell.artifacts.tenants import SECRET_KEY, Tenants
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
@@ -123,9 +123,9 @@ def test_listing_begins_where_it_is_told_to(open_bucket: Open) -> None:
 
 def test_replicas_with_folders_of_their_own_agree_on_owners(open_bucket: Open, tmp_path: Path) -> None:
     headers = [(b"authorization", b"Bearer sk-1")]
-    replicas = [Owners.of_bucket(open_bucket(), tmp_path / str(number)) for number in range(3)]
+    replicas = [Tenants.of_bucket(open_bucket(), tmp_path / str(number)) for number in range(3)]
     assert len({replica.owner_of(headers) for replica in replicas}) == 1
-    assert Owners.of_folder(tmp_path / "1").owner_of(headers) != replicas[1].owner_of(headers)
+    assert Tenants.of_folder(tmp_path / "1").owner_of(headers) != replicas[1].owner_of(headers)
 
 
 def test_a_bucket_without_an_answer_leaves_the_folder_s_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +134,8 @@ def test_a_bucket_without_an_answer_leaves_the_folder_s_owners(tmp_path: Path, m
 
     monkeypatch.setattr(obstore, "put", fail)
     with capture_logs() as logs:
-        owners = Owners.of_bucket(Bucket("memory://"), tmp_path)
-    assert owners.owner_of([]) == Owners.of_folder(tmp_path).owner_of([])
+        owners = Tenants.of_bucket(Bucket("memory://"), tmp_path)
+    assert owners.owner_of([]) == Tenants.of_folder(tmp_path).owner_of([])
     assert [(line["event"], line["reason"]) for line in logs] == [("owner_secret_not_kept", "GenericError")]
 
 
@@ -144,7 +144,7 @@ def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, conte
     bucket = Bucket("memory://")
     bucket.put(SECRET_KEY, content)
     with capture_logs() as logs:
-        Owners.of_bucket(bucket, tmp_path)
+        Tenants.of_bucket(bucket, tmp_path)
     assert logs[0]["reason"] == f"it has {len(content)} bytes, not 32"
     assert bytes(obstore.get(bucket.opened(), SECRET_KEY).bytes()) == content
 

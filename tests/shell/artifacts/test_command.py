@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.core.edits import Artifact
+from proxy.core.artifact import Artifact
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
 

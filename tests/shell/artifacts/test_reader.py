@@ -14,9 +14,9 @@ from typing import Any
 import obstore
 import pytest
 
-from proxy.core.edits import Artifact
-from proxy.core.lines import BLOCK_BYTES, LineIndex
-from proxy.core.reading import Query
+from proxy.core.artifact import Artifact
+from proxy.core.retrieval_tool.reading import Query
+from proxy.core.text.lines import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import reader as reader_module
 from proxy.shell.artifacts.folder import index_key, metadata_key

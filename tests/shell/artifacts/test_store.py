@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
 
-from proxy.core import edits
-from proxy.core.edits import Artifact
+from proxy.core.artifact import Artifact
+from proxy.core.conversation import edit as edits
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.folder import Metadata
 from proxy.shell.artifacts.private_folder import PrivateFolder

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 from structlog.testing import capture_logs
 
-from proxy.core.edits import Artifact
+from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts import sweep as sweep_module
 from proxy.shell.artifacts.folder import Listed, metadata_key

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.profile import Modality, Witness
+from proxy.core.models.profile import Modality, Witness
 from proxy.shell.models.catalogue import Catalogue, read_package
-from proxy.wire.model_list import Limits
+from proxy.wire.model_list import ModelLimits
 
 OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"
 
@@ -159,7 +159,7 @@ def test_a_name_finds_its_model_or_none(name: str, expected: str | None) -> None
 def test_all_limits_are_read() -> None:
     found = catalogue().find("gpt-5")
     assert found == (
-        Limits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION}), witness=Witness.GUESSED),
+        ModelLimits(400000, 272000, 128000, frozenset({Modality.TEXT, Modality.VISION}), witness=Witness.GUESSED),
         "catalogue openai/gpt-5",
     )
 
@@ -245,7 +245,7 @@ def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: An
 def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     odd = {"x": {"models": {"a-1": {}, "b-1": {"limit": {"context": "many"}}, "c-1": model(4096)}}}
     found = [Catalogue(ELSEWHERE, lambda: json.dumps(odd).encode()).find(name) for name in ("a-1", "b-1", "c-1")]
-    limits = Limits(4096, None, None, frozenset({Modality.TEXT}), witness=Witness.GUESSED)
+    limits = ModelLimits(4096, None, None, frozenset({Modality.TEXT}), witness=Witness.GUESSED)
     assert found == [None, None, (limits, "catalogue x/c-1")]
 
 

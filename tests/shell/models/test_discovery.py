@@ -11,13 +11,13 @@ import pytest
 import respx
 from pydantic import SecretStr
 from structlog.testing import capture_logs
-from waiting import until
+from support.waiting import until
 
-from proxy.settings import UpstreamSettings
+from proxy.config.settings import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.questions import MAX_ANSWER_BYTES
-from proxy.wire.model_list import Limits
+from proxy.wire.model_list import ModelLimits
 
 URL = "https://llm.example.org/v1/models"
 LIST = {"data": [{"id": "m", "context_length": 32768}]}
@@ -55,9 +55,9 @@ async def test_the_list_is_asked_for_at_the_start_in_the_background() -> None:
     respx.get(URL).respond(json=LIST)
     changes: list[int] = []
     async with started(upstream(), Clock(), on_change=lambda: changes.append(1)) as found:
-        assert found.limits("m") == Limits()
+        assert found.limits("m") == ModelLimits()
         await until(lambda: bool(changes))
-        assert found.limits("m") == Limits(32768)
+        assert found.limits("m") == ModelLimits(32768)
         assert found.names == ("m",)
 
 
@@ -77,7 +77,7 @@ async def test_it_is_asked_again_after_ten_minutes_when_a_request_comes_and_not_
             found.nudge()
         await until(lambda: changes == [1, 1])
         await a_while()
-        assert found.limits("m") == Limits(4096)
+        assert found.limits("m") == ModelLimits(4096)
         assert route.call_count == 2
 
 
@@ -193,7 +193,7 @@ async def test_a_failure_keeps_what_was_known() -> None:
     assert await found.ask() is None
     route.respond(500)
     assert await found.ask() == "it answered 500"
-    assert found.limits("m") == Limits(32768)
+    assert found.limits("m") == ModelLimits(32768)
 
 
 @respx.mock
@@ -251,4 +251,4 @@ async def test_a_real_socket_is_asked_too() -> None:
         port = server.sockets[0].getsockname()[1]
         found = Discovery(upstream(f"http://127.0.0.1:{port}"))
         assert await found.ask(timeout_seconds=discovery.TIMEOUT_SECONDS) is None
-    assert found.limits("m") == Limits(32768)
+    assert found.limits("m") == ModelLimits(32768)

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
-from proxy.core.profile import Modality, Witness
+from proxy.core.models.profile import Modality, Witness
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS
 from proxy.shell.models.learning import MAX_MODELS, Learning
-from proxy.wire.model_list import Limits
+from proxy.wire.model_list import ModelLimits
 
 UPSTREAM = "http://upstream/v1"
 BELIEVED = 100_000
@@ -30,7 +30,7 @@ BELIEVED = 100_000
 def refusal(limit: int | None, **members: Any) -> Verdict:
     """A refusal that prints an exact limit, unless told otherwise."""
     stated: dict[str, Any] = {"limit_scope": Scope.WINDOW, "unit": Unit.TOKENS, **members}
-    return Verdict(Kind.PROMPT, limit=limit, **stated)
+    return Verdict(VerdictKind.PROMPT, limit=limit, **stated)
 
 
 def learning(folder: Path, upstream: str = UPSTREAM, *, enabled: bool = True, **more: Any) -> Learning:
@@ -182,7 +182,9 @@ def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(tmp_path
         for _ in range(2):
             found.note_refusal("m", refusal(900_000, unit=Unit.CHARS, limit_scope=Scope.INPUT), BELIEVED)
     assert (
-        found.limits("m") == learning(tmp_path).limits("m") == (Limits(input_chars=900_000), "learned from a refusal")
+        found.limits("m")
+        == learning(tmp_path).limits("m")
+        == (ModelLimits(input_chars=900_000), "learned from a refusal")
     )
     assert [(line["event"], line["limit_chars"]) for line in log] == [("limit_learned", 900_000)]
     assert len(changes) == 1
@@ -421,7 +423,7 @@ def test_a_refused_tool_is_news_once_for_every_worker(tmp_path: Path) -> None:
         for one in (first, second, first):
             one.note_tool_refused("m")
     assert [(line["event"], line["model"]) for line in log] == [("tool_refusal_learned", "m")]
-    assert second.limits("m") == (Limits(refuses_our_tool=True), "learned from a refusal")
+    assert second.limits("m") == (ModelLimits(refuses_our_tool=True), "learned from a refusal")
     off = learning(tmp_path / "off", enabled=False)
     off.note_tool_refused("m")
     assert off.limits("m") is None
@@ -433,7 +435,7 @@ def test_what_is_too_old_does_not_come_back_with_the_next_lesson(tmp_path: Path)
     clock.now += STANDS_SECONDS
     found = learning(tmp_path, clock=clock)
     found.note_refused_media("m", frozenset({Modality.AUDIO}))
-    assert found.limits("m") == (Limits(refused=frozenset({Modality.AUDIO})), "learned from a refusal")
+    assert found.limits("m") == (ModelLimits(refused=frozenset({Modality.AUDIO})), "learned from a refusal")
     found.note_refusal("other", refusal(50_000), BELIEVED)
     clock.now += STANDS_SECONDS - 10
     found.refresh()
@@ -751,7 +753,7 @@ CUT = "learned from usage: the upstream cut a prompt without a word"
 
 def test_a_window_that_usage_has_proven_is_kept_with_its_witness(tmp_path: Path) -> None:
     learning(tmp_path).note_cut("m", 4_096, 32_768)
-    assert learning(tmp_path).limits("m") == (Limits(4_096, witness=Witness.LEARNED, cuts_silently=True), CUT)
+    assert learning(tmp_path).limits("m") == (ModelLimits(4_096, witness=Witness.LEARNED, cuts_silently=True), CUT)
     assert learning(tmp_path, enabled=False).limits("m") is None
 
 
@@ -772,7 +774,7 @@ def test_an_upstream_that_refuses_does_not_cut_silently(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_cut("m", 4_096, None)
     found.note_refusal("m", refusal(8_192), None)
-    assert found.limits("m") == (Limits(8_192, witness=Witness.LEARNED), "learned from a refusal")
+    assert found.limits("m") == (ModelLimits(8_192, witness=Witness.LEARNED), "learned from a refusal")
 
 
 def test_a_prompt_far_over_a_guess_is_kept_and_one_that_is_a_little_over_is_not(tmp_path: Path) -> None:
@@ -781,7 +783,7 @@ def test_a_prompt_far_over_a_guess_is_kept_and_one_that_is_a_little_over_is_not(
     assert found.limits("m") is None
     found.note_taken("m", 200_000, 128_000)
     found.note_taken("m", 160_000, 128_000)
-    assert found.limits("m") == (Limits(taken_tokens=200_000), "learned from a refusal")
+    assert found.limits("m") == (ModelLimits(taken_tokens=200_000), "learned from a refusal")
 
 
 def test_a_refusal_is_believed_at_once_where_a_window_is_only_guessed(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from ollama_server import Ollama
-from scripted_upstream import Connection, Script, ScriptedUpstream
 from structlog.testing import capture_logs
-from waiting import until
+from support.ollama_server import Ollama
+from support.scripted_upstream import Connection, Script, ScriptedUpstream
+from support.waiting import until
 
-from proxy.settings import Settings, UpstreamSettings
+from proxy.config.settings import Settings, UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.profiles import ModelResolver

@@ -10,13 +10,13 @@ import pytest
 import respx
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import until
+from support.waiting import until
 
-from proxy.core.profile import Modality, ModelProfile, Witness
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver
-from proxy.wire.model_list import Limits
+from proxy.wire.model_list import ModelLimits
 
 BASE = "https://llm.example.org/v1"
 CATALOGUE = json.dumps(
@@ -39,10 +39,10 @@ VISION = frozenset({Modality.TEXT, Modality.VISION})
 class Taught:
     """What was learned, of whatever model."""
 
-    said: tuple[Limits, str] | None = None
+    said: tuple[ModelLimits, str] | None = None
     asked_for: list[str] = field(default_factory=list)
 
-    def limits(self, model: str, by: str | None = None) -> tuple[Limits, str] | None:
+    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
         self.asked_for.append(model)
         return self.said
 
@@ -50,7 +50,7 @@ class Taught:
         return ""
 
 
-def resolver(learned: tuple[Limits, str] | Taught | None = None, **settings: Any) -> ModelResolver:
+def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings: Any) -> ModelResolver:
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
     return ModelResolver(
         made,
@@ -77,7 +77,7 @@ def test_a_model_that_nobody_knows_has_the_default_window_and_unknown_capabiliti
 async def test_a_window_is_certain_when_settings_a_refusal_the_upstream_or_its_own_entry_state_it() -> None:
     assert not resolver(defaults={"context_window": 1000}).profile("nobody-knows-1").window_is_guessed
     assert not resolver(models=[{"match": "*", "context_window": 1000}]).profile("gpt-5").window_is_guessed
-    assert not resolver(learned=(Limits(50000), "learned")).profile("gpt-5").window_is_guessed
+    assert not resolver(learned=(ModelLimits(50000), "learned")).profile("gpt-5").window_is_guessed
     assert not (await asked({"id": "gpt-5", "context_length": 1000})).profile("gpt-5").window_is_guessed
     at_home = resolver(upstream={"base_url": "https://api.openai.com/v1"}).profile("gpt-5")
     assert (at_home.window_is_guessed, at_home.certain_window_tokens) == (False, 400000)
@@ -129,7 +129,7 @@ async def test_the_configuration_beats_all_and_the_rest_comes_from_the_next() ->
             {"match": "gpt-5", "max_output_tokens": 7, "tokenizer": "bytes"},
         ],
         defaults={"context_window": 32768},
-        learned=(Limits(50000, None, 11), "learned from a refusal"),
+        learned=(ModelLimits(50000, None, 11), "learned from a refusal"),
     )
     profile = made.profile("gpt-5")
     assert (profile.window_tokens, profile.output_tokens, profile.tokenizer) == (50000, 7, "bytes")
@@ -162,7 +162,7 @@ def test_an_input_limit_belongs_to_the_window_that_it_was_stated_with() -> None:
 
 
 def test_an_input_limit_that_comes_without_a_window_holds() -> None:
-    learned = resolver(learned=(Limits(input_tokens=90000), "learned")).profile("gpt-5")
+    learned = resolver(learned=(ModelLimits(input_tokens=90000), "learned")).profile("gpt-5")
     assert (learned.window_tokens, learned.input_tokens, learned.sources["input_tokens"]) == (400000, 90000, "learned")
 
 
@@ -243,13 +243,13 @@ def test_any_string_has_a_profile(name: str) -> None:
 
 
 def test_a_window_that_was_inferred_bounds_and_is_no_evidence() -> None:
-    learned = (Limits(window_tokens=9000, witness=Witness.INFERRED), "inferred from refusals that name no limit")
+    learned = (ModelLimits(window_tokens=9000, witness=Witness.INFERRED), "inferred from refusals that name no limit")
     profile = resolver(learned=learned).profile("gpt-5")
     assert (profile.window_tokens, profile.window_is_guessed, profile.certain_window_tokens) == (9000, False, None)
 
 
 def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() -> None:
-    learned = (Limits(taken_tokens=500_000), "learned")
+    learned = (ModelLimits(taken_tokens=500_000), "learned")
     raised = resolver(learned=learned).profile("gpt-5")
     assert (raised.window_tokens, raised.window_is_guessed) == (500_000, True)
     assert raised.sources["window_tokens"] == "a prompt of that size was taken"

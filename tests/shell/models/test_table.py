@@ -8,8 +8,8 @@ from typing import Any
 import respx
 from rich.console import Console
 
-from proxy.core.profile import Modality
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.models.profile import Modality
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.table import print_models
 from proxy.shell.planning.pipelines import Pipelines

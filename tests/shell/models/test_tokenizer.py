@@ -9,7 +9,7 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.estimate import ByteClassCounter
+from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.models import tokenizer
 from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter, counter_for
 

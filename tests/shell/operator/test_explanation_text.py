@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import structlog
-from core.strategies import exchange, system, user
 from rich.console import Console
+from support.strategies import exchange, system, user
 
 from proxy.__main__ import main
 

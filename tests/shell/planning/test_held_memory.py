@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from proxy.app import create_explainer
-from proxy.core.edits import Edit
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.conversation.edit import Edit
 from proxy.shell.planning import wanted
 from proxy.shell.planning.planner import Planner
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation import Conversation, Message
-from proxy.core.hidden import HiddenCalls, beginning, extended, mark_of
+from proxy.core.conversation.message import Conversation, Message
+from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls, beginning, extended, mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
@@ -57,14 +57,14 @@ def request(*numbers: int) -> Any:
     return parse(json.dumps({"messages": conversation(*numbers)}).encode())
 
 
-def hidden(*numbers: int, page: str = "page", owner: str = "me") -> HiddenCalls:
+def hidden(*numbers: int, page: str = "page", owner: str = "me") -> HiddenToolCalls:
     """Of the last of these calls."""
     *before, number = numbers
     history = functools.reduce(extended, request(*before).conversation, beginning(owner))
     mark = mark_of(history, [json.dumps(call).encode() for call in calls(number)])
     own = json.dumps({"id": f"own_{number}", "function": {"name": "read_artifact", "arguments": "{}"}}).encode()
     result = json.dumps({"role": "tool", "tool_call_id": f"own_{number}", "content": page}).encode()
-    return HiddenCalls(mark, (0,), (own,), (result,))
+    return HiddenToolCalls(mark, (0,), (own,), (result,))
 
 
 def memory(kept: Kept) -> HiddenCallMemory:

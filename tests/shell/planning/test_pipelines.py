@@ -2,23 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.budget import Budget
-from proxy.core.estimate import ByteClassCounter
-from proxy.core.excerpt import Direction, Limits
-from proxy.core.media_routes import Routes
-from proxy.core.profile import Modality, ModelProfile, ToolImages
-from proxy.core.steps.route_media import RouteMedia
-from proxy.core.steps.sanitise import Sanitise, SanitiseText
-from proxy.core.steps.truncate_tool_output import TruncateToolOutput
-from proxy.core.tools import Reach
-from proxy.settings import Settings
+from proxy.config.settings import Settings
+from proxy.core.compaction.budget import Budget
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.text.excerpt import Direction, ExcerptLimits
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.truncation.sanitise import Sanitise, SanitiseText
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.planning.pipelines import Pipelines
 
 
 def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
     pipelines = Pipelines(Settings(**settings))
     budget = Budget(10**6, result_tokens=result_tokens)
-    return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), Reach.SHELL, keeping=keeping)
+    return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), AgentFileAccess.SHELL, keeping=keeping)
 
 
 def truncate(*args, **settings) -> TruncateToolOutput:
@@ -28,16 +28,16 @@ def truncate(*args, **settings) -> TruncateToolOutput:
 
 def test_the_limits_of_the_settings_hold_for_every_tool():
     step = truncate(tool_output={"max_lines": 7, "max_bytes": 999, "direction": "tail", "never": ["Skill"]})
-    assert step.limits_of("any") == Limits(7, 999, None, Direction.TAIL)
+    assert step.limits_of("any") == ExcerptLimits(7, 999, None, Direction.TAIL)
     assert step.never == {"Skill"}
 
 
 def test_a_tool_has_what_is_stated_for_it_and_the_rest_as_every_tool():
     tools = {"Read": {"max_bytes": 200_000}, "Bash": {"max_lines": 50, "direction": "head", "max_chars": 5_000}}
     step = truncate(tool_output={"tools": tools})
-    assert step.limits_of("Read") == Limits(2_000, 200_000)
-    assert step.limits_of("Bash") == Limits(50, 51_200, 5_000, Direction.HEAD)
-    assert step.limits_of("other") == Limits()
+    assert step.limits_of("Read") == ExcerptLimits(2_000, 200_000)
+    assert step.limits_of("Bash") == ExcerptLimits(50, 51_200, 5_000, Direction.HEAD)
+    assert step.limits_of("other") == ExcerptLimits()
 
 
 @pytest.mark.parametrize(("stated", "meant"), [(-1, 4_000), (0, 4_000), (1, 1_000), (999, 1_000), (1_234, 1_234)])
@@ -69,7 +69,7 @@ def test_characters_are_replaced_for_the_models_that_are_named():
 
 def route(profile, **settings):
     pipelines = Pipelines(Settings(**settings))
-    made = pipelines.pipeline(profile, Budget(10**6), ByteClassCounter(), Reach.SHELL, keeping=True)
+    made = pipelines.pipeline(profile, Budget(10**6), ByteClassCounter(), AgentFileAccess.SHELL, keeping=True)
     return made.local[0]
 
 
@@ -108,7 +108,7 @@ def test_images_of_results_stay_when_nobody_states_anything_of_the_model():
 
 def test_the_notices_speak_the_language_of_the_settings_and_know_the_tools():
     made = pipeline(language="zh")
-    assert (made.notices.language, made.notices.reach) == ("zh", Reach.SHELL)
+    assert (made.notices.language, made.notices.reach) == ("zh", AgentFileAccess.SHELL)
 
 
 def test_a_preview_has_the_length_of_the_settings():
@@ -127,4 +127,4 @@ def test_the_rules_of_the_budget_are_those_of_the_settings():
 
 def test_the_same_model_and_room_have_the_same_steps():
     assert pipeline().local == pipeline().local
-    assert pipeline("a").reliefs == pipeline("b").reliefs
+    assert pipeline("a").compaction_steps == pipeline("b").compaction_steps

@@ -3,40 +3,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from core.strategies import exchange, pairing_faults, system, user
+from support.planners import OWNER, body, planner, run
+from support.strategies import exchange, pairing_faults, user
 
-from proxy.core.edits import Reason
-from proxy.core.profile import ModelProfile
+from proxy.config.settings import Settings
+from proxy.core.conversation.edit import Reason
+from proxy.core.models.profile import ModelProfile
 from proxy.errors import MalformedRequest
-from proxy.settings import Settings
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
-
-OWNER = b"owner"
-TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {}}}]
-
-
-def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:
-    return Planner(
-        Pipelines(Settings(**settings)),
-        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
-        lambda *_: ratio,
-    )
-
-
-def body(messages, **members) -> bytes:
-    return json.dumps({"model": "m", "messages": messages, "tools": TOOLS, **members}).encode()
 
 
 async def unkept(one: Planner, raw: bytes):
     return await one.plan_without_keeping(await one.plan(OWNER, raw))
-
-
-def run(count, size=60):
-    history = [system(), user("one task")]
-    for number in range(count):
-        history += exchange([f"line {number:04}\n" * size], first_call=number)
-    return history
 
 
 async def test_what_fits_goes_as_the_very_bytes():

@@ -5,10 +5,10 @@ import json
 import threading
 from typing import Any
 
-from core.strategies import exchange, user
-from test_planning import planner
+from support.planners import planner
+from support.strategies import exchange, user
 
-from proxy.core.references import Fetched, Obstacle, Reference, Unfetched
+from proxy.core.conversation.references import Fetched, FetchError, Reference, Unfetched
 from proxy.shell.planning import maker as plan_maker
 from proxy.shell.planning import planner as planning
 from proxy.shell.planning.planner import Planner
@@ -56,7 +56,7 @@ LONG = exchange(["line\n" * 1_500])
 
 
 async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_turn() -> None:
-    lookup = Lookup(a=FETCHED, b=Unfetched(Obstacle.NOT_FOUND))
+    lookup = Lookup(a=FETCHED, b=Unfetched(FetchError.NOT_FOUND))
     one = looking(lookup)
     history = [pictures("a"), *LONG]
     first = await one.plan(OWNER, body(*history), looking_up=True)
@@ -65,7 +65,7 @@ async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_tu
     assert (again.resolved, lookup.asked) == (first.resolved, [[address("a")]])
     later = await one.plan(OWNER, body(*history, pictures("a"), pictures("b", "c")), looking_up=True)
     assert lookup.asked[1:] == [[address("b"), address("c")]]
-    assert later.resolved == {address("a"): FETCHED, address("b"): Unfetched(Obstacle.NOT_FOUND)}
+    assert later.resolved == {address("a"): FETCHED, address("b"): Unfetched(FetchError.NOT_FOUND)}
 
 
 async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:

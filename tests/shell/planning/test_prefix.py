@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from core.strategies import exchange, system, user
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from test_planning import OWNER, body, planner, run
+from support.planners import OWNER, body, planner, run
+from support.strategies import exchange, system, user
 
-from proxy.core.attempts import Attempt, Rung
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import share_kept
 from proxy.shell.telemetry.decision import Decision

@@ -13,13 +13,13 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
+from support.picture_server import CERTIFICATE, PictureServer, answer, png, redirect, serving
 
-from proxy.core.public_addresses import Address, is_public
-from proxy.core.references import Fetched, Obstacle, Unfetched
+from proxy.core.conversation.references import Fetched, FetchError, Unfetched
 from proxy.shell.references import fetch, guarded_requests
 from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, Fetcher
 from proxy.shell.references.guarded_requests import USUAL_PORTS, GuardedRequests
+from proxy.shell.references.public_addresses import Address, is_public
 
 PNG = png()
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
@@ -122,27 +122,27 @@ async def test_an_image_without_a_label_is_told_by_its_bytes(declared: str) -> N
     found, _ = await fetched(answer(PNG, content_type=declared))
     assert found == Fetched(PNG, "", "a.png")
     no_image = await obstacle(answer(b"\x00\x01\x02 not one", content_type=declared))
-    assert no_image.obstacle is Obstacle.NOT_AN_IMAGE
+    assert no_image.obstacle is FetchError.NOT_AN_IMAGE
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ("401 Unauthorized", Obstacle.ACCESS_DENIED),
-        ("403 Forbidden", Obstacle.ACCESS_DENIED),
-        ("404 Not Found", Obstacle.NOT_FOUND),
-        ("410 Gone", Obstacle.NOT_FOUND),
-        ("429 Too Many Requests", Obstacle.RATE_LIMITED),
-        ("500 Internal Server Error", Obstacle.SERVER_ERROR),
-        ("503 Service Unavailable", Obstacle.SERVER_ERROR),
-        ("400 Bad Request", Obstacle.HTTP_ERROR),
-        ("206 Partial Content", Obstacle.HTTP_ERROR),
-        ("304 Not Modified", Obstacle.HTTP_ERROR),
-        ("302 Found", Obstacle.HTTP_ERROR),
-        ("204 No Content", Obstacle.EMPTY),
+        ("401 Unauthorized", FetchError.ACCESS_DENIED),
+        ("403 Forbidden", FetchError.ACCESS_DENIED),
+        ("404 Not Found", FetchError.NOT_FOUND),
+        ("410 Gone", FetchError.NOT_FOUND),
+        ("429 Too Many Requests", FetchError.RATE_LIMITED),
+        ("500 Internal Server Error", FetchError.SERVER_ERROR),
+        ("503 Service Unavailable", FetchError.SERVER_ERROR),
+        ("400 Bad Request", FetchError.HTTP_ERROR),
+        ("206 Partial Content", FetchError.HTTP_ERROR),
+        ("304 Not Modified", FetchError.HTTP_ERROR),
+        ("302 Found", FetchError.HTTP_ERROR),
+        ("204 No Content", FetchError.EMPTY),
     ],
 )
-async def test_a_status_is_told_with_its_likely_reason(status: str, expected: Obstacle) -> None:
+async def test_a_status_is_told_with_its_likely_reason(status: str, expected: FetchError) -> None:
     body = b"" if status[:3] in ("204", "304") else PNG
     answered = answer(body, status, content_length=str(len(body)) if body else "")
     found, url = await fetched(answered)
@@ -175,7 +175,7 @@ async def test_a_second_try_begins_where_the_first_began() -> None:
 
 async def test_without_time_for_another_try_the_first_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "PAUSE_SECONDS", 30.0)
-    assert (await obstacle(answer(b"", "503 Service Unavailable"))).obstacle is Obstacle.SERVER_ERROR
+    assert (await obstacle(answer(b"", "503 Service Unavailable"))).obstacle is FetchError.SERVER_ERROR
 
 
 def in_turn(*answers: bytes) -> Any:
@@ -191,12 +191,12 @@ def in_turn(*answers: bytes) -> Any:
 @pytest.mark.parametrize("body", [b"<html>Log in", PNG])
 async def test_a_page_is_no_image(body: bytes) -> None:
     found, url = await fetched(answer(body, content_type="text/html; charset=utf-8"))
-    assert found == Unfetched(Obstacle.NOT_AN_IMAGE, 200, url, "text/html")
+    assert found == Unfetched(FetchError.NOT_AN_IMAGE, 200, url, "text/html")
 
 
 @pytest.mark.parametrize("body", [b"<html>Log in</html>", b"%PDF-1.7 ...", b"plain", b"PK\x03\x04" + bytes(30)])
 async def test_what_only_says_that_it_is_an_image_is_none(body: bytes) -> None:
-    assert (await obstacle(answer(body))).obstacle is Obstacle.NOT_AN_IMAGE
+    assert (await obstacle(answer(body))).obstacle is FetchError.NOT_AN_IMAGE
 
 
 async def test_a_drawing_is_an_image_for_others_to_judge() -> None:
@@ -212,7 +212,7 @@ async def test_a_content_type_that_is_a_sentence_is_not_told(stated: str) -> Non
 
 
 async def test_an_empty_answer_is_told() -> None:
-    assert (await obstacle(answer(b""))).obstacle is Obstacle.EMPTY
+    assert (await obstacle(answer(b""))).obstacle is FetchError.EMPTY
 
 
 async def test_a_length_over_the_limit_ends_it_before_the_body() -> None:
@@ -222,7 +222,7 @@ async def test_a_length_over_the_limit_ends_it_before_the_body() -> None:
         await asyncio.Event().wait()
 
     found = await obstacle(endless_wait)
-    assert (found.obstacle, found.limit) == (Obstacle.TOO_LARGE, MAX_BYTES)
+    assert (found.obstacle, found.limit) == (FetchError.TOO_LARGE, MAX_BYTES)
 
 
 async def test_a_body_without_end_is_left_at_the_limit() -> None:
@@ -237,7 +237,7 @@ async def test_a_body_without_end_is_left_at_the_limit() -> None:
             sent += 65_536
 
     found = await obstacle(endless)
-    assert (found.obstacle, found.limit) == (Obstacle.TOO_LARGE, MAX_BYTES)
+    assert (found.obstacle, found.limit) == (FetchError.TOO_LARGE, MAX_BYTES)
     assert sent < 50_000_000, "what is behind the limit is not read"
 
 
@@ -246,12 +246,12 @@ async def test_the_limit_itself_is_allowed() -> None:
     found, _ = await fetched(answer(body))
     assert isinstance(found, Fetched)
     assert len(found.content) == MAX_BYTES
-    assert (await obstacle(answer(body + b"\0", content_length=""))).obstacle is Obstacle.TOO_LARGE
+    assert (await obstacle(answer(body + b"\0", content_length=""))).obstacle is FetchError.TOO_LARGE
 
 
 async def test_a_body_that_is_shorter_than_announced_is_no_image() -> None:
     found = await obstacle(answer(PNG, content_length=str(len(PNG) + 1)))
-    assert found.obstacle is Obstacle.BROKEN
+    assert found.obstacle is FetchError.BROKEN
 
 
 async def test_of_a_body_that_is_longer_than_announced_the_announced_part_counts() -> None:
@@ -271,12 +271,12 @@ async def test_a_decompression_bomb_is_stopped_while_it_unpacks() -> None:
     bomb = gzip.compress(PNG + bytes(50_000_000))
     assert len(bomb) < MAX_BYTES
     found = await obstacle(answer(bomb, content_encoding="gzip"))
-    assert (found.obstacle, found.limit) == (Obstacle.TOO_LARGE, MAX_BYTES)
+    assert (found.obstacle, found.limit) == (FetchError.TOO_LARGE, MAX_BYTES)
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip"])
 async def test_a_compression_that_cannot_be_read_is_a_broken_answer(encoding: str) -> None:
-    assert (await obstacle(answer(PNG, content_encoding=encoding))).obstacle is Obstacle.BROKEN
+    assert (await obstacle(answer(PNG, content_encoding=encoding))).obstacle is FetchError.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -284,12 +284,12 @@ async def test_a_compression_that_cannot_be_read_is_a_broken_answer(encoding: st
 )
 async def test_what_is_no_http_is_a_broken_answer(garbage: bytes) -> None:
     found = await obstacle(garbage)
-    assert (found.obstacle, found.http_code) == (Obstacle.BROKEN, None)
+    assert (found.obstacle, found.http_code) == (FetchError.BROKEN, None)
 
 
 async def test_a_broken_chunk_in_the_middle_is_a_broken_answer() -> None:
     chunked = answer(b"5\r\n\x89PNG\r\r\nzz\r\n", content_length="", transfer_encoding="chunked")
-    assert (await obstacle(chunked)).obstacle is Obstacle.BROKEN
+    assert (await obstacle(chunked)).obstacle is FetchError.BROKEN
 
 
 async def test_headers_that_drip_in_end_with_the_time() -> None:
@@ -301,7 +301,7 @@ async def test_headers_that_drip_in_end_with_the_time() -> None:
             await asyncio.sleep(0.01)
 
     found = await obstacle(drip, timeout_seconds=0.2)
-    assert (found.obstacle, found.limit, found.http_code) == (Obstacle.TIMEOUT, 0.2, None)
+    assert (found.obstacle, found.limit, found.http_code) == (FetchError.TIMEOUT, 0.2, None)
 
 
 async def test_a_body_that_drips_in_ends_with_the_time() -> None:
@@ -313,7 +313,7 @@ async def test_a_body_that_drips_in_ends_with_the_time() -> None:
             await asyncio.sleep(0.01)
 
     found = await obstacle(drip, timeout_seconds=0.2)
-    assert (found.obstacle, found.http_code) == (Obstacle.TIMEOUT, 200)
+    assert (found.obstacle, found.http_code) == (FetchError.TIMEOUT, 200)
 
 
 async def test_redirects_are_followed_and_the_end_is_told() -> None:
@@ -321,7 +321,7 @@ async def test_redirects_are_followed_and_the_end_is_told() -> None:
         url = f"http://pictures.example:{server.port}"
         server.answers = {"/0": redirect("1?secret=5eed"), "/1?secret=5eed": answer(b"", "403 Forbidden")}
         found = await fetcher.fetch(f"{url}/0")
-        assert found == Unfetched(Obstacle.ACCESS_DENIED, 403, f"{url}/1", "image/png")
+        assert found == Unfetched(FetchError.ACCESS_DENIED, 403, f"{url}/1", "image/png")
         server.answers["/1?secret=5eed"] = answer(PNG)
         assert await fetcher.fetch(f"{url}/0") == Fetched(PNG, "image/png", "0")
 
@@ -335,7 +335,7 @@ async def test_five_redirects_are_followed_and_a_sixth_is_not(status: str) -> No
         assert isinstance(await fetcher.fetch(f"{url}/1"), Fetched)
         found = await fetcher.fetch(f"{url}/0")
         assert isinstance(found, Unfetched)
-        assert (found.obstacle, found.limit) == (Obstacle.TOO_MANY_REDIRECTS, MAX_REDIRECTS)
+        assert (found.obstacle, found.limit) == (FetchError.TOO_MANY_REDIRECTS, MAX_REDIRECTS)
         assert server.paths.count("/6") == 1
 
 
@@ -344,7 +344,7 @@ async def test_a_circle_is_noticed_at_once() -> None:
         server.answers = {"/0": redirect("/1"), "/1": redirect("/0#again")}
         found = await fetcher.fetch(f"http://pictures.example:{server.port}/0")
         assert isinstance(found, Unfetched)
-        assert (found.obstacle, found.limit) == (Obstacle.TOO_MANY_REDIRECTS, None)
+        assert (found.obstacle, found.limit) == (FetchError.TOO_MANY_REDIRECTS, None)
         assert server.paths == ["/0", "/1"]
 
 
@@ -353,7 +353,7 @@ async def test_a_circle_is_noticed_at_once() -> None:
     ["file:///etc/passwd", "ftp://pictures.example/a", "http://a:b@pictures.example/", "http://[::1", "data:,"],
 )
 async def test_a_redirect_to_what_nobody_may_ask_for_ends_it(target: str) -> None:
-    assert (await obstacle(redirect(target))).obstacle is Obstacle.BAD_ADDRESS
+    assert (await obstacle(redirect(target))).obstacle is FetchError.BAD_ADDRESS
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ async def test_a_redirect_into_a_private_network_ends_it(target: str) -> None:
         outside.answers["/"] = redirect(target.format(port=inside.port))
         found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
         assert isinstance(found, Unfetched)
-        assert (found.obstacle, found.http_code) == (Obstacle.PRIVATE_ADDRESS, None)
+        assert (found.obstacle, found.http_code) == (FetchError.PRIVATE_ADDRESS, None)
         assert inside.connections == 0
 
 
@@ -395,7 +395,7 @@ async def test_a_name_that_turns_private_between_two_hops_is_refused() -> None:
         outside.answers["/"] = redirect(f"http://pictures.example:{inside.port}/secret")
         found = await fetcher.fetch(f"http://pictures.example:{outside.port}/")
         assert isinstance(found, Unfetched)
-        assert found.obstacle is Obstacle.PRIVATE_ADDRESS
+        assert found.obstacle is FetchError.PRIVATE_ADDRESS
         assert (names.asked, inside.connections) == (["pictures.example"] * 2, 0)
 
 
@@ -435,7 +435,7 @@ async def test_no_private_address_is_asked(host: str) -> None:
     async with serving(CLOSED) as server, fetching(server, names=Names(localhost=[CLOSED])) as fetcher:
         found = await fetcher.fetch(f"http://{host}:{server.port}/")
         assert isinstance(found, Unfetched)
-        assert found.obstacle is Obstacle.PRIVATE_ADDRESS
+        assert found.obstacle is FetchError.PRIVATE_ADDRESS
         assert server.connections == 0
 
 
@@ -467,7 +467,7 @@ async def test_what_nobody_may_ask_for_is_not_asked(url: str) -> None:
     async with fetching(names=names) as fetcher:
         found = await fetcher.fetch(url)
     assert isinstance(found, Unfetched)
-    assert (found.obstacle, names.asked) == (Obstacle.BAD_ADDRESS, [])
+    assert (found.obstacle, names.asked) == (FetchError.BAD_ADDRESS, [])
 
 
 async def test_private_networks_can_be_allowed_and_metadata_stays_closed() -> None:
@@ -478,14 +478,14 @@ async def test_private_networks_can_be_allowed_and_metadata_stays_closed() -> No
         for host in ("169.254.169.254", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:127.0.0.1]", "0.0.0.0"):
             found = await fetcher.fetch(f"http://{host}:{server.port}/a")
             assert isinstance(found, Unfetched)
-            assert found.obstacle is Obstacle.PRIVATE_ADDRESS
+            assert found.obstacle is FetchError.PRIVATE_ADDRESS
 
 
 async def test_a_name_without_an_address_is_told() -> None:
     async with fetching() as fetcher:
         for name in ("nowhere.example", "a" * 64 + ".example"):
             found = await fetcher.fetch(f"http://{name}/")
-            assert found == Unfetched(Obstacle.UNKNOWN_HOST, final_url=f"http://{name}/")
+            assert found == Unfetched(FetchError.UNKNOWN_HOST, final_url=f"http://{name}/")
 
 
 async def test_the_systems_resolver_is_asked_when_no_other_is_given() -> None:
@@ -493,7 +493,7 @@ async def test_the_systems_resolver_is_asked_when_no_other_is_given() -> None:
     fetcher = Fetcher(guarded, max_bytes=MAX_BYTES, timeout_seconds=20)
     found = await fetcher.fetch("http://localhost/")
     await fetcher.aclose()
-    assert found == Unfetched(Obstacle.PRIVATE_ADDRESS, final_url="http://localhost/")
+    assert found == Unfetched(FetchError.PRIVATE_ADDRESS, final_url="http://localhost/")
 
 
 async def test_a_server_that_takes_no_connection_is_told_and_another_of_its_addresses_is_tried() -> None:
@@ -502,7 +502,7 @@ async def test_a_server_that_takes_no_connection_is_told_and_another_of_its_addr
     async with fetching(gone) as fetcher:
         found = await fetcher.fetch(f"http://pictures.example:{gone.port}/")
         assert isinstance(found, Unfetched)
-        assert found.obstacle is Obstacle.UNREACHABLE
+        assert found.obstacle is FetchError.UNREACHABLE
     names = Names(pictures_example=["127.0.0.9 127.0.0.2"])
     async with serving(OPEN) as server:
         guarded = GuardedRequests(allow_private=True, resolve=names)
@@ -525,14 +525,14 @@ async def test_over_tls_the_name_is_asked_for_and_its_certificate_is_checked() -
         assert f"host: pictures.example:{server.port}".encode() in server.requests[0].lower()
         found = await fetcher.fetch(f"https://other.example:{server.port}/a")
         assert isinstance(found, Unfetched)
-        assert (found.obstacle, len(server.requests)) == (Obstacle.INSECURE, 1)
+        assert (found.obstacle, len(server.requests)) == (FetchError.INSECURE, 1)
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_told() -> None:
     async with serving(OPEN, tls=True) as server, fetching(server) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{server.port}/a")
     assert isinstance(found, Unfetched)
-    assert found.obstacle is Obstacle.INSECURE
+    assert found.obstacle is FetchError.INSECURE
 
 
 async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -540,7 +540,7 @@ async def test_a_server_that_takes_a_connection_and_says_nothing_is_slow(monkeyp
     async with serving(OPEN) as silent, fetching(silent) as fetcher:
         found = await fetcher.fetch(f"https://pictures.example:{silent.port}/a")
     assert isinstance(found, Unfetched)
-    assert (found.obstacle, found.http_code) == (Obstacle.TIMEOUT, None)
+    assert (found.obstacle, found.http_code) == (FetchError.TIMEOUT, None)
 
 
 async def test_a_connection_of_one_name_never_serves_another_at_the_same_address() -> None:
@@ -550,7 +550,7 @@ async def test_a_connection_of_one_name_never_serves_another_at_the_same_address
         assert isinstance(await fetcher.fetch(f"https://pictures.example:{server.port}/a"), Fetched)
         found = await fetcher.fetch(f"https://other.example:{server.port}/a")
         assert isinstance(found, Unfetched)
-        assert (found.obstacle, len(server.requests)) == (Obstacle.INSECURE, 1)
+        assert (found.obstacle, len(server.requests)) == (FetchError.INSECURE, 1)
 
 
 async def test_only_so_many_are_downloaded_at_once() -> None:
@@ -591,4 +591,4 @@ def test_no_address_makes_it_raise_or_ask_for_anything_private(text: str) -> Non
 
     found = asyncio.run(tried())
     assert isinstance(found, Unfetched)
-    assert found.obstacle in (Obstacle.BAD_ADDRESS, Obstacle.PRIVATE_ADDRESS)
+    assert found.obstacle in (FetchError.BAD_ADDRESS, FetchError.PRIVATE_ADDRESS)

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from picture_server import png
 from structlog.testing import capture_logs
+from support.picture_server import png
 
-from proxy.core.edits import Artifact
-from proxy.core.references import Fetched, Obstacle, Origin, Reference, Unfetched
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.references import resolver as resolver_module
-from proxy.shell.references.findings import Findings
+from proxy.shell.references.fetch_cache import FetchCache
 from proxy.shell.references.resolver import REST_SECONDS, Resolver, host_of
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
@@ -44,7 +44,7 @@ class Web:
         self.asked.append(name)
         self.begun.set()
         await self.go_on.wait()
-        found = self.found.get(name, Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/gone"))
+        found = self.found.get(name, Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone"))
         if isinstance(found, Exception):
             raise found
         return found
@@ -65,7 +65,7 @@ class House:
         self.store = ArtifactStore(place, retention_days=7, max_bytes=2**30)
         self.reader = ArtifactReader(place, retention_days=7)
         stated = {"timeout_seconds": 20.0, "max_bytes": MAX_BYTES, **limits}
-        self.resolver = Resolver(self.reader, self.store, Findings(place), web, **stated)
+        self.resolver = Resolver(self.reader, self.store, FetchCache(place), web, **stated)
 
     async def of(self, *references: Reference, owner: str = OWNER) -> list[Any]:
         found = await self.resolver.resolve(references, owner)
@@ -114,7 +114,7 @@ async def test_an_image_is_kept_as_an_artifact_of_its_owner(folder: Path) -> Non
 async def test_a_failure_is_told_the_same_way_and_not_tried_again(folder: Path) -> None:
     web = Web()
     here = House(folder, web)
-    expected = Unfetched(Obstacle.NOT_FOUND, 404, "https://example.org/gone")
+    expected = Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone")
     assert await here.of(remote("a")) == [expected]
     web.found["a"] = fetched()
     assert await here.of(remote("a")) == [expected]

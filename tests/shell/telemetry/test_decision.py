@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
-from proxy.core.attempts import Attempt, Rung
-from proxy.core.profile import ModelProfile
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.errors import UpstreamTimeout
-from proxy.settings import Settings
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
-from test_planning import OWNER, body, planner, run
+from support.planners import OWNER, body, planner, run
 
-from proxy.core.attempts import Attempt, Rung
-from proxy.core.overflow import Exactness, Kind, Scope, Unit, Verdict
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead
@@ -47,7 +47,7 @@ async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fai
         decision.note_sent(1)
         decision.note_answer(400 if retried else 200)
         if retried:
-            recorder.overflowed(decision, Verdict(Kind.PROMPT))
+            recorder.overflowed(decision, Verdict(VerdictKind.PROMPT))
             decision.note_attempt(Attempt(Rung.EMERGENCY), planned)
             recorder.retried(decision, Attempt(Rung.EMERGENCY))
             decision.note_sent(1)
@@ -118,7 +118,9 @@ def test_learned_limits_are_told_as_they_stand_when_somebody_asks(tmp_path: Path
     learning = Learning(tmp_path, "http://upstream/v1")
     metrics = Metrics(learning)
     assert values(metrics) == {}
-    verdict = Verdict(Kind.PROMPT, limit=32_000, limit_scope=Scope.WINDOW, unit=Unit.TOKENS, exactness=Exactness.EXACT)
+    verdict = Verdict(
+        VerdictKind.PROMPT, limit=32_000, limit_scope=Scope.WINDOW, unit=Unit.TOKENS, exactness=Exactness.EXACT
+    )
     with capture_logs():
         learning.note_refusal('m"\n\ud800', verdict, 40_000)
     assert list(values(metrics).values()) == [32_000]

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.core.attempts import Rung
-from proxy.core.blocks import Block
+from proxy.core.compaction.message_report import MessageReport
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
 BLOCKS = (
-    Block("system", "", 10, 10),
-    Block("tool", "bash", 500, 0, ("old_exchange",), ("tool_messages_0.json",)),
-    Block("tool", "bash", 400, 150, ("truncate_tool_output", "digest"), ("tool_bash_1.txt", "tool_messages_0.json")),
-    Block("user", "", 20, 30, ("digest",)),
+    MessageReport("system", "", 10, 10),
+    MessageReport("tool", "bash", 500, 0, ("old_exchange",), ("tool_messages_0.json",)),
+    MessageReport(
+        "tool", "bash", 400, 150, ("truncate_tool_output", "omission_note"), ("tool_bash_1.txt", "tool_messages_0.json")
+    ),
+    MessageReport("user", "", 20, 30, ("omission_note",)),
 )
 
 
-def recorded(name: str = "req", blocks: tuple[Block, ...] = BLOCKS, **members: Any) -> Recorded:
+def recorded(name: str = "req", blocks: tuple[MessageReport, ...] = BLOCKS, **members: Any) -> Recorded:
     return Recorded(0.0, {"request_id": name, **members}, blocks)
 
 

@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
-from test_planning import OWNER, body, planner, run
+from support.planners import OWNER, body, planner, run
 
-from proxy import settings as settings_module
-from proxy.core.attempts import Attempt, Rung
+from proxy.config import settings as settings_module
+from proxy.config.settings import SettingsError, load
+from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.errors import ProxyError, UpstreamTimeout
-from proxy.settings import SettingsError, load
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.tracing import Tracer
@@ -142,7 +142,7 @@ async def test_the_name_of_the_service_is_the_operators(
 OFF = """
 import sys, tempfile, pathlib
 from proxy.app import create_app
-from proxy.settings import Settings
+from proxy.config.settings import Settings
 create_app(Settings(data_dir=pathlib.Path(tempfile.mkdtemp())))
 ours = ("opentelemetry.sdk", "opentelemetry.exporter", "proxy.shell.telemetry.tracing")
 assert not [name for name in sys.modules if name.startswith(ours)]

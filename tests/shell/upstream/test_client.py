@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import http_exceptions
-from scripted_upstream import (
+from support.scripted_upstream import (
     CHUNKED,
     LAST_CHUNK,
     OK,
@@ -27,8 +27,8 @@ from scripted_upstream import (
     soon,
 )
 
+from proxy.config.settings import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
-from proxy.settings import UpstreamSettings
 from proxy.shell.upstream import client as module
 from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamAnswer, end_to_end
 from proxy.shell.upstream.exchange import Exchange

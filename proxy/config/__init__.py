@@ -1,0 +1,1 @@
+"""Settings: the one reader of flags, environment and YAML."""

@@ -1,0 +1,110 @@
+"""What single settings may be: addresses, folders, keys, names. Each type says what is allowed when it is not.
+
+Rule: a text that cannot be is refused with a sentence that follows the name of its key; none is quoted that may hold a
+password.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+
+from proxy.core.models.profile import Modality
+
+STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
+_STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
+"""No user, no password, no query: those come from the environment."""
+_ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses)/?$")
+"""What clients add to a base URL themselves."""
+_PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
+"""It stands in what models read."""
+
+
+def _named(path: Any) -> Any:
+    if path == "":
+        raise ValueError("must be a path; `.` is the current folder")
+    return path
+
+
+def _base_url(url: str) -> str:
+    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a path that is there stays."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.port != 0 and parts.hostname and url.isprintable() and " " not in url
+    except ValueError:  # a port or an address that cannot be; its text may show a part of a password
+        plain = False
+    if not plain or parts.scheme not in ("http", "https"):
+        raise ValueError("must be a URL such as https://api.openai.com/v1")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("must have no query, no fragment, no user and no password; keys go into upstream.api_key")
+    if endpoint := _ENDPOINT.search(parts.path):
+        raise ValueError(f"must be the base URL, without {endpoint[1]}")
+    return url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + "/v1"
+
+
+def _store_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme not in STORE_SCHEMES or not _STORE_REST.fullmatch(rest) or (scheme == "file") != rest.startswith("/"):
+        raise ValueError("must be s3://bucket/prefix, gs://bucket, az://container/prefix, file:///folder or memory://")
+    if not rest and scheme != "memory":
+        raise ValueError("must name a bucket or a folder")
+    return url
+
+
+def _agent_path(path: str) -> str:
+    if not path.isprintable() or "'" in path or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
+        raise ValueError("must be an absolute path, without quotes and control characters")
+    return path
+
+
+def _public_url(url: str) -> str:
+    if not _PLAIN_URL.fullmatch(url):
+        raise ValueError("must be a URL such as https://proxy.example, without query, user and password")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+Folder = Annotated[Path, BeforeValidator(_named)]
+"""An empty text, as of a shell variable that is not set, would be the current folder."""
+
+
+def _stripped(key: SecretStr) -> SecretStr:
+    """Files and Kubernetes secrets like to end with a newline, which is no part of a key."""
+    return SecretStr(key.get_secret_value().strip())
+
+
+def _sendable(key: SecretStr) -> SecretStr:
+    said = key.get_secret_value()
+    if not said or not said.isascii() or not said.isprintable() or " " in said:
+        raise ValueError("must be visible ASCII characters without blanks, as it goes into a header")
+    return key
+
+
+Key = Annotated[SecretStr, AfterValidator(_stripped)]
+
+
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+StoreUrl = Annotated[str, AfterValidator(_store_url)]
+AgentPath = Annotated[str, AfterValidator(_agent_path)]
+PublicUrl = Annotated[str, AfterValidator(_public_url)]
+SentKey = Annotated[Key, AfterValidator(_sendable)]
+"""A key that goes into a header."""
+
+
+def _max_chars(given: int) -> int:
+    """0 or less: 4000; 1 to 999: 1000, as less says nothing; else as given."""
+    return 4_000 if given <= 0 else max(1_000, given)
+
+
+MaxChars = Annotated[int, AfterValidator(_max_chars)]
+Mode = Annotated[
+    Literal["on", "observe", "off"],
+    BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
+]
+"""YAML reads an unquoted `on` as true."""
+Tokenizer = Literal["o200k_base", "cl100k_base", "bytes"]
+"""The vocabularies that are installed with us, and the estimate by bytes."""
+Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]

@@ -1,0 +1,1 @@
+"""Searching and paging in what was taken out."""

@@ -1,0 +1,1 @@
+"""What is given up when a conversation is over its room."""

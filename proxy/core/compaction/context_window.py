@@ -1,0 +1,345 @@
+"""What is kept of a conversation at one point of it: the working view of the budget steps.
+
+Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
+system text, the first and the last user message and the newest exchange are always kept; every size is measured on what
+would be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from proxy.core.compaction.budget import Budget, Mark
+from proxy.core.compaction.message_report import MessageReport
+from proxy.core.compaction.omission_note import OmissionNote
+from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
+from proxy.core.conversation.edit import Edit, Moved, Reason
+from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
+from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES
+from proxy.core.conversation.size import Size
+from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
+from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.notices.catalogue import Notices
+from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.tokens.counters import Counter
+
+
+class ContextWindow:
+    """The messages so far. Grows message by message; steps replace entries and leave units out."""
+
+    def __init__(self, base: Size, counter: Counter) -> None:
+        self.entries: list[TrackedMessage | None] = []
+        """None: left out."""
+        self.units: list[ToolExchange] = []
+        """In order, those that are left out no longer among them."""
+        self.omission_note = OmissionNote()
+        self._blocks: list[MessageReport] = []
+        """What became of each message, the note about what is left out not seen to."""
+        self._counter = counter
+        self._total = base
+        self._fixed = base
+        """Of what can never be given up: system texts, and all that is no message."""
+        self._open_calls: frozenset[str] = frozenset()
+        self._moved: tuple[Moved, ...] = ()
+        """Out of the results of a batch that is not complete yet."""
+        self._left_out: list[Edit] = []
+        self._gone: list[TrackedMessage] = []
+        """Left out since the note was written."""
+        self._gone_units: list[tuple[int, int]] = []
+        """The units of these: where each began and stopped."""
+        self._has_calls = False
+        """Whether anything was called or answered a call: then tools do not answer in user messages."""
+        self._openings: frozenset[str] = frozenset()
+        """How user messages began so far, while nothing was called."""
+        self._edited = False
+        """Whether any message that was kept has been edited."""
+        self._raws: list[bytes] = []
+        """The JSON of each message as it came: what is sent while nothing is edited or left out. Asking a thousand
+        entries for theirs takes a millisecond once a request of megabytes has gone through the caches."""
+
+    def copy(self) -> ContextWindow:
+        """A second one that changes by itself."""
+        twin = ContextWindow(self._total, self._counter)
+        twin._fixed = self._fixed
+        twin.entries = list(self.entries)
+        twin.units = list(self.units)
+        twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
+        twin.omission_note = self.omission_note
+        twin._open_calls, twin._moved = self._open_calls, self._moved
+        twin._edited, twin._raws = self._edited, list(self._raws)
+        twin._has_calls, twin._openings = self._has_calls, self._openings
+        return twin
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether anything is left out, of which a note has to tell."""
+        return bool(self._gone) or self.omission_note.messages > 0
+
+    def become(self, other: ContextWindow) -> None:
+        """Take over all of another one, which is not used any more."""
+        vars(self).update(vars(other))
+
+    @property
+    def total(self) -> Size:
+        """Of all that would be sent, the note of what is left out included."""
+        return self._total + self.omission_note.size if self.omission_note.messages else self._total
+
+    @property
+    def complete(self) -> bool:
+        """Whether a request may end here: all calls are answered, and it is not the model's word that stands last."""
+        last = self.entries[-1] if self.entries else None
+        return last is not None and not self._open_calls and last.message.role != "assistant"
+
+    def add(self, entry: TrackedMessage) -> None:
+        """The next message."""
+        role = entry.message.role
+        is_result = role in TOOL_ROLES
+        if self._moved and not is_result:
+            self.end_batch()
+        if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
+            self._put_last(before_a_user(last, self._counter))
+        if role in SYSTEM_ROLES:
+            self._fixed += entry.sent_size
+        self.entries.append(entry)
+        self._blocks.append(MessageReport.of(entry))
+        self._raws.append(entry.original.raw)
+        self._total += entry.sent_size
+        if entry.edits:
+            self._edited = True
+            self._moved += entry.moved
+        if is_result:
+            self._open_calls -= {entry.message.tool_call_id}
+        else:
+            self._open_calls = frozenset([call.id for call in entry.message.calls])
+        if self._moved and not self._open_calls:
+            self.end_batch()
+        self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
+        joins = is_result or (role == "user" and not self._has_calls and self._is_output(entry))
+        before = self.units[-1] if self.units else None
+        if joins and before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index:
+            self.units[-1] = replace(before, stop=entry.index + 1)
+        else:
+            self.units.append(ToolExchange(entry.index, entry.index + 1, role))
+
+    def _is_output(self, entry: TrackedMessage) -> bool:
+        """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words
+        of the assistant before it."""
+        text = next((text for _, text in content_texts(entry.original)), "")
+        seen, begun = self._openings, opening(text)
+        self._openings = seen | {begun} if begun else seen
+        if not self.units or self.units[-1].role != "assistant":
+            return False
+        return opens_as_output(text) or begun in seen
+
+    @property
+    def batch_is_open(self) -> bool:
+        """Whether something that was moved out of results waits for the last result of its batch."""
+        return bool(self._moved)
+
+    def end_batch(self) -> None:
+        """No result of this batch follows: what was moved out of them is sent behind the last one."""
+        last = self.entries[-1] if self._moved else None
+        if last is not None:
+            self._put_last(with_media(last, self._moved, self._counter))
+            self._moved = ()
+
+    def _put_last(self, entry: TrackedMessage) -> None:
+        """Another form of the last message."""
+        last = self.entries[-1]
+        assert last is not None, "it was just added, or is asked for"
+        self._total += entry.following_size - last.following_size
+        self.entries[-1], self._blocks[-1] = entry, MessageReport.of(entry)
+
+    def in_unit(self, unit: ToolExchange) -> Iterator[TrackedMessage]:
+        """The kept messages of a unit."""
+        for entry in self.entries[unit.start : unit.stop]:
+            if entry is not None:
+                yield entry
+
+    def size_of(self, unit: ToolExchange) -> Size:
+        """Of a unit as it would be sent."""
+        return sum((entry.sent_size for entry in self.in_unit(unit)), Size())
+
+    def last_user(self) -> int:
+        """Index of the last user message; -1 when there is none."""
+        return next((unit.start for unit in reversed(self.units) if unit.role == "user"), -1)
+
+    def all(self) -> Iterator[TrackedMessage]:
+        """The kept messages."""
+        return self.before(len(self.entries))
+
+    def before(self, index: int) -> Iterator[TrackedMessage]:
+        """The kept messages before an index, the oldest first."""
+        for entry in self.entries[: max(0, index)]:
+            if entry is not None:
+                yield entry
+
+    def removable(self) -> list[tuple[ToolExchange, ...]]:
+        """What may go, the oldest first."""
+        return removable(self.units)
+
+    def results(self, unit: ToolExchange) -> list[TrackedMessage]:
+        """What tools printed in a unit and may be cut.
+
+        Pages of the proxy's own tool may be where they were put back beside results of the client; by themselves they
+        have just been read, and stay whole, or go whole: they are read again, and smaller, where there is no room.
+        """
+        roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
+        found = [entry for entry in self.in_unit(unit) if entry.message.role in roles]
+        return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
+
+    def newest_results(self) -> list[TrackedMessage]:
+        """The results of the newest unit that may be cut."""
+        return self.results(self.units[-1]) if self.units else []
+
+    def newest_words(self) -> list[TrackedMessage]:
+        """What the assistant said in the newest unit, and in the one that keeps the first user message apart."""
+        units = {unit.start: unit for unit in (separator(self.units), *self.units[-1:]) if unit is not None}
+        said = (entry for unit in units.values() for entry in self.in_unit(unit))
+        return [entry for entry in said if entry.message.role == "assistant"]
+
+    def separating_results(self) -> list[TrackedMessage]:
+        """The results in the unit that keeps the first user message apart from the next one."""
+        unit = separator(self.units)
+        return self.results(unit) if unit is not None else []
+
+    def first_request(self) -> list[TrackedMessage]:
+        """The first user message, which holds the task."""
+        unit = first_request(self.units)
+        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+
+    def last_request(self) -> list[TrackedMessage]:
+        """The last user message."""
+        unit = next((unit for unit in reversed(self.units) if unit.role == "user"), None)
+        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+
+    def staying(self) -> list[TrackedMessage]:
+        """All that may neither go nor is a system text."""
+        going = {unit.start for units in self.removable() for unit in units}
+        units = (unit for unit in self.units if unit.start not in going and unit.role not in SYSTEM_ROLES)
+        return [entry for unit in units for entry in self.in_unit(unit)]
+
+    def fixed(self, task_tokens: int) -> Size:
+        """Of what cannot be given up, however the conversation goes on: system texts, tools, and what was asked first
+        and last. `task_tokens`: what the first user message may take of it, unless it is the last one as well."""
+        asked = {entry.index: entry for entry in (*self.first_request(), *self.last_request())}
+        found = self._fixed + sum((entry.sent_size for entry in asked.values()), Size())
+        task = self.first_request()
+        if not task or task == self.last_request() or task[0].size.tokens <= task_tokens:
+            return found
+        size, share = task[0].size, task_tokens / task[0].size.tokens
+        return found - size + Size(task_tokens, int(size.chars * share), int(size.bytes * share))
+
+    def apply(self, change: Change) -> None:
+        """Make a change; edits that would not make their message smaller are not made."""
+        if change.redone is not None:
+            self.redo(change.redone)
+        if change.edits:
+            index = change.edits[0].message
+            entry = self.entries[index] if index is not None else None
+            assert entry is not None, "only what is kept is edited"
+            edited = entry.edited(change.edits, self._counter)
+            if edited.size.tokens > entry.size.tokens and change.edits[0].reason is not Reason.SANITISE:
+                return  # names are denser than the blanks or lines of dashes that they would stand for
+            self._total += edited.size - entry.size
+            self.entries[entry.index] = edited
+            self._blocks[entry.index] = MessageReport.of(edited)
+            self._edited = True
+            if self.omission_note.edit is not None and self.omission_note.edit.message == entry.index:
+                self.omission_note = self.omission_note.carried_by(edited, self._counter)
+        for unit in sorted(change.units, key=lambda unit: unit.start):
+            for entry in self.in_unit(unit):
+                self._gone.append(entry)
+                self._left_out.append(Edit(entry.index, (), None, Reason.OLD_EXCHANGE))
+                self._total -= entry.sent_size
+                self.entries[entry.index] = None
+                self._blocks[entry.index] = self._blocks[entry.index].left_out()
+            self.units.remove(unit)
+            self._gone_units.append((unit.start, unit.stop))
+
+    def redo(self, entry: TrackedMessage) -> None:
+        """Put another preparation of a message in its place; what follows its batch is made anew."""
+        unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
+        old = self.entries[entry.index]
+        assert old is not None, "only what is kept is done again"
+        before = self.size_of(unit)
+        self.entries[entry.index] = replace(entry, following=old.following, following_size=old.following_size)
+        for one in done_again(list(self.in_unit(unit)), self._counter):
+            self.entries[one.index], self._blocks[one.index] = one, MessageReport.of(one)
+            if self.omission_note.edit is not None and self.omission_note.edit.message == one.index:
+                self.omission_note = self.omission_note.carried_by(one, self._counter)
+        self._edited = True
+        self._total += self.size_of(unit) - before
+
+    def note_what_is_gone(self, notices: Notices, room_tokens: int, *, brief: bool = False) -> None:
+        """Bring the note about what is left out up to date, at the end of a cut. `brief`: without quotations, too."""
+        if not self._gone and not self.omission_note.messages:
+            return
+        if self._gone:
+            self.omission_note = self.omission_note.extended(self._gone, self._asked())
+            for gone in self._gone:
+                self._blocks[gone.index] = self._blocks[gone.index].kept_in(self.omission_note.artifacts[-1])
+            self._gone, self._gone_units = [], []
+        if self.omission_note.messages:
+            self.omission_note = self.omission_note.placed(
+                self.entries, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
+            )
+
+    def _asked(self) -> list[str]:
+        """What people said in what is gone: user messages that no assistant's unit took for output."""
+        joined = {index for start, stop in self._gone_units for index in range(start + 1, stop)}
+        texts = [
+            next((text for _, text in content_texts(entry.whole)), "")
+            for entry in self._gone
+            if entry.original.role == "user" and entry.index not in joined
+        ]
+        return [text for text in texts if is_quotable(text)]
+
+    def take_note_off(self) -> None:
+        """Take the note off its message while a cut is made: what it takes up has a room of its own."""
+        self.omission_note = self.omission_note.untold()
+
+    def is_hopeless(self, budget: Budget) -> bool:
+        """Whether what can never be given up is too much by itself, so that nothing is sent."""
+        return budget.refuses(self._fixed)
+
+    def over(self, mark: Mark) -> Size | None:
+        """By how much all of it is over a mark."""
+        return mark.excess(self.total)
+
+    def edits(self) -> Iterator[Edit]:
+        """All edits: what is left out, then those of kept messages in order, the note last on its message."""
+        yield from self._left_out
+        note = self.omission_note.edit
+        if not self._edited and note is None:
+            return  # as mostly, and this is asked in every turn
+        for entry in self.entries:
+            if entry is not None:
+                yield from entry.edits
+                if note is not None and note.message == entry.index:
+                    yield note
+
+    def blocks(self) -> tuple[MessageReport, ...]:
+        """What became of each message."""
+        note = self.omission_note.edit
+        if note is None or note.message is None:
+            return tuple(self._blocks)
+        found = self._blocks[:]
+        found[note.message] = found[note.message].with_note(self.omission_note.size.tokens, note.artifact)
+        return tuple(found)
+
+    def rendered(self) -> list[bytes]:
+        """The JSON of each message that would be sent."""
+        note = self.omission_note.edit
+        if not self._edited and not self._left_out and note is None:
+            return list(self._raws)
+        carrier = note.message if note is not None else None
+        found = []
+        for entry in self.entries:
+            if entry is not None:
+                found.append(entry.message.raw if entry.index != carrier else self.omission_note.onto(entry.message))
+                if entry.following:
+                    found += [message.raw for message in entry.following]
+        return found

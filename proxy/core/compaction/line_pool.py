@@ -1,0 +1,287 @@
+"""Single lines of what is left out, for the note: those that tell most that is new, where the agent is at work.
+
+Rule: a function of the messages alone, bounded, and the newest version of a file wins. What looks like a secret is
+never told again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from proxy.core.artifact import ARTIFACT_NAME
+from proxy.core.compaction.call_traces import Trace, traces_of
+from proxy.core.conversation.message import TOOL_ROLES
+from proxy.core.conversation.text_protocol import is_quotable
+from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.text.identifiers import names_in
+from proxy.core.tokens.counters import Counter
+
+MAX_LINES: Final = 3_000
+"""Remembered of what is left out: several times what the note of a window of 32 000 has room for. With a thousand,
+lines of forty exchanges ago were forgotten that the next step needed."""
+_MAX_CHARACTERS: Final = 400
+"""Of a line; longer ones are data, or prose that says little for its length."""
+_MAX_LINES_OF_A_TEXT: Final = 2_000
+"""Looked at."""
+HALF_LIFE: Final = 15.0
+"""Exchanges after which a line is worth half as much, and a third after twice as many: what was read last is needed
+first, but what is old hardly ages any more."""
+IN_HAND_AGE: Final = 0.5
+"""Of its age counts in a file that the newest calls are about: what is edited now was often read long ago."""
+IN_HAND: Final = 1.0
+"""What a line is worth besides, in new names, when it is of a file that the newest calls are about."""
+NEAR: Final = 3.0
+"""What a line is worth besides for each neighbour that is told: an edit needs lines that stand together."""
+USED: Final = 3.0
+"""What a name is worth besides when the agent has used it."""
+MAX_USED: Final = 2_000
+"""Names that the assistant used, which are remembered."""
+NEWEST_CALLS: Final = 6
+"""Messages with calls that tell which files the agent has in hand."""
+_LINE_OVERHEAD: Final = 12
+"""Characters that are added to a line's length: a short line is not worth more than a long one by being short."""
+_LEAST_ROOM_TOKENS: Final = 6
+_MAX_MISFITS: Final = 12
+"""Lines that are too long for what is left of the room, before no further one is tried."""
+_GREP: Final = re.compile(r"([\w./@+-]+\.\w+)[:-]\d+[:-]")
+_NUMBER: Final = re.compile(r"\s*\d+(?:→|\t|[:-](?!\d))")
+"""What `grep -n`, `cat -n` and the file readers of agents put before a line: it is wrong after the next edit."""
+_UNTOLD: Final = re.compile(
+    r"\b(?:sk|pk|rk|gh[pousr]|github_pat|glpat|xox[abprs]|hf)[-_][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{12,}|\beyJ[\w-]{10,}\."
+    r"|-----BEGIN |\bBearer\s+[\w.~+/-]{16,}|://[^/\s:@]+:[^/\s@]+@|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{40,}"
+    r"|(?i:(?:api_?key|secret|passw(?:or)?d|passphrase|token|credentials?|private_?key)\w*[\"']?\s*(?:[:=]|=>)\s*"
+    r"(?:[\"'][^\"']{6,}[\"']|(?=[^\s\"'(){}]*\d)[^\s\"'(){}]{8,}))"
+    rf"|\[context-proxy: |{ARTIFACT_NAME}"
+)
+"""Keys and passwords by their usual shapes; and what a notice of ours says, as nothing keeps what it names."""
+_UNTOLD_HOLDS: Final = (
+    *(
+        "key",
+        "secret",
+        "passw",
+        "passphrase",
+        "token",
+        "credential",
+        "bearer",
+        "-----",
+        "://",
+        "context-proxy",
+        "tool_",
+    ),
+    *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "gh", "glpat", "xox", "hf-", "hf_", "akia", "eyj"),
+)
+"""One of these, in small letters, or a long run: else the pattern, which is slow, need not be asked."""
+_LONG_RUN: Final = re.compile(r"\w{40}")
+
+
+class Line(NamedTuple):
+    """One line of something that is left out."""
+
+    text: str
+    """As it stands, without the number that a tool put before it."""
+    names: frozenset[str]
+    exchange: int
+    """When it was seen last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinePool:
+    """Lines of all that is left out so far."""
+
+    sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+    """By the file or command that they come from; the one seen last is last."""
+    exchanges: int = 0
+    used: Mapping[str, None] = field(default_factory=dict)
+    """Names in what the assistant wrote that is left out; those used last are last."""
+
+    def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
+        """The pool after one more cut."""
+        sources, used, exchange = dict(self.sources), dict(self.used), self.exchanges
+        called: dict[str, str] = {}
+        for entry in gone:
+            message = entry.whole
+            if message.role == "assistant":
+                exchange += 1
+                for name in names_in(message.text()):
+                    used.pop(name, None)
+                    used[name] = None
+                for trace in traces_of(message):
+                    called[trace.call_id] = trace.source
+                    _replace(sources, trace, exchange)
+            elif message.role in TOOL_ROLES or message.role == "user":
+                for _, text in content_texts(message):
+                    if message.role != "user" or not is_quotable(text):
+                        _add(sources, text, called.get(message.tool_call_id, ""), exchange)
+        return LinePool(_bounded(sources), exchange, dict.fromkeys(list(used)[-MAX_USED:]))
+
+    def told(
+        self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
+    ) -> list[tuple[str, list[str]]]:
+        """(file or command, its lines in order, with a mark where some are missing) that are worth so many tokens.
+        `kept`: what still stands in the conversation, `known`: the names in it."""
+        if room_tokens < _LEAST_ROOM_TOKENS or not self.sources:
+            return []
+        sources = dict(self.sources)
+        traces = [list(traces_of(entry.message)) for entry in kept if entry.message.calls]
+        for trace in chain.from_iterable(traces):
+            _forget(sources, trace)
+        in_hand = {trace.source for trace in chain.from_iterable(traces[-NEWEST_CALLS:])}
+        return _Choice(replace(self, sources=sources), in_hand, known).made(room_tokens, counter)
+
+
+class _Choice:
+    """The lines that are worth most, chosen one after the other: each makes its names known and its neighbours worth
+    more."""
+
+    def __init__(self, pool: LinePool, in_hand: Collection[str], known: Iterable[str]) -> None:
+        self._lines = [(source, line) for source, lines in pool.sources.items() for line in lines]
+        self._in_hand = in_hand
+        self._known = set(known)
+        self._used = pool.used.keys()
+        self._exchanges = pool.exchanges
+        self._freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
+        self._near = bytearray(len(self._lines))
+        """How many neighbours of each are chosen."""
+        self._done = bytearray(len(self._lines))
+
+    def made(self, room_tokens: int, counter: Counter) -> list[tuple[str, list[str]]]:
+        """What is told, in the order of the pool."""
+        heap = [(-worth, index) for index in range(len(self._lines)) if (worth := self._worth(index)) > 0]
+        heapq.heapify(heap)
+        left, chosen, headings = room_tokens, list[int](), set[str]()
+        misfits = 0
+        while heap and left >= _LEAST_ROOM_TOKENS and misfits < _MAX_MISFITS:
+            before, index = heapq.heappop(heap)
+            if self._done[index]:
+                continue
+            worth = self._worth(index)
+            if worth < -before:  # others have made its names known
+                if worth > 0:
+                    heapq.heappush(heap, (-worth, index))
+                continue
+            self._done[index] = 1
+            source, line = self._lines[index]
+            cost = counter.count(line.text) + 1
+            if source not in headings:
+                cost += counter.count(source) + 2
+            if cost > left:
+                misfits += 1
+                continue
+            if _is_untold(line.text) or (source not in headings and _is_untold(source)):
+                continue
+            left -= cost
+            chosen.append(index)
+            headings.add(source)
+            self._known.update(line.names)
+            for neighbour in self._neighbours(index):
+                self._near[neighbour] += 1
+                heapq.heappush(heap, (-self._worth(neighbour), neighbour))
+        return self._grouped(sorted(chosen))
+
+    def _worth(self, index: int) -> float:
+        """Of a line, for each character of it."""
+        source, (text, names, exchange) = self._lines[index]
+        unknown = names - self._known
+        worth = len(unknown) + NEAR * self._near[index]
+        age = self._exchanges - exchange
+        if unknown:
+            worth += USED * len(unknown & self._used)
+        if source in self._in_hand:
+            age = int(age * IN_HAND_AGE)
+            if names:
+                worth += IN_HAND
+        return worth * self._freshness[age] / (len(text) + _LINE_OVERHEAD)
+
+    def _neighbours(self, index: int) -> Iterable[int]:
+        source = self._lines[index][0]
+        for neighbour in (index - 1, index + 1):
+            if 0 <= neighbour < len(self._lines) and not self._done[neighbour] and self._lines[neighbour][0] == source:
+                yield neighbour
+
+    def _grouped(self, chosen: Sequence[int]) -> list[tuple[str, list[str]]]:
+        found: list[tuple[str, list[str]]] = []
+        before = -1
+        for index in chosen:
+            source, line = self._lines[index]
+            if not found or found[-1][0] != source:
+                found.append((source, []))
+            elif index != before + 1:
+                found[-1][1].append("…")
+            found[-1][1].append(line.text)
+            before = index
+        return found
+
+
+def _is_untold(text: str) -> bool:
+    small = text.lower()
+    if not any(held in small for held in _UNTOLD_HOLDS) and _LONG_RUN.search(text) is None:
+        return False
+    return _UNTOLD.search(text) is not None
+
+
+def _lines_in(text: str, source: str, exchange: int) -> dict[str, list[Line]]:
+    """The lines of a text, by where they come from: `grep` says that before each."""
+    found: dict[str, list[Line]] = {}
+    for line in islice(text.split("\n"), _MAX_LINES_OF_A_TEXT):
+        if not line or len(line) > 2 * _MAX_CHARACTERS:
+            continue
+        named = _GREP.match(line) if ":" in line or "-" in line else None
+        numbered = named or _NUMBER.match(line)
+        shown = (line[numbered.end() :] if numbered else line).rstrip()
+        if shown and len(shown) <= _MAX_CHARACTERS and not shown.isspace():
+            of = named[1] if named else source
+            found.setdefault(of, []).append(Line(shown, frozenset(names_in(shown)), exchange))
+    return found
+
+
+def _add(sources: dict[str, tuple[Line, ...]], text: str, source: str, exchange: int) -> None:
+    """What was read of something takes the place of the same lines seen earlier."""
+    for of, lines in _lines_in(text, source, exchange).items():
+        seen = {line.text for line in lines}
+        earlier = [line for line in sources.pop(of, ()) if line.text not in seen]
+        sources[of] = (*earlier, *lines)
+
+
+def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, exchange: int) -> None:
+    """What was written takes the place of what stood there."""
+    position = _forget(sources, trace)
+    written = "\n".join(trace.written)
+    if position is None or trace.is_whole:
+        _add(sources, written, trace.source, exchange)
+        return
+    lines = [line for found in _lines_in(written, trace.source, exchange).values() for line in found]
+    kept = sources.pop(trace.source, ())
+    sources[trace.source] = (*kept[:position], *lines, *kept[position:])
+
+
+def _forget(sources: dict[str, tuple[Line, ...]], trace: Trace) -> int | None:
+    """Let go of what a call has replaced; where in its source that began, None when nothing of it is known."""
+    lines = sources.get(trace.source)
+    if lines is None:
+        return None
+    if trace.is_whole:
+        del sources[trace.source]
+        return None
+    gone = {line.strip() for text in trace.replaced for line in text.split("\n")}
+    gone -= {line.strip() for text in trace.written for line in text.split("\n")}
+    first = next((position for position, line in enumerate(lines) if line.text.strip() in gone), None)
+    if first is not None:
+        sources[trace.source] = tuple([line for line in lines if line.text.strip() not in gone])
+    return first
+
+
+def _bounded(sources: dict[str, tuple[Line, ...]]) -> dict[str, tuple[Line, ...]]:
+    """The sources seen last, so many lines together."""
+    left, found = MAX_LINES, dict[str, tuple[Line, ...]]()
+    for source in reversed(sources):
+        lines = sources[source][-left:]
+        left -= len(lines)
+        found[source] = lines
+        if left <= 0:
+            break
+    return dict(reversed(found.items()))

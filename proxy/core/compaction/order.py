@@ -1,0 +1,59 @@
+"""What is given up for room, in which order: the one list of it.
+
+Rule: what an agent can do without goes first, what it was asked to do goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.plan import CompactionStep, task_tokens
+from proxy.core.compaction.steps.cut_to_fit import TEXT_LIMITS, CutArguments, CutToFit, DescribeImages
+from proxy.core.compaction.steps.drop_old_reasoning import DropOldReasoning
+from proxy.core.compaction.steps.leave_out_exchanges import LeaveOutExchanges
+from proxy.core.compaction.steps.shorten_old_texts import ShortenOldTexts
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
+from proxy.core.notices.catalogue import Notices
+from proxy.core.tokens.counters import Counter
+
+MAY_BE_OVER: Final = 1.5
+"""Times what it would be: an estimate of English prose was 1.47 times the count of a vocabulary that knows it well.
+What people wrote is not cut because of such an estimate: the upstream is asked first."""
+
+
+def compaction_steps(notices: Notices, budget: Budget) -> tuple[CompactionStep, ...]:
+    """Tried in order until the low mark is reached."""
+    return (DropOldReasoning(notices), ShortenOldTexts(notices), LeaveOutExchanges(notices, task_tokens(budget)))
+
+
+def last_resorts(
+    notices: Notices,
+    budget: Budget,
+    showing: Callable[[int], Sequence[LocalStep]],
+    counter: Counter,
+    *,
+    was_refused: bool = False,
+) -> tuple[CompactionStep, ...]:
+    """Tried in order before a request is refused: only system texts and tools are never cut. `showing`: the local steps
+    for a message of which so many images are shown. `was_refused`: whether the upstream has refused more."""
+    may_fit = budget.count_may_be_wrong and not was_refused
+
+    def texts(of: Callable[[ContextWindow], Sequence[TrackedMessage]], least_tokens: int = 0) -> CutToFit:
+        return CutToFit(notices, of, Reason.NEWEST_TEXT, TEXT_LIMITS, least_tokens, MAY_BE_OVER if may_fit else 1.0)
+
+    results = CutToFit(notices, ContextWindow.newest_results, Reason.NEWEST_RESULT)
+    return (
+        results,
+        CutToFit(notices, ContextWindow.separating_results, Reason.OLD_RESULT),
+        DescribeImages(showing, notices, counter),
+        results,  # those that were just prepared anew are whole again
+        texts(ContextWindow.newest_words),
+        CutArguments(notices),
+        texts(ContextWindow.first_request, task_tokens(budget)),
+        texts(ContextWindow.last_request),
+        texts(ContextWindow.first_request),
+    )

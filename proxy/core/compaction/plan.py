@@ -1,0 +1,284 @@
+"""Runs the steps over a conversation: a plan of what to send, and what the next turn's plan can go on from.
+
+Rule: the watermark replay. The conversation is walked from its first message as it grew; whenever what is kept passes
+the high mark, something is given up until the low mark. The result is a function of the messages alone: the same on
+every replica, with and without memory, and the prefix that was sent stays the same until the next cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.budget import Budget, Mark
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.message_report import MessageReport
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.size import NOTHING, Size
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
+from proxy.core.notices.catalogue import Notices
+from proxy.core.tokens.counters import Counter
+
+CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
+"""Yields what it would give up next to come down to a mark; the runner makes each change and stops asking when it is
+enough."""
+
+NOTE_SHARE: Final = 0.25
+"""Of the room beside what cannot be given up, at the most, for the note about what is left out; measured,
+docs/decisions/0003-what-to-give-up.md."""
+_WORTH_ANOTHER_CUT: Final = 0.1
+"""Of that room, left unused by a note that has little to tell: prose in long lines, mostly. The conversation has it
+then."""
+_NOTE_ATTEMPTS: Final = (1.0, 0.6)
+"""Shares of the note's room: what it costs inside its message is known once it is there."""
+TASK_SHARE: Final = 0.1
+"""Of the room, that the first user message keeps when more of it has to go: it holds the task, and what the task is
+about may be a document of any length."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLimit:
+    """How many images one request may hold."""
+
+    max_images: int
+    local: tuple[LocalStep, ...]
+    """The local steps for a message whose images are described."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The steps of one kind of send."""
+
+    local: tuple[LocalStep, ...]
+    compaction_steps: tuple[CompactionStep, ...]
+    """Tried in order until the low mark is reached."""
+    last_resorts: tuple[CompactionStep, ...]
+    """Tried in order when the high mark is still passed."""
+    notices: Notices
+    counter: Counter
+    budget: Budget
+    images: ImageLimit | None = None
+    is_replayed: bool = True
+    """Whether cuts are made wherever the conversation passed its room as it grew, so that its next turns begin alike;
+    else one is made at its end, which keeps as much as there is room for."""
+    always: LocalStep | None = None
+    """Done again to what a relief puts in, which is made of a message as it came."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a conversation has been walked: what the plan of its next turn goes on from. Nobody changes it."""
+
+    window: ContextWindow
+    messages: int
+    tools_by_call: dict[str, str]
+    before: Size
+
+    def copy(self) -> Progress:
+        """A second one that goes on by itself."""
+        return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send in the place of a request."""
+
+    edits: tuple[Edit, ...]
+    messages: tuple[bytes, ...] = field(repr=False)
+    """The JSON of each message that is sent."""
+    before: Size
+    """Of the request as it came."""
+    after: Size
+    """Of what is sent: measured on it, not computed."""
+    budget: Budget
+    artifacts: tuple[Artifact, ...]
+    """To be kept before anything is sent."""
+    largest: tuple[TrackedMessage, ...] = ()
+    """Of what is sent, when it does not fit."""
+    base: Size = NOTHING
+    """Of what is no message: the tool list, mostly."""
+    blocks: tuple[MessageReport, ...] = field(default=(), repr=False)
+    """What became of each message of the request."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether this is within the room."""
+        return self.budget.admits(self.after)
+
+    @property
+    def may_be_sent(self) -> bool:
+        """Whether it is, or the upstream is one to which it is sent all the same."""
+        return not self.budget.refuses(self.after)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is different from what came."""
+        return bool(self.edits)
+
+
+def plan(
+    conversation: Conversation, base: Size, pipeline: Pipeline, earlier: Progress | None = None
+) -> tuple[Plan, Progress]:
+    """A plan for the conversation, and the progress that spares its next turn the work. `base` is the size of all that
+    is not messages. `earlier` comes from a plan whose messages are the first of these, with the same base, pipeline and
+    budget."""
+    # The earlier one is another turn's; a new one is our own to change.
+    progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, base)
+    messages, lasting = conversation.messages, _lasting(conversation.messages)
+    if progress.messages < lasting:
+        progress = _walked(progress, messages[:lasting], pipeline)
+    last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
+    window = last.window
+    is_settled = window.complete and pipeline.is_replayed
+    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
+        window = window.copy()
+        window.end_batch()
+        _limit_images(window, pipeline)
+        _settle(window, pipeline)
+    edits = tuple(window.edits())
+    fits = pipeline.budget.admits(window.total)
+    largest = () if fits else _largest(entry for entry in window.entries if entry is not None)
+    artifacts = _artifacts(window, edits)
+    sent = tuple(window.rendered())
+    made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, window.blocks())
+    return made, progress
+
+
+def _lasting(messages: Sequence[Message]) -> int:
+    """How many messages the next turn will begin with: not the words of the assistant at the end, which its answer
+    will stand for."""
+    count = len(messages)
+    while count and messages[count - 1].role == "assistant":
+        count -= 1
+    return count
+
+
+def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
+    """The progress once it has been brought up to these messages; it is the caller's own."""
+    window, tools, before = progress.window, progress.tools_by_call, progress.before
+    for index in range(progress.messages, len(messages)):
+        message = messages[index]
+        for call in message.calls:
+            tools[call.id] = call.name
+        tool = message.name or tools.get(message.tool_call_id, "")
+        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
+        before += entry.original_size
+        window.add(entry)
+        if window.complete and pipeline.is_replayed:
+            _limit_images(window, pipeline)
+            _settle(window, pipeline)
+    return Progress(window, len(messages), tools, before)
+
+
+def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
+    """One point of the replay for the number of images: when there are too many, the oldest are described until half of
+    them are left, and of the newest messages no more than needed."""
+    limit = pipeline.images
+    if limit is None:
+        return
+    counts = [(entry, entry.images) for entry in window.all() if entry.images]
+    total = sum(count for _, count in counts)
+    if total <= limit.max_images:
+        return
+    newest = window.units[-1].start
+    for entry, count in counts:
+        if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
+            return
+        window.redo(prepared(entry.index, entry.original, entry.tool, limit.local, pipeline.notices, pipeline.counter))
+        total -= count
+
+
+def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
+    """One point of the replay: give something up if the high mark is passed."""
+    budget, high = pipeline.budget, pipeline.budget.high_mark
+    if window.over(high) is None or window.is_hopeless(budget):
+        return
+    as_it_was = window.copy()
+    window.take_note_off()
+    less_cut = window.copy()
+    unused = _cut(window, pipeline, NOTE_SHARE)
+    if window.has_gaps and unused > _WORTH_ANOTHER_CUT:
+        _cut(less_cut, pipeline, max(0.0, NOTE_SHARE - unused))
+        if less_cut.over(high) is None:
+            window.become(less_cut)
+    if window.over(high) is not None:
+        window.note_what_is_gone(pipeline.notices, 0, brief=True)
+        _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
+    if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
+        window.become(as_it_was)  # a note would be longer than all that it stands for
+
+
+def _cut(window: ContextWindow, pipeline: Pipeline, note_share: float) -> float:
+    """Come down to the low mark, with a note of at least that share; which share is left unused, as what is left out
+    holds nothing that a note would tell."""
+    budget, high = pipeline.budget, pipeline.budget.high_mark
+    fixed = window.fixed(task_tokens(budget))
+    _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
+    if window.has_gaps:
+        _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark - note_share))
+    room_tokens = _note_tokens(window, budget, fixed)
+    for share in _NOTE_ATTEMPTS:
+        window.note_what_is_gone(pipeline.notices, int(room_tokens * share))
+        if window.over(high) is None:
+            break
+    low = high.share_beside(fixed, budget.low_mark).tokens
+    return 0.0 if low is None else (low - window.total.tokens) / max(1, budget.usable_tokens - fixed.tokens)
+
+
+def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
+    """Room for the note: its share, and what a cut of whole exchanges has given up too much; in the unit that leaves
+    least."""
+    total, high = window.total, budget.high_mark
+    low = high.share_beside(fixed, budget.low_mark)
+    rooms = [
+        min(max(int((limit - beside) * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
+        for limit, goal, beside, size in (
+            (high.tokens, low.tokens, fixed.tokens, total.tokens),
+            (high.chars, low.chars, fixed.chars, total.chars),
+            (high.bytes, low.bytes, fixed.bytes, total.bytes),
+        )
+        if limit is not None and goal is not None
+    ]
+    return max(0, min(rooms, default=0))
+
+
+def task_tokens(budget: Budget) -> int:
+    """What the first user message keeps at the most once something of it has to go."""
+    return int(budget.usable_tokens * TASK_SHARE)
+
+
+def _compact(window: ContextWindow, pipeline: Pipeline, compaction_steps: Sequence[CompactionStep], goal: Mark) -> None:
+    for step in compaction_steps:
+        if window.over(goal) is None:
+            return
+        for change in step(window, goal):
+            window.apply(change)
+            if pipeline.always is not None:
+                window.apply(Change(_done_again(window, change, pipeline.always, pipeline.notices)))
+            if window.over(goal) is None:
+                return
+
+
+def _done_again(window: ContextWindow, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
+    """The edits of a local step to a message that was just changed."""
+    index = change.edits[0].message if change.edits else None
+    entry = window.entries[index] if index is not None else None
+    return () if entry is None else tuple(step(entry.index, entry.message, entry.tool, notices))
+
+
+def _artifacts(window: ContextWindow, edits: Sequence[Edit]) -> tuple[Artifact, ...]:
+    if not edits:
+        return ()
+    taken_out = [
+        edit.artifact for edit in edits if edit.artifact is not None and edit.reason is not Reason.OMISSION_NOTE
+    ]
+    found = {artifact.id: artifact for artifact in (*window.omission_note.artifacts, *taken_out)}
+    return tuple(found.values())
+
+
+def _largest(entries: Iterator[TrackedMessage]) -> tuple[TrackedMessage, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.size.tokens, reverse=True)[:5])

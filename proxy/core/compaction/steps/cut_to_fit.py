@@ -1,0 +1,155 @@
+"""Messages are cut down to what is left of the room: results on the edge of a cut, and what has to stay, as a last
+resort.
+
+Rule: reliefs. An excerpt is made anew from the whole message, not from an excerpt of it, and small messages are spared
+as long as large ones can give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.compaction.budget import Mark
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, argument_texts, content_texts, prepared
+from proxy.core.notices.catalogue import Notices
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.text.measures import utf8_length
+from proxy.core.tokens.counters import Counter
+from proxy.core.truncation.truncate_tool_output import shortened_result
+
+_MIN_TEXT_BYTES: Final = 120
+"""What is left of a text at the least, besides its notice."""
+RESULT_LIMITS: Final = ExcerptLimits()
+TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=0.5)
+"""Of what people and models say: neither end is worth more."""
+_ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
+"""Shares of the room that are tried one after the other: what an excerpt costs in tokens is known once it is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutToFit:
+    """A last resort before a request is refused: messages that have to stay are cut to what fits."""
+
+    notices: Notices
+    messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
+    """Which of them."""
+    reason: Reason
+    limits: ExcerptLimits = RESULT_LIMITS
+    least_tokens: int = 0
+    """What all of them together keep."""
+    times: float = 1.0
+    """The goal in tokens, before anything is cut."""
+
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
+        """One change for each message and attempt."""
+        if goal.tokens is not None:
+            goal = replace(goal, tokens=int(goal.tokens * self.times))
+        for share in _ATTEMPTS:
+            over, entries = window.over(goal), self.messages(window)
+            if over is None or not entries:
+                return
+            held = sum(entry.size.tokens for entry in entries)
+            # Over in characters or bytes alone: the share of the messages that has to go is the same in each unit.
+            excess = max(
+                over.tokens,
+                held * over.chars // max(1, sum(entry.size.chars for entry in entries)),
+                held * over.bytes // max(1, sum(entry.size.bytes for entry in entries)),
+            )
+            left = max(self.least_tokens, int(max(0, held - excess) * share))
+            yield from excerpted(entries, left, self.notices, self.reason, self.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class CutArguments:
+    """A last resort: the arguments of calls in the newest unit are cut to what fits."""
+
+    notices: Notices
+
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
+        """One change for each message and attempt."""
+        for share in _ATTEMPTS:
+            for entry in window.newest_words():
+                over = window.over(goal)
+                if over is None:
+                    return
+                texts = list(argument_texts(entry.original))
+                whole_bytes = sum(utf8_length(text) for _, text in texts)
+                # The arguments are nearly all of a message that is too long for them.
+                bytes_per_token = whole_bytes / max(1, entry.original_size.tokens)
+                excess = max(over.tokens * bytes_per_token, over.chars, over.bytes)
+                held = sum(utf8_length(text) for _, text in argument_texts(entry.message))
+                left = max(0.0, held - excess) * share / max(1, whole_bytes)
+                edits = (
+                    shortened_arguments(
+                        entry.index, path, text, int(utf8_length(text) * left), self.notices, Reason.NEWEST_TEXT
+                    )
+                    for path, text in texts
+                )
+                found = tuple(edit for edit in edits if edit is not None)
+                if found:
+                    yield Change(found)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeImages:
+    """A last resort: images in messages that have to stay are described, the oldest first, and no more than needed."""
+
+    showing: Callable[[int], Sequence[LocalStep]]
+    """The local steps for a message of which so many images are shown, the last ones."""
+    notices: Notices
+    counter: Counter
+
+    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
+        """One change for each message and number of images that stay: half as many each time."""
+        for entry in window.staying():
+            shown = entry.images
+            while shown:
+                shown //= 2
+                steps = self.showing(shown)
+                yield Change(
+                    redone=prepared(entry.index, entry.original, entry.tool, steps, self.notices, self.counter)
+                )
+
+
+def excerpted(
+    entries: Sequence[TrackedMessage],
+    goal_tokens: int,
+    notices: Notices,
+    reason: Reason,
+    limits: ExcerptLimits = RESULT_LIMITS,
+) -> Iterator[Change]:
+    """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` besides."""
+    left = goal_tokens
+    for position, entry in enumerate(sorted(entries, key=lambda entry: entry.size.tokens)):
+        allowed = left // (len(entries) - position)
+        if entry.size.tokens > allowed:
+            edits = tuple(_excerpted(entry, allowed, notices, reason, limits))
+            if edits:
+                yield Change(edits)
+            left -= min(allowed, entry.size.tokens)
+        else:
+            left -= entry.size.tokens
+
+
+def _excerpted(
+    entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits
+) -> Iterator[Edit]:
+    """Excerpts of a message's texts, so that all of it takes about so many tokens."""
+    texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.whole)]
+    whole_bytes = sum(length for _, _, length in texts)
+    allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)
+    for position, (path, text, length) in enumerate(sorted(texts, key=lambda found: found[2])):
+        share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
+        allowed_bytes -= min(share, length)
+        if length > share:
+            edit = shortened_result(
+                entry.index, path, text, entry.tool, replace(limits, max_bytes=share), notices, reason
+            )
+            if edit is not None:
+                yield edit

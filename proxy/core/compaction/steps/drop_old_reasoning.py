@@ -1,0 +1,45 @@
+"""Long reasoning of finished turns is left out, and a line in its place says where it is kept.
+
+Rule: a relief. Inside the running turn reasoning stays: DeepSeek and Kimi refuse tool turns without it.
+https://api-docs.deepseek.com/guides/thinking_mode
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.budget import Mark
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.conversation.edit import Edit, Path, Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.notices.catalogue import Notices
+from proxy.core.text import jsontext
+
+_PATH: Final[Path] = ("reasoning_content",)
+
+
+@dataclass(frozen=True, slots=True)
+class DropOldReasoning:
+    """Goes through the turns before the last user message, the oldest first."""
+
+    notices: Notices
+    keep_chars: int = 2_000
+    """Shorter reasoning stays: the saving is not worth a changed prefix."""
+
+    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
+        """One change for each message."""
+        for entry in window.before(window.last_user()):
+            if entry.message.reasoning_bytes <= self.keep_chars:
+                continue  # JSON is never shorter than its text
+            raw = entry.original.members()["reasoning_content"]
+            text = jsontext.value(raw)
+            length = len(text) if isinstance(text, str) else entry.message.reasoning_bytes
+            if length > self.keep_chars:
+                whole = Artifact(bytes(raw), "reasoning", "json")
+                note = self.notices.reasoning(whole, length)
+                replacement = jsontext.dump(note)
+                edit = Edit(entry.index, _PATH, replacement, Reason.OLD_REASONING, whole, "", length, len(note))
+                yield Change((edit,))

@@ -1,0 +1,81 @@
+"""Old exchanges are left out, the oldest first; the last of them is only cut when that is enough.
+
+Rule: a relief. Calls and results go together. A later user message goes with the last of its turn; the first one, the
+last one and the newest exchange stay; what stays of the first turn is cut, the first user message down to its share,
+before anything of a later turn goes. What is cut is made anew from the whole, the results first, then very long texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.compaction.budget import Mark
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.steps.cut_to_fit import CutToFit, excerpted
+from proxy.core.compaction.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_HEAD_SHARE
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.notices.catalogue import Notices
+from proxy.core.text.excerpt import ExcerptLimits
+
+_TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)
+_WORTH_CUTTING: Final = 1.25
+"""Results, and very long texts, this much larger than what is still over are cut and not left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOutExchanges:
+    """Gives up whole units until what is kept is down to the goal."""
+
+    notices: Notices
+    task_tokens: int
+    """What the first user message keeps at the least."""
+
+    def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
+        """One change for each unit."""
+        task, last = window.first_request(), window.last_request()
+        second_turn = _start_of_second_turn(window)
+        for units in window.removable():
+            if task != last and units[0].start >= second_turn:
+                yield from self._shorter_first_turn(window, goal, task)
+                task = last
+            over = window.over(goal)
+            if over is None:
+                return
+            texts = [entry for unit in units for entry in window.in_unit(unit) if _is_long_text(entry)]
+            for entries, reason, limits in (
+                (window.results(units[0]), Reason.OLD_RESULT, ExcerptLimits()),
+                (texts, Reason.LONG_OLD_TEXT, _TEXT_LIMITS),
+            ):
+                held = sum(entry.size.tokens for entry in entries)
+                if held > over.tokens * _WORTH_CUTTING and not over.chars and not over.bytes:
+                    yield from excerpted(entries, held - over.tokens, self.notices, reason, limits)
+                    if window.over(goal) is None:
+                        return
+            yield Change(units=units)
+        if task != last:
+            yield from self._shorter_first_turn(window, goal, task)
+
+    def _shorter_first_turn(self, window: ContextWindow, goal: Mark, task: list[TrackedMessage]) -> Iterator[Change]:
+        """What stays of the first turn: the results that keep two user messages apart, and the first user message, as
+        far as needed, but never under its share."""
+        yield from CutToFit(self.notices, ContextWindow.separating_results, Reason.OLD_RESULT)(window, goal)
+        over = window.over(goal)
+        for entry in task if over is not None else ():
+            assert over is not None
+            tokens = entry.size.tokens - (over.tokens or entry.size.tokens)
+            least = max(self.task_tokens, tokens)
+            yield from excerpted([entry], least, self.notices, Reason.LONG_OLD_TEXT, _TEXT_LIMITS)
+
+
+def _start_of_second_turn(window: ContextWindow) -> int:
+    users = [unit.start for unit in window.units if unit.role == "user"]
+    return users[1] if len(users) > 1 else len(window.entries)
+
+
+def _is_long_text(entry: TrackedMessage) -> bool:
+    """Whether somebody said as much as others put into a file: all files of a project in one message, as aider does."""
+    return entry.whole.role in ("user", "assistant") and entry.whole_size.chars > LONG_TEXT_CHARS

@@ -1,0 +1,49 @@
+"""Very long user and assistant texts of finished turns are cut in their middle, once.
+
+Rule: a relief. The last user message is never touched, nor what follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.compaction.budget import Mark
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.tracked_message import content_texts
+from proxy.core.notices.catalogue import Notices, is_ours
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.text.measures import utf8_length
+from proxy.core.truncation.truncate_tool_output import shortened_result
+
+LONG_TEXT_CHARS: Final = 30_000
+"""Texts up to this length stay: people paste documents, and mean them."""
+TEXT_HEAD_SHARE: Final = 0.75
+"""Of what is kept of a text, for its beginning: unlike a program, a document says first what it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortenOldTexts:
+    """Goes through the turns before the last user message, the oldest first."""
+
+    notices: Notices
+    over_chars: int = LONG_TEXT_CHARS
+    keep_share: float = 0.8
+    """Of a text that is cut: the beginning and the end of what it was."""
+
+    def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
+        """One change for each text."""
+        for entry in window.before(window.last_user()):
+            if entry.message.role not in ("user", "assistant") or len(entry.message.raw) <= self.over_chars:
+                continue
+            for path, text in content_texts(entry.message):
+                if len(text) > self.over_chars and not is_ours(text):
+                    limits = ExcerptLimits(
+                        len(text), int(utf8_length(text) * self.keep_share), head_share=TEXT_HEAD_SHARE
+                    )
+                    edit = shortened_result(entry.index, path, text, "", limits, self.notices, Reason.LONG_OLD_TEXT)
+                    if edit is not None:
+                        yield Change((edit,))

@@ -1,0 +1,22 @@
+"""What a content is, and what a model must read to take it: `media_type(content, declared, name)` → `MediaType`.
+
+Rule: the bytes decide. What a client declares, or a name says, stands only where the bytes do not speak against it; and
+nothing here raises, whatever the bytes.
+"""
+
+from proxy.core.content_types.forced import looks_decoded_by_force
+from proxy.core.content_types.kinds import ContentKind, MediaType, audio_format, modality_of
+from proxy.core.content_types.media_type import media_type
+from proxy.core.content_types.table import plain_mime
+from proxy.core.content_types.texts import text_of
+
+__all__ = [
+    "ContentKind",
+    "MediaType",
+    "audio_format",
+    "looks_decoded_by_force",
+    "media_type",
+    "modality_of",
+    "plain_mime",
+    "text_of",
+]

@@ -1,0 +1,1 @@
+"""The messages of a request as views, and the edits that change them."""

@@ -1,0 +1,77 @@
+"""What stays or goes together, and which of it may go.
+
+Rule: a tool call and its results are one unit; which units may go depends on their order and roles alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.core.conversation.edit import Edit
+from proxy.core.conversation.message import SYSTEM_ROLES
+from proxy.core.conversation.tracked_message import TrackedMessage
+
+
+class ToolExchange(msgspec.Struct, frozen=True, gc=False):
+    """Messages that stay or go together: an exchange, a user message, a system message, an assistant's words."""
+
+    start: int
+    stop: int
+    role: str
+    """Of its first message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a relief gives up at once: edits of one message, whole units, or what a message shows."""
+
+    edits: tuple[Edit, ...] = ()
+    units: tuple[ToolExchange, ...] = ()
+    redone: TrackedMessage | None = None
+    """Another preparation of a message."""
+
+
+def first_request(units: Sequence[ToolExchange]) -> ToolExchange | None:
+    """The first user message: it holds the task, and always stays."""
+    return next((unit for unit in units if unit.role == "user"), None)
+
+
+def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
+    """What stands between the first user message and the next one, and has to: two user messages in a row are refused
+    by the chat templates of Mistral and Gemma. None where nothing stands there."""
+    users = [position for position, unit in enumerate(units) if unit.role == "user"]
+    if len(users) < 2:
+        return None
+    between = [unit for unit in units[users[0] + 1 : users[1]] if unit.role not in SYSTEM_ROLES]
+    return between[-1] if between else None
+
+
+def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
+    """What may go, the oldest first: neither system text, nor the first and the last user message, nor the newest unit.
+
+    A later user message goes together with the last of its turn, and of the first turn its last unit stays while
+    another turn follows, so that no two user messages come to stand in a row.
+
+    >>> roles = ["system", "user", "assistant", "assistant", "user", "assistant", "user"]
+    >>> units = [ToolExchange(index, index + 1, role) for index, role in enumerate(roles)]
+    >>> [[unit.start for unit in together] for together in removable(units)]
+    [[2], [5, 4]]
+    """
+    first, between = first_request(units), separator(units)
+    found: list[tuple[ToolExchange, ...]] = []
+    asked: tuple[ToolExchange, ...] = ()
+    turn_begins = 0
+    for unit in units:
+        if unit.role == "user":
+            if asked and len(found) > turn_begins:
+                found[-1] += asked
+            elif asked:
+                found.append(asked)
+            asked = () if unit is first else (unit,)
+            turn_begins = len(found)
+        elif unit.role not in SYSTEM_ROLES and unit is not units[-1] and unit is not between:
+            found.append((unit,))
+    return found

@@ -1,0 +1,126 @@
+"""One message on its way: as it came, as it would be sent, and the edits between the two.
+
+Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes. Edits are made one after the
+other: each is of the message as the ones before it left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.conversation.edit import Edit, Moved, Path, Reason, spliced
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.size import NOTHING, Size, size_of
+from proxy.core.notices.catalogue import Notices
+from proxy.core.text import jsontext
+from proxy.core.tokens.counters import Counter
+
+LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
+"""(index, message, name of the tool that it answers for, notices) → edits of that message."""
+_ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
+"""Of a call: where what the model wrote for it stands. A custom tool takes free text."""
+_IMAGE: Final = b'"image_url"'
+_MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
+"""Edits for the sake of what a model can read, not for the saving."""
+
+
+class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message and what has been done to it. A struct, as entries are made by the thousand."""
+
+    index: int
+    """In the request as received."""
+    original: Message
+    message: Message
+    """As it would be sent."""
+    size: Size
+    """Of `message`."""
+    original_size: Size
+    whole: Message
+    """As it came, but for media that went elsewhere: what excerpts are made of."""
+    whole_size: Size
+    tool: str = ""
+    """The tool whose result it is."""
+    edits: tuple[Edit, ...] = ()
+    """In order; a later edit of the same place stands for an earlier one."""
+    following: tuple[Message, ...] = ()
+    """Messages that are sent right behind it and go with it: the media of a batch of results."""
+    following_size: Size = NOTHING
+
+    @classmethod
+    def of(cls, index: int, message: Message, tool: str, counter: Counter) -> TrackedMessage:
+        """A message that nothing has been done to."""
+        size = size_of(message, counter)
+        return cls(index, message, message, size, size, message, size, tool)
+
+    @property
+    def sent_size(self) -> Size:
+        """Of all that is sent for it."""
+        return self.size + self.following_size if self.following else self.size
+
+    @property
+    def moved(self) -> tuple[Moved, ...]:
+        """What its edits have taken out to be sent behind its batch."""
+        return tuple(edit.moved for edit in self.edits if edit.moved is not None)
+
+    @property
+    def images(self) -> int:
+        """How many images are sent of it, in it or behind its batch."""
+        moved = [part for one in self.moved for part in one.parts if _IMAGE in part]
+        here = self.message.media_parts() if _IMAGE in self.message.raw else ()
+        return len(moved) + sum("image_url" in part for part in here)
+
+    def edited(self, edits: Sequence[Edit], counter: Counter) -> TrackedMessage:
+        """The entry after further edits; itself when they would not make it shorter, though that is what they are for.
+
+        Told by bytes, as these do not depend on who counts.
+        """
+        message = Message.read(spliced(self.message.raw, {edit.path: edit.replacement for edit in edits}))
+        if len(message.raw) >= len(self.message.raw) and any(edit.reason not in _MAY_LENGTHEN for edit in edits):
+            return self
+        size = size_of(message, counter)
+        edited = replace(self, message=message, size=size, edits=(*self.edits, *edits))
+        if all(edit.reason is Reason.ROUTE_MEDIA for edit in edits):
+            return replace(edited, whole=message, whole_size=size)
+        return edited
+
+    def followed_by(self, messages: Sequence[Message], counter: Counter) -> TrackedMessage:
+        """The entry with messages that are sent right behind it."""
+        size = sum((size_of(message, counter) for message in messages), NOTHING)
+        return replace(self, following=tuple(messages), following_size=size)
+
+
+def content_texts(message: Message) -> Iterator[tuple[Path, str]]:
+    """The texts of a message's content, each with its path."""
+    content = message.content()
+    if isinstance(content, str):
+        yield ("content",), content
+    elif isinstance(content, list):
+        for position, part in enumerate(content):
+            if isinstance(part, dict) and isinstance(text := part.get("text"), str):
+                yield ("content", position, "text"), text
+
+
+def argument_texts(message: Message) -> Iterator[tuple[Path, str]]:
+    """The arguments of each call of a message, as the model wrote them, with their path."""
+    calls = jsontext.opened(message.members().get("tool_calls")) if message.calls else None
+    for position, call in enumerate(calls if isinstance(calls, list) else ()):
+        for kind, name in _ARGUMENTS:
+            called = call.get(kind) if isinstance(call, dict) else None
+            if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                yield ("tool_calls", position, kind, name), text
+
+
+def prepared(
+    index: int, message: Message, tool: str, steps: Sequence[LocalStep], notices: Notices, counter: Counter
+) -> TrackedMessage:
+    """A message after the local steps."""
+    entry = TrackedMessage.of(index, message, tool, counter)
+    for step in steps:
+        edits = tuple(step(index, entry.message, tool, notices))
+        if edits:
+            entry = entry.edited(edits, counter)
+    return entry

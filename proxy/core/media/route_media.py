@@ -1,0 +1,222 @@
+"""Images, audio and files go where the model can read them; where it cannot, a description stands in their place.
+
+Rule: a local step. The same content, role and capability give the same route, and nothing here raises. What came as
+media stays byte for byte when nobody states whether the model reads it; binary inside a text never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
+from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.references import Resolved, Unfetched, references_in
+from proxy.core.media.attachments import Attachment, Replacement, Shape, attachment_of, may_hold_media, with_replaced
+from proxy.core.media.descriptions import label, shown, spoken
+from proxy.core.media.placement import not_here, place
+from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.notices.catalogue import Notices
+from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+
+MAX_SHOWN: Final = 32
+"""Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
+MAX_REPLACED: Final = 1_000
+"""Contents of one message that words stand for: what is over stays, as the words would be longer than the text."""
+_PLAIN_PART: Final = frozenset({"type", "text"})
+_ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
+"""System and developer texts are never changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteMedia:
+    """How media are routed for one model."""
+
+    routes: Routes
+    tool_images: ToolImages = ToolImages.USER_AFTER_BATCH
+    resolved: Resolved = field(default_factory=dict, repr=False)
+    """What stands elsewhere, as far as it was looked up."""
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """One edit for each content that is routed; they all put the same in the place of the message's content."""
+        if message.role not in _ROLES or not may_hold_media(message.raw) or is_page(message, tool):
+            return
+        target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
+        is_text = target is ToolImages.TEXT
+        routes = replace(self.routes, is_strict=True) if is_text and not self.routes.is_strict else self.routes
+        work = _Work(routes, self._resolved_for(message), message, tool, notices, target)
+        replacement = work.content()
+        if replacement is None:
+            return
+        moved = work.moved()
+        for number, (media, artifact) in enumerate(work.done):
+            yield Edit(
+                index,
+                ("content",),
+                replacement,
+                Reason.ROUTE_MEDIA,
+                artifact,
+                tool,
+                moved=moved if number == 0 else None,
+                media=media,
+            )
+
+    def _resolved_for(self, message: Message) -> Resolved:
+        """What this message names itself: what others name is not its own, whatever else was looked up."""
+        if not self.resolved:
+            return self.resolved
+        names = (reference.address for reference in references_in(message))
+        return {address: self.resolved[address] for address in names if address in self.resolved}
+
+
+@dataclass(slots=True)
+class _Work:
+    """One message being routed."""
+
+    routes: Routes
+    resolved: Resolved
+    message: Message
+    tool: str
+    notices: Notices
+    target: ToolImages
+    done: list[tuple[RoutedMedia, Artifact | None]] = field(default_factory=list)
+    """What was routed, with what has to be kept of it."""
+    shown: int = 0
+    images: int = 0
+    """Image parts so far."""
+    images_over: int = 0
+    """The first so many image parts of the message are over the limit."""
+    behind: list[bytes] = field(default_factory=list)
+    """Parts that go behind the batch."""
+
+    def content(self) -> bytes | None:
+        """The new content of the message; None when it stays as it is."""
+        raw = self.message.members().get("content", b"null")
+        opened = self.message.content()
+        if isinstance(opened, str):
+            parts = self._text_parts(opened)
+            if not self.done:
+                return None
+            return jsontext.dump(parts[0]["text"]) if len(parts) == 1 else jsontext.dump(parts)
+        if not isinstance(opened, list):
+            return None
+        if self.routes.max_images is not None:
+            self.images_over = sum(map(_is_image, opened)) - self.routes.max_images
+        items: list[Raw] = []
+        for item, part in zip(jsontext.items(raw), opened, strict=True):
+            items += self._routed_part(item, part)
+        if not self.done:
+            return None
+        # Who refuses media often takes no list of parts at all.
+        text = _as_one_text(items) if self.routes.refused else None
+        return jsontext.join_array(items) if text is None else jsontext.dump(text)
+
+    def moved(self) -> Moved | None:
+        """What goes behind the batch."""
+        if not self.behind:
+            return None
+        if self.target is not ToolImages.USER_AFTER_ASSISTANT:
+            return Moved(tuple(self.behind))
+        words = {"role": "assistant", "content": spoken(self.notices.language)}
+        return Moved(tuple(self.behind), jsontext.dump(words))
+
+    def _routed_part(self, raw: Raw, part: Any) -> list[Raw]:
+        before = len(self.done)
+        if isinstance(part, str):
+            parts = self._text_parts(part)
+        elif not isinstance(part, dict):
+            return [raw]
+        elif isinstance(text := part.get("text"), str):
+            parts = self._text_parts(text)
+            parts[0] = {**part, "text": parts[0]["text"]}
+        else:
+            attachment = attachment_of(part)
+            return [raw] if attachment is None else self._routed_media(raw, part, attachment)
+        return [raw] if len(self.done) == before else [jsontext.dump(one) for one in parts]
+
+    def _text_parts(self, text: str) -> list[dict[str, Any]]:
+        """A text part with words in the place of what the text held, and behind it what is shown of that here."""
+        here: list[dict[str, Any]] = []
+
+        def words_for(attachment: Attachment) -> Replacement | None:
+            if len(self.done) >= MAX_REPLACED:
+                return None
+            placed = self._placed(attachment, None)
+            if placed.stays:
+                return None
+            self._note(placed)
+            if placed.part is None:
+                return Replacement(placed.words)
+            self.shown += 1
+            if self._goes_behind:
+                self._put_behind(placed.part)
+            else:
+                here.append(placed.part)
+            words = shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
+            return Replacement(words, is_shown=True)
+
+        return [{"type": "text", "text": with_replaced(text, words_for)}, *here]
+
+    def _routed_media(self, raw: Raw, part: dict[str, Any], attachment: Attachment) -> list[Raw]:
+        placed = self._placed(attachment, part)
+        if placed.stays and (not self._goes_behind or attachment.shape is Shape.BLOCK):
+            return [raw]
+        self._note(placed)
+        if placed.words:
+            return [jsontext.dump({"type": "text", "text": placed.words})]
+        if not self._goes_behind:
+            return [jsontext.dump(placed.part)]
+        self.shown += 1
+        self._put_behind(part if placed.part is None else placed.part)
+        text = shown(placed.found, self.shown, behind=True, language=self.notices.language)
+        return [jsontext.dump({"type": "text", "text": text})]
+
+    @property
+    def _goes_behind(self) -> bool:
+        return self.target in (ToolImages.USER_AFTER_BATCH, ToolImages.USER_AFTER_ASSISTANT)
+
+    def _put_behind(self, part: dict[str, Any]) -> None:
+        words = label(self.tool, self.message.tool_call_id, self.shown, self.notices.language)
+        self.behind += [jsontext.dump({"type": "text", "text": words}), jsontext.dump(part)]
+
+    def _placed(self, attachment: Attachment, part: dict[str, Any] | None) -> MediaPlacement:
+        found = self.resolved.get(attachment.address) if attachment.is_elsewhere else None
+        if isinstance(found, Unfetched):
+            return not_here(attachment, found, self.notices)
+        if found is not None:
+            attachment = attachment.fetched(found.content, found.declared, found.name)
+        can_hold = self.message.role != "assistant" and self.target is not ToolImages.TEXT
+        is_too_many = self._is_too_many(attachment)
+        return place(self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many)
+
+    def _is_too_many(self, attachment: Attachment) -> bool:
+        """Whether enough images are shown without this one: the newest parts are, and the first of a text."""
+        limit = self.routes.max_images
+        if limit == 0:
+            return True
+        if not attachment.is_part:
+            return self.shown >= (MAX_SHOWN if limit is None else min(MAX_SHOWN, limit))
+        if modality_claimed(attachment) is not Modality.VISION:
+            return False
+        self.images += 1
+        return self.images <= self.images_over
+
+    def _note(self, placed: MediaPlacement) -> None:
+        self.done.append((placed.noted, placed.artifact))
+
+
+def _as_one_text(items: Sequence[Raw]) -> str | None:
+    """The text that parts make together; None where one is no plain text."""
+    parts = [jsontext.value(item) for item in items]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
+    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
+
+
+def _is_image(part: Any) -> bool:
+    attachment = attachment_of(part) if isinstance(part, dict) else None
+    return attachment is not None and modality_claimed(attachment) is Modality.VISION

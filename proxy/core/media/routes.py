@@ -1,0 +1,124 @@
+"""The route table: what a model reads, and which part that is.
+
+Rule: the same kind of content and the same capability give the same route. What nobody states is neither yes nor no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from proxy.core.artifact import Artifact
+from proxy.core.content_types import ContentKind, MediaType
+from proxy.core.conversation.edit import RoutedMedia
+from proxy.core.conversation.message import Message
+from proxy.core.media.attachments import Attachment, Shape, attachment_of
+from proxy.core.media.descriptions import OmissionReason
+from proxy.core.models.profile import Modality
+
+MAX_IMAGE_PIXELS: Final = 89_478_485
+"""Pillow, with which vLLM, SGLang and most servers open images, takes more for a decompression bomb.
+https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open"""
+MAX_BYTES: Final = 20 * 1024 * 1024
+
+
+class Route(StrEnum):
+    """Where a content goes. The values stand in logs."""
+
+    UNKNOWN = "unknown"
+    """It stays: nobody states whether the model reads it."""
+    IMAGE = "image_url"
+    AUDIO = "input_audio"
+    AUDIO_URL = "audio_url"
+    VIDEO = "video_url"
+    FILE = "file"
+    TEXT = "text"
+    DESCRIPTION = "description"
+
+
+SHAPES: Final = {
+    Shape.IMAGE: (Modality.VISION, Route.IMAGE),
+    Shape.AUDIO: (Modality.AUDIO, Route.AUDIO),
+    Shape.AUDIO_URL: (Modality.AUDIO, Route.AUDIO_URL),
+    Shape.VIDEO: (Modality.VIDEO, Route.VIDEO),
+    Shape.FILE: (Modality.FILE, Route.FILE),
+}
+"""What a model must read to take a part as it is written."""
+CLAIMED_KINDS: Final = {
+    Modality.VISION: ContentKind.IMAGE,
+    Modality.AUDIO: ContentKind.AUDIO,
+    Modality.VIDEO: ContentKind.VIDEO,
+    Modality.FILE: ContentKind.DOCUMENT,
+}
+
+
+def modalities_in(message: Message) -> frozenset[Modality]:
+    """What a model must read to take the media parts of a message, by what they say of themselves."""
+    found = (attachment_of(part) for part in message.media_parts())
+    return frozenset(modality_claimed(one) for one in found if one is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPlacement:
+    """Where a content goes, and what stands there."""
+
+    route: Route
+    found: MediaType
+    part: dict[str, Any] | None = None
+    """The new part; None when the old one stays, or words stand in its place."""
+    words: str = ""
+    artifact: Artifact | None = None
+    byte_count: int | None = None
+    reason: str = ""
+
+    @property
+    def stays(self) -> bool:
+        """Whether what came is right as it is."""
+        return self.part is None and not self.words
+
+    @property
+    def noted(self) -> RoutedMedia:
+        """For the log."""
+        return RoutedMedia(self.found.kind.value, self.found.mime, self.route.value, self.byte_count, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """What one model reads, and what is shown to it at the most."""
+
+    modalities: frozenset[Modality] | None = None
+    """None: nobody states it."""
+    refused: frozenset[Modality] = field(default=frozenset())
+    """What its upstream has refused before, whatever is stated."""
+    is_strict: bool = False
+    """Whether a model reads text alone when nobody states what it reads."""
+    max_bytes: int = MAX_BYTES
+    """Of one content."""
+    max_image_pixels: int = MAX_IMAGE_PIXELS
+    max_images: int | None = None
+    """Of one message."""
+
+    def reads(self, modality: Modality) -> bool | None:
+        """Whether the model reads it; None when nobody states it."""
+        if modality in self.refused:
+            return False
+        if self.modalities is None:
+            return (modality is Modality.TEXT) if self.is_strict else None
+        return modality in self.modalities
+
+    def why_not(self, modality: Modality, *, can_hold: bool) -> OmissionReason:
+        """Why something is not read: the model is known to lack it, or else its place cannot hold it."""
+        is_stated = self.modalities is not None or modality in self.refused
+        return OmissionReason.MODEL if is_stated or can_hold else OmissionReason.PLACE
+
+
+def modality_claimed(attachment: Attachment) -> Modality:
+    """What a model must read to take a part, by what the part says of itself."""
+    if attachment.shape in SHAPES:
+        return SHAPES[attachment.shape][0]
+    kind = attachment.declared.partition("/")[0].strip().lower()
+    return _BY_PREFIX.get(kind, Modality.FILE)
+
+
+_BY_PREFIX: Final = {"image": Modality.VISION, "audio": Modality.AUDIO, "video": Modality.VIDEO}

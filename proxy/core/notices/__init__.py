@@ -1,0 +1,1 @@
+"""Every word that is ever put before a model."""

@@ -1,0 +1,45 @@
+"""How one client gets at what was taken out of its requests: a path, an address, a tool.
+
+Rule: a function of settings, of the tools of the request and of how the client reaches the proxy, so it is the same in
+every turn of a conversation. What is not known to work for this client is not named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.artifact import Artifact
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactAccess:
+    """The ways that are open; nothing of it is the request's own text."""
+
+    folder: str | None = None
+    """The folder of the artifacts as the agent sees it; None: it does not."""
+    url: str | None = None
+    """Where they are served, without a slash at the end; None: nobody knows by which name the agent reaches us."""
+    key_headers: tuple[str, ...] = ()
+    """How the headers begin that have to carry the agent's key there: `Authorization: Bearer`."""
+    tool: bool = False
+    """Whether the request is offered our own tool, `read_artifact`."""
+
+    def path_of(self, artifact: Artifact) -> str | None:
+        """The file, as the agent sees it.
+
+        >>> ArtifactAccess("C:\\\\kept").path_of(Artifact(b"", "sh"))
+        'C:\\\\kept\\\\tool_sh_e3b0c44298fc1c14.txt'
+        """
+        if self.folder is None:
+            return None
+        separator = "\\" if "\\" in self.folder and "/" not in self.folder else "/"
+        return f"{self.folder.rstrip(separator)}{separator}{artifact.id}"
+
+    def url_of(self, artifact: Artifact) -> str | None:
+        """The address."""
+        return None if self.url is None else f"{self.url}/{artifact.id}"
+
+
+NOWHERE: Final = ArtifactAccess()
+"""Nothing is known of the client."""

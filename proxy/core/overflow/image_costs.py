@@ -1,0 +1,68 @@
+"""What the images of one model cost, out of what its upstream counts for whole prompts.
+
+Rule: a cost is kept for each size in pixels and moves only where it is clearly wrong, as every change moves the cuts of
+running conversations; what cannot be an image's cost says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Counts
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.size import image_of
+from proxy.core.tokens.counters import Counter
+from proxy.core.tokens.image_tokens import ImageCounter, image_key, tokens_of_image
+
+LARGEST_IMAGE_TOKENS: Final = 32_768
+"""Twice the most that any rule gives for one image (`max_pixels` of Qwen2-VL: 16 384)."""
+_STEP_TOKENS: Final = 16
+"""A cost is rounded up to a multiple of it: frames and a text that was counted a little short are no news."""
+_TOO_LOW: Final = 1.02
+_TOO_HIGH: Final = 0.85
+"""Times what is known: a cost that is too low ends in refusals, one that is too high only in context."""
+_TEXT_MAY_BE_OFF: Final = 0.3
+"""Of an estimate of text that nothing has confirmed."""
+_OF_IMAGES: Final = 0.15
+"""Of what images are held to cost, that an error of the text's count may make up at the most."""
+
+
+def images_in(messages: Iterable[bytes]) -> dict[tuple[tuple[int, int] | None, str | None], int]:
+    """How many images of which size in pixels and `detail` stand in messages, each as JSON."""
+    found = (image_of(part) for raw in messages if b'"image_url"' in raw for part in Message.read(raw).media_parts())
+    return dict(Counts(image for image in found if image is not None))
+
+
+def costs_seen(
+    images: Mapping[tuple[tuple[int, int] | None, str | None], int],
+    counter: Counter,
+    estimate_tokens: int,
+    prompt_tokens: int,
+    ratio: float | None,
+) -> dict[str, int]:
+    """What images cost, by `image_key`, as far as it differs from what the counter has; empty when it does not, or when
+    nothing can be said.
+
+    `estimate_tokens`: of the whole prompt by this counter; `prompt_tokens`: as the upstream counted it; `ratio`: its
+    tokens of text for one of ours, None when nothing has confirmed it.
+    """
+    costs = {image: tokens_of_image(counter, *image) for image in images}
+    held = sum(costs[image] * count for image, count in images.items())
+    text = (estimate_tokens - held) * (1.0 if ratio is None else ratio)
+    known = dict(counter.learned) if isinstance(counter, ImageCounter) else {}
+    new = {image for image in images if image_key(*image) not in known} or set(images)
+    surely = sum(costs[image] * count for image, count in images.items() if image not in new)
+    held, seen = held - surely, prompt_tokens - text - surely
+    if not held or seen <= 0 or (ratio is None and text * _TEXT_MAY_BE_OFF > seen * _OF_IMAGES):
+        return {}
+    if held * _TOO_HIGH <= seen <= held * _TOO_LOW:
+        return {}
+    # Of several new sizes each is off alike, as far as anybody can tell from one sum.
+    found = {image_key(*image): _rounded_up(costs[image] * seen / held) for image in new}
+    return found if all(cost <= LARGEST_IMAGE_TOKENS for cost in found.values()) else {}
+
+
+def _rounded_up(tokens: float) -> int:
+    return math.ceil(round(tokens / _STEP_TOKENS, 6)) * _STEP_TOKENS

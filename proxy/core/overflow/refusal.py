@@ -1,0 +1,112 @@
+"""The words for a request that cannot be made to fit: what was measured, what takes the room, what can be done.
+
+Rule: sizes, roles, tools and indexes only; never content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from proxy.core.compaction.plan import Plan
+from proxy.core.notices.catalogue import Language
+
+_OPENAI_TOKENS: Final = (
+    "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
+    "({prompt} in the messages, {reserved} in the completion)."
+)
+"""As OpenAI refuses, whatever the language of the rest: litellm, DSPy, opencode, LangChain and CrewAI tell an overflow
+by this text. https://community.openai.com/t/error-this-models-maximum-context-length-is-x-tokens/105071"""
+_OPENAI_OTHER: Final = (
+    "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
+)
+_WORDS: Final[dict[Language, dict[str, str]]] = {
+    "en": {
+        "size": " That is what {model} would be sent with everything left out that may be left out",
+        "room": "; the room for a prompt is {room:,} tokens",
+        "stop": ".",
+        "largest": " The largest of what has to stay: {largest}.",
+        "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
+        "put_in": "a page of {tool} behind messages[{index}] ({tokens:,} tokens)",
+        "tools": "the tool list ({tokens:,} tokens)",
+        "advice": " Shorten the system text or the tool list, or take a model with a larger window.",
+    },
+    "zh": {
+        "size": " 这是在省略所有可省略的内容之后发给 {model} 的大小",
+        "room": "；其中可用于提示的有 {room:,} 个 token",
+        "stop": "。",
+        "largest": "必须保留的最大部分：{largest}。",
+        "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
+        "put_in": "messages[{index}] 之后的一页 {tool}（{tokens:,} 个 token）",
+        "tools": "工具列表（{tokens:,} 个 token）",
+        "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
+    },
+}
+_MAX_TOLD: Final = 5
+
+
+_REFUSED_TWICE: Final[dict[Language, str]] = {
+    "en": "The upstream refused this request as too long, and once more after its prompt or its reply limit had been "
+    "lowered; the prompt then had about {tokens:,} tokens. What has to stay are the system text, the last user "
+    "message, the tool list and the newest results: shorten these, ask for a shorter reply, or take a model with a "
+    "larger window.",
+    "zh": "上游认为此请求过长；压缩提示或降低回复上限后再次被拒绝，当时提示约有 {tokens:,} 个 token。"
+    "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、请求更短的回复，或改用窗口更大的模型。",
+}
+
+
+_EMPTY_TWICE: Final[dict[Language, str]] = {
+    "en": "The upstream answered this request with a success that holds nothing, and so it did once more after the "
+    "prompt had been shortened to about {tokens:,} tokens. Some servers refuse like this what is longer than their "
+    "context window: look into the server's own log, and at the window that it was started with.",
+    "zh": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
+    "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
+}
+
+
+def empty_twice(tokens: int, language: Language) -> str:
+    """The message for a client whose request got an empty answer once more after a harsher cut."""
+    return _EMPTY_TWICE[language].format(tokens=tokens)
+
+
+def refused_twice(tokens: int, language: Language) -> str:
+    """The message for a client whose request was refused once more after a harsher cut. `tokens`: the model's."""
+    return _REFUSED_TWICE[language].format(tokens=tokens)
+
+
+def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language, put_in: Collection[int] = ()) -> str:
+    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens, positions the
+    client's. `put_in`: indexes of the messages that the client did not send."""
+    words, size, budget = _WORDS[language], plan.after, plan.budget
+    told = budget.model_tokens
+    after, room = told(size.tokens), told(budget.ceiling_tokens)
+    is_bound = not budget.room_is_guessed
+    text = []
+    if is_bound and size.tokens > budget.ceiling_tokens:
+        window_tokens = max(window_tokens, room)  # after a refusal that proved a guess too small
+        after, reserved = max(after, room + 1), window_tokens - room
+        text.append(
+            _OPENAI_TOKENS.format(window=window_tokens, requested=after + reserved, prompt=after, reserved=reserved)
+        )
+    for limit, found, unit in (
+        (budget.room_chars, size.chars, "characters"),
+        (budget.room_bytes, size.bytes, "bytes"),
+    ):
+        if limit is not None and found > limit:
+            text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
+    largest = []
+    for entry in plan.largest:
+        is_put_in = entry.index in put_in
+        index = entry.index - sum(one <= entry.index for one in put_in)
+        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool else ""
+        role, tokens = entry.message.role or "?", told(entry.size.tokens)
+        named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
+        largest.append((entry.size.tokens, named))
+    if plan.base.bytes:
+        largest.append((plan.base.tokens, words["tools"].format(tokens=told(plan.base.tokens))))
+    largest.sort(key=lambda found: found[0], reverse=True)
+    said = " ".join(text) + words["size"].format(model=model)
+    said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
+    if largest:
+        said += words["largest"].format(largest=", ".join(words for _, words in largest[:_MAX_TOLD]))
+    return said + words["advice"]

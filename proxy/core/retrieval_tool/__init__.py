@@ -1,0 +1,1 @@
+"""The proxy's own tool, and the calls of it that no client sees."""

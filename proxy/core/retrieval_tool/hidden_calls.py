@@ -1,0 +1,152 @@
+"""Calls that the client never saw, in an answer in which it had calls of its own: what is remembered of them, and how
+they come back into the conversation.
+
+Rule: the client returns its own calls; those, and all that the client told before them, tell what was hidden beside
+them. What is put back is the same bytes in every later turn, on every replica and after a restart, and never another
+owner's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.edit import spliced
+from proxy.core.conversation.message import SYSTEM_ROLES, Message, texts_of
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+
+HISTORY_BYTES: Final = 16
+"""Of what tells a conversation up to one message: 128 bits, as nobody but its owner can bring another one about."""
+_MAX_CALLS: Final = 1_000
+"""Of one message that is looked up."""
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """As it stands in the store."""
+
+    visible: str
+    """The client's calls that it belongs to, told by their mark."""
+    positions: list[int]
+    """Where the hidden calls stood among all of them."""
+    calls: list[msgspec.Raw]
+    results: list[msgspec.Raw]
+    """The messages that answer them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenToolCalls:
+    """Our calls of one answer with their results."""
+
+    mark: str
+    """Of the client's calls in that answer."""
+    positions: tuple[int, ...]
+    """Where ours stood among all calls."""
+    calls: tuple[bytes, ...] = field(repr=False)
+    results: tuple[bytes, ...] = field(repr=False)
+    """Tool messages, one for each call."""
+
+    @classmethod
+    def of(cls, history: bytes, said: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
+        """What has to be remembered of a mixed answer to a conversation with this history."""
+        positions = tuple(call.position for call in said.own)
+        return cls(mark_of(history, said.others), positions, tuple(call.raw for call in said.own), tuple(results))
+
+    @classmethod
+    def read(cls, content: bytes, mark: str) -> HiddenToolCalls | None:
+        """What was kept under a mark; None when it is something else."""
+        try:
+            record = msgspec.json.decode(content, type=_Record)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if record.visible != mark or not len(record.positions) == len(record.calls) == len(record.results):
+            return None
+        calls, results = tuple(map(bytes, record.calls)), tuple(map(bytes, record.results))
+        return cls(mark, tuple(record.positions), calls, results)
+
+    @staticmethod
+    def name_of(mark: str) -> str:
+        """The artifact that may hold what is hidden under a mark."""
+        return Artifact(b"", RETRIEVAL_TOOL, "json", named_by=mark).id
+
+    def artifact(self) -> Artifact:
+        """How it is kept: among the artifacts of its owner, under the mark."""
+        raw = [jsontext.join_array(self.calls), jsontext.join_array(self.results)]
+        members = {"visible": jsontext.dump(self.mark), "positions": jsontext.dump(self.positions)}
+        content = jsontext.join_object(members | {"calls": raw[0], "results": raw[1]})
+        return Artifact(content, RETRIEVAL_TOOL, "json", named_by=self.mark)
+
+    def put_back(self, message: Message) -> tuple[Message, ...]:
+        """An assistant message as the model said it, and behind it the results of what was hidden."""
+        calls = list(jsontext.items(message.members()["tool_calls"]))
+        for position, call in zip(self.positions, self.calls, strict=True):
+            calls.insert(position, call)
+        whole = spliced(message.raw, {("tool_calls",): jsontext.join_array(calls)})
+        return Message.read(whole), *(Message.read(result) for result in self.results)
+
+
+def beginning(owner: str) -> bytes:
+    """The history of a conversation of which nothing has been said yet."""
+    return hashlib.blake2b(owner.encode(), digest_size=HISTORY_BYTES).digest()
+
+
+def extended(history: bytes, message: Message) -> bytes:
+    """The history after one more message of the client.
+
+    It holds what a client repeats from turn to turn: what users and tools said, what the assistant called, and what it
+    said where it called nothing. Neither system texts, where clients put the time of day, nor reasoning, media, and
+    marks for caches, which they leave out or move.
+    """
+    if message.role in SYSTEM_ROLES:
+        return history
+    if message.calls:
+        told: Any = _told(jsontext.items(message.members()["tool_calls"]))
+    else:
+        told = "\n".join(texts_of(message.content())).strip()
+    said = _canonical([message.role, message.tool_call_id, told])
+    return hashlib.blake2b(history + said, digest_size=HISTORY_BYTES).digest()
+
+
+def mark_of(history: bytes, calls: Sequence[Raw]) -> str:
+    """What tells some calls of a client from all others: the conversation before them, and their ids, names and
+    arguments, however they are written.
+
+    Ids alone do not: Kimi numbers them anew in every conversation, other servers in every answer.
+    https://huggingface.co/moonshotai/Kimi-K2-Instruct-0905/blob/main/docs/tool_call_guidance.md
+    """
+    return hashlib.sha256(history + _canonical(_told(calls))).hexdigest()
+
+
+def mark_in(history: bytes, message: Message) -> str | None:
+    """The mark of the calls in a message that a client returns, after what it told before; None when there is nothing
+    to look up."""
+    if message.role != "assistant" or not message.calls:
+        return None
+    return mark_of(history, jsontext.items(message.members()["tool_calls"]))
+
+
+def _told(calls: Sequence[Raw]) -> list[list[Any]]:
+    return [_meant(jsontext.opened(raw)) for raw in calls[:_MAX_CALLS]]
+
+
+def _meant(call: Any) -> list[Any]:
+    """Id, name and arguments of a call, opened."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return [call]
+    arguments = function.get("arguments")
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
+
+
+def _canonical(found: Any) -> bytes:
+    try:
+        return msgspec.json.encode(found, order="sorted")
+    except (UnicodeEncodeError, TypeError):  # half a surrogate pair has no UTF-8
+        return repr(found).encode("utf-8", "backslashreplace")

@@ -1,0 +1,1 @@
+"""Texts: excerpts, lines, identifiers, JSON that keeps its bytes."""

@@ -1,0 +1,1 @@
+"""What a text or an image costs in tokens."""

@@ -1,0 +1,112 @@
+"""Tokens of an image by the rule of who made the model.
+
+Rule: a function of the image's size alone; where makers differ from model to model, the larger count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from proxy.core.models.names import last_part
+from proxy.core.models.providers import vendor_of
+from proxy.core.tokens.counters import Counter, image_tokens
+
+_ANTHROPIC_PIXELS_PER_TOKEN: Final = 750
+_ANTHROPIC_LONGEST_SIDE_PIXELS: Final = 1_568
+_ANTHROPIC_MOST_TOKENS: Final = 1_600
+"""https://docs.anthropic.com/en/docs/build-with-claude/vision#calculate-image-costs"""
+_GEMINI_TILE_TOKENS: Final = 258
+_GEMINI_TILE_PIXELS: Final = 768
+"""https://ai.google.dev/gemini-api/docs/tokens"""
+_GEMINI_LEAST_TOKENS: Final = 1_100
+"""Gemini 3 has about so many for an image of any size: huggingface.co/datasets/JOHNISKING/image-token-cost"""
+_QWEN_PATCH_PIXELS: Final = 28
+_QWEN_TOKENS: Final = (4, 16_384)
+"""Between `min_pixels` 3136 and `max_pixels` 12845056: huggingface.co/Qwen/Qwen2-VL-7B-Instruct/discussions/47 and
+preprocessor_config.json beside it. Qwen3-VL has patches of 32 pixels."""
+_QWEN_FRAME_TOKENS: Final = 2
+"""`<|vision_start|>` and `<|vision_end|>`."""
+
+
+class ImageRule(StrEnum):
+    """Whose rule it is."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+    QWEN = "qwen"
+
+
+_BY_VENDOR: Final = {"anthropic": ImageRule.ANTHROPIC, "google": ImageRule.GEMINI, "alibaba": ImageRule.QWEN}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCounter:
+    """A counter of text that counts images by another rule than OpenAI's, or as the upstream has shown to."""
+
+    texts: Counter
+    rule: ImageRule
+    learned: tuple[tuple[str, int], ...] = ()
+    """Tokens of an image, by `image_key`."""
+
+    @property
+    def name(self) -> str:
+        return self.texts.name
+
+    @property
+    def exact(self) -> bool:
+        return self.texts.exact
+
+    def count(self, text: str) -> int:
+        return self.texts.count(text)
+
+
+def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], ...] = ()) -> Counter:
+    """The counter for a model, by its name and by what was learned of its images.
+
+    >>> from proxy.core.tokens.counters import ByteClassCounter
+    >>> with_images_of("qwen2.5-vl-7b", ByteClassCounter()).rule.value
+    'qwen'
+    """
+    rule = _BY_VENDOR.get(vendor_of(last_part(model)), ImageRule.OPENAI)
+    return texts if rule is ImageRule.OPENAI and not learned else ImageCounter(texts, rule, learned)
+
+
+def image_key(size: tuple[int, int] | None, detail: str | None) -> str:
+    """What images that cost the same have in common.
+
+    >>> image_key((1280, 800), "auto"), image_key(None, "low")
+    ('1280x800', '? low')
+    """
+    pixels = "?" if size is None else f"{size[0]}x{size[1]}"
+    return f"{pixels} low" if detail == "low" else pixels
+
+
+def tokens_of_image(counter: Counter, size: tuple[int, int] | None, detail: str | None) -> int:
+    """Tokens of an image of so many pixels; of one whose size is not known, as OpenAI has for a usual one."""
+    if not isinstance(counter, ImageCounter):
+        return _by_rule(ImageRule.OPENAI, size, detail)
+    learned = dict(counter.learned) if counter.learned else {}
+    tokens = learned.get(image_key(size, detail))
+    return _by_rule(counter.rule, size, detail) if tokens is None else tokens
+
+
+def _by_rule(rule: ImageRule, size: tuple[int, int] | None, detail: str | None) -> int:
+    if size is None:
+        return image_tokens(None, None, detail)
+    width, height = size
+    match rule:
+        case ImageRule.OPENAI:
+            return image_tokens(width, height, detail)
+        case ImageRule.ANTHROPIC:
+            scale = min(1.0, _ANTHROPIC_LONGEST_SIDE_PIXELS / max(width, height))
+            found = math.ceil(width * scale * height * scale / _ANTHROPIC_PIXELS_PER_TOKEN)
+            return min(found, _ANTHROPIC_MOST_TOKENS)
+        case ImageRule.GEMINI:
+            tiles = math.ceil(width / _GEMINI_TILE_PIXELS) * math.ceil(height / _GEMINI_TILE_PIXELS)
+            return max(_GEMINI_LEAST_TOKENS, _GEMINI_TILE_TOKENS * tiles)
+    patches = math.ceil(width / _QWEN_PATCH_PIXELS) * math.ceil(height / _QWEN_PATCH_PIXELS)
+    return min(max(patches, _QWEN_TOKENS[0]), _QWEN_TOKENS[1]) + _QWEN_FRAME_TOKENS

@@ -1,0 +1,1 @@
+"""What becomes of one tool result, looked at by itself."""

@@ -1,0 +1,103 @@
+"""Characters that an upstream chokes on are replaced, for models whose settings say so.
+
+Rule: a local step. Everything that is replaced leaves the replacement character, and a note in the content says how
+many there are: not in an assistant's own words, which it would imitate, nor in its calls, whose arguments are JSON, nor
+in a system text, which is the operator's.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from proxy.core.conversation.edit import Edit, Path, Reason
+from proxy.core.conversation.message import SYSTEM_ROLES, Message
+from proxy.core.conversation.tracked_message import argument_texts, content_texts
+from proxy.core.notices.catalogue import Notices
+from proxy.core.text import jsontext
+from proxy.core.truncation.tool_response import tool_response, with_note
+
+REPLACEMENT: Final = "\ufffd"
+
+
+class Sanitise(StrEnum):
+    """Kinds of characters that some upstream refuses."""
+
+    NON_BMP = "non_bmp"
+    """Beyond the Basic Multilingual Plane: databases with three-byte UTF-8 behind a relay."""
+    SURROGATES = "surrogates"
+    """Halves of a pair, as broken truncation leaves them; they have no UTF-8."""
+    CONTROL = "control"
+    """Control characters but tab, line feed and carriage return."""
+
+
+_CLASSES: Final = {
+    Sanitise.NON_BMP: "\U00010000-\U0010ffff",
+    Sanitise.SURROGATES: "\ud800-\udfff",
+    Sanitise.CONTROL: "\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f",
+}
+
+
+_UNNOTED_ROLES: Final = frozenset({"assistant", *SYSTEM_ROLES})
+_REASONING: Final = ("reasoning_content", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class SanitiseText:
+    """Replaces the kinds that are set, in the texts of every message."""
+
+    kinds: frozenset[Sanitise]
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """One edit for each text with such characters; the last one of the content has the note about all of it."""
+        if not self.kinds:
+            return
+        refused = _refused(self.kinds)
+        cleaned = [(path, text, *refused.subn(REPLACEMENT, text)) for path, text in content_texts(message)]
+        cleaned = [found for found in cleaned if found[3]]
+        total = sum(count for *_, count in cleaned)
+        for number, (path, text, clean, _) in enumerate(cleaned, 1):
+            if number == len(cleaned) and message.role not in _UNNOTED_ROLES:
+                yield _edit(index, path, text, _noted(clean, notices.replaced(total)), tool)
+            else:
+                yield _edit(index, path, text, clean, tool)
+        for path, text in _other_texts(message):
+            clean = refused.sub(REPLACEMENT, text)
+            if clean != text:
+                yield _edit(index, path, text, clean, tool)
+
+    def clean(self, text: str) -> str:
+        """The text without such characters, for words of our own that quote others'."""
+        return _refused(self.kinds).sub(REPLACEMENT, text) if self.kinds else text
+
+
+@functools.cache
+def _refused(kinds: frozenset[Sanitise]) -> re.Pattern[str]:
+    return re.compile(f"[{''.join(_CLASSES[kind] for kind in sorted(kinds))}]")
+
+
+def _edit(index: int, path: Path, text: str, clean: str, tool: str) -> Edit:
+    return Edit(index, path, jsontext.dump(clean), Reason.SANITISE, None, tool, len(text), len(clean))
+
+
+def _noted(text: str, note: str) -> str:
+    """The text with a note behind it, on a line of its own; a result of the common shape has it in its `text`."""
+    response = tool_response(text)
+    if response is not None:
+        return with_note(response, note)
+    return text + note if text.endswith("\n") else f"{text}\n{note}"
+
+
+def _other_texts(message: Message) -> Iterator[tuple[Path, str]]:
+    """What an assistant says besides its content: reasoning, and the arguments of its calls."""
+    if message.role != "assistant":
+        return
+    members = message.members()
+    for name in _REASONING:
+        if isinstance(text := jsontext.value(members.get(name, b"null")), str):
+            yield (name,), text
+    yield from argument_texts(message)

@@ -1,0 +1,37 @@
+"""The common shape of tool results: `{"status": …, "data": …, "text"?, "stats"?, "context"?, "error"?}`.
+
+Rule: whatever is written into such a result leaves it JSON in that shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+
+_MEMBERS: Final = frozenset({"status", "data"})
+"""What tells the shape from other JSON."""
+
+
+def tool_response(text: str) -> Mapping[str, Raw] | None:
+    """The members of a result in this shape; None when the text is something else."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = jsontext.members(text.encode("utf-8", "surrogatepass"))
+    except jsontext.NotJson:
+        return None
+    return found if found.keys() >= _MEMBERS else None
+
+
+def with_note(response: Mapping[str, Raw], note: str) -> str:
+    """The result with a note before its `text`.
+
+    >>> with_note(tool_response('{"status": "ok", "data": 1, "text": "done"}'), "Mind this. ")
+    '{"status":"ok","data":1,"text":"Mind this. done"}'
+    """
+    said = jsontext.value(response.get("text", b"null"))
+    text = jsontext.dump(note + said if isinstance(said, str) else note)
+    return jsontext.join_object(dict(response) | {"text": text}).decode("utf-8", "surrogatepass")

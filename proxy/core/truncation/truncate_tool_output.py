@@ -1,0 +1,159 @@
+"""Long tool results become excerpts; the whole goes to the store.
+
+Rule: a local step. The excerpt depends on the result, on its call and on settings, never on what follows, so the same
+result is the same text in every later turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.edit import Edit, Path, Reason
+from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.notices.catalogue import NAMES_WORDS_BYTES, Notices, is_ours
+from proxy.core.notices.pages import quoted
+from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text import jsontext
+from proxy.core.text.excerpt import Excerpt, ExcerptLimits, excerpt
+from proxy.core.text.identifiers import most_telling, names_in
+from proxy.core.text.measures import utf8_length
+from proxy.core.truncation.shorten_response import asks_to_stay, has_its_bulk_in_shape, shortened_response
+from proxy.core.truncation.tool_response import tool_response
+
+NAMES_SHARE: Final = 0.05
+"""Of an excerpt's room at the most, for the names that stand only in what is left out."""
+NOTICE_SHARE: Final = 0.085
+"""Of an excerpt's room, for its notice and those names; where a full notice takes more, a brief one stands alone."""
+_OURS_AT_MOST: Final = 4
+"""Times the limit: what carries a notice of ours is an excerpt, perhaps with the note of what is left out. A longer
+text quotes one, such as the log of an agent, and is cut like any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateToolOutput:
+    """The limits for every tool, for some tools, and the tools that are left alone."""
+
+    limits: ExcerptLimits
+    tools: Mapping[str, ExcerptLimits] = field(default_factory=dict)
+    """By tool name, in place of `limits`."""
+    never: frozenset[str] = frozenset()
+    preview_chars: int | None = None
+    """Length of what is shown of a result that is cut; None: as much as its limits allow."""
+
+    def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
+        """The edits for one message; `tool` is the name of the tool that it answers for."""
+        if message.role not in TOOL_ROLES or tool in self.never:
+            return
+        limits = self.limits_of(tool)
+        if (_surely_admitted(message.raw, limits) and not _may_quote(message.raw)) or is_page(message, tool):
+            return
+        content = message.content()
+        if isinstance(content, str):
+            yield from self._text_edits(index, ("content",), content, tool, limits, notices)
+        elif isinstance(content, list):
+            for position, part in enumerate(content):
+                if isinstance(part, dict) and isinstance(text := part.get("text"), str):
+                    yield from self._text_edits(index, ("content", position, "text"), text, tool, limits, notices)
+
+    def limits_of(self, tool: str) -> ExcerptLimits:
+        """The limits for one tool."""
+        return self.tools.get(tool, self.limits)
+
+    def _text_edits(
+        self, index: int, path: Path, text: str, tool: str, limits: ExcerptLimits, notices: Notices
+    ) -> Iterator[Edit]:
+        shown = quoted(text, notices.way)
+        is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
+        response = None if limits.admit(text) or is_excerpt else tool_response(text)
+        if limits.admit(text) or is_excerpt or (response is not None and asks_to_stay(response)):
+            edit = _as_quoted(index, path, text, shown, tool)
+        else:
+            reason = Reason.TRUNCATE_TOOL_OUTPUT
+            edit = shortened_result(index, path, text, tool, limits, notices, reason, self.preview_chars)
+        if edit is not None:
+            yield edit
+
+
+def _as_quoted(index: int, path: Path, text: str, shown: str, tool: str) -> Edit | None:
+    """What marks foreign notices in a result that stays; None when there are none."""
+    if shown == text:
+        return None
+    return Edit(index, path, jsontext.dump(shown), Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
+
+
+def _may_quote(raw: bytes) -> bool:
+    """Whether a foreign notice may stand in a message, as it is or with letters as escapes."""
+    return b"ontext-" in raw.lower() or b"\\u00" in raw
+
+
+def shortened_result(
+    index: int,
+    path: Path,
+    text: str,
+    tool: str,
+    limits: ExcerptLimits,
+    notices: Notices,
+    reason: Reason,
+    preview_chars: int | None = None,
+) -> Edit | None:
+    """An excerpt with a notice in the place of a text, in the common shape of a tool response if it has that; None when
+    that would save nothing."""
+    response = tool_response(text)
+    if response is not None and has_its_bulk_in_shape(response):
+        return shortened_response(index, path, text, response, tool, limits, preview_chars, notices, reason)
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
+    text_bytes = utf8_length(text)
+    # A text of many short lines may have fewer bytes than its limit: what stands for it is shorter all the same.
+    shortened = _excerpted(
+        text, replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
+    )
+    if utf8_length(shortened) >= text_bytes:
+        return None
+    return Edit(index, path, jsontext.dump(shortened), reason, artifact, tool, len(text), len(shortened))
+
+
+def _excerpted(
+    text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
+) -> str:
+    """As much of a text as is within the limits together with the notice, and with names that only the rest holds."""
+    smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
+    notice = notices.longest_truncated(text, artifact, brief=False)
+    brief = utf8_length(notice) > smallest * NOTICE_SHARE
+    if brief:
+        notice = notices.longest_truncated(text, artifact, brief=True)
+    left = smallest * NOTICE_SHARE - utf8_length(notice)
+    names_bytes = max(0, int(min(left, min(smallest, preview_chars or smallest) * NAMES_SHARE)))
+    around = names_bytes + 1  # the head gets a line feed where it ends inside a line
+    max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
+    room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
+    shown = excerpt(text, room.previewed(preview_chars))
+    names = _names_left_out(shown, names_bytes)
+    head, tail = quoted(shown.head, notices.way), quoted(shown.tail, notices.way)
+    rescued = tuple(quoted(line, notices.way) for line in shown.rescued)
+    shown = replace(shown, head=head, rescued=rescued, tail=tail)
+    return notices.truncated(shown, artifact, names, brief=brief)
+
+
+def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
+    """The most telling names that stand only in the gap."""
+    max_bytes -= NAMES_WORDS_BYTES
+    if max_bytes <= 0:
+        return ()
+    known = {*names_in(shown.head), *names_in(shown.tail), *(name for line in shown.rescued for name in names_in(line))}
+    return most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), max_bytes)
+
+
+def _surely_admitted(raw: bytes, limits: ExcerptLimits) -> bool:
+    """Whether the bytes of a message alone prove that its text is within the limits: JSON is never shorter than text,
+    and an escaped line feed takes two bytes or six."""
+    smallest = min(limits.max_bytes, limits.max_chars if limits.max_chars is not None else limits.max_bytes)
+    line_feeds = raw.count(b"\\n") + raw.count(b"\\u000")
+    return len(raw) <= smallest and (len(raw) < limits.max_lines or line_feeds < limits.max_lines)
+
+
+def _suffix(text: str) -> str:
+    """`json` for what looks like it, so that viewers open it right; else `txt`."""
+    return "json" if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]") else "txt"

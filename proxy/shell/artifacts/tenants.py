@@ -1,0 +1,111 @@
+"""Whose a request is: a keyed hash of the API key that it carries. The key itself is never kept.
+
+Rule: the secret stays in the data folder, so that an owner is the same after a restart and for every worker; without a
+folder to keep it in it lasts as long as the process, and the log says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.folder import META, TROUBLE, reason_of
+from proxy.shell.resources.logs import logger
+from proxy.shell.upstream.client import Headers
+
+KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
+"""Where clients put keys: OpenAI and most others, Azure, Anthropic-like relays."""
+SECRET_KEY: Final = f"{META}/owner-secret"
+"""In a bucket. Who can read it can read the artifacts, too."""
+_SECRET_BYTES: Final = 32
+
+
+class Tenants:
+    """Names owners."""
+
+    def __init__(self, secret: bytes, *, shared: bool = False, path: Path | None = None) -> None:
+        self._secret = secret
+        self._path = path
+        """Of the file that holds the secret; None when none does."""
+        self._shared = shared
+        """One owner for all."""
+
+    @classmethod
+    def of_folder(cls, folder: Path, *, shared: bool = False) -> Tenants:
+        """With the secret of a data folder, made when there is none. A secret that is broken is not replaced: another
+        worker may have begun to use its own, and only somebody who looks can say what happened."""
+        path = folder / "owner-secret"
+        fresh = secrets.token_bytes(_SECRET_BYTES)
+        try:
+            found = _agreed(path, fresh)
+            problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
+        except OSError as error:
+            found, problem = b"", error.strerror
+        if problem is None:
+            return cls(found, shared=shared, path=path)
+        logger().warning("owner_secret_not_kept", file=str(path), reason=problem)
+        return cls(fresh, shared=shared)
+
+    @classmethod
+    def of_bucket(cls, bucket: Bucket, folder: Path, *, shared: bool = False) -> Tenants:
+        """With the secret that all replicas on a bucket share; where that cannot be read, with the folder's own."""
+        own = cls.of_folder(folder, shared=shared)
+        try:
+            found = bucket.agreed(SECRET_KEY, own._secret)
+            problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
+        except TROUBLE as error:
+            found, problem = b"", reason_of(error)
+        if problem is None:
+            return cls(found, shared=shared)
+        logger().warning("owner_secret_not_kept", file=f"{bucket.address}/{SECRET_KEY}", reason=problem)
+        return own
+
+    def keep_secret(self) -> None:
+        """Write the secret again where somebody has removed its file: what is kept from now on is to be read after a
+        restart. Another secret in its place stays; the next start will use it."""
+        if self._path is None or self._path.exists():
+            return
+        try:
+            is_kept = _agreed(self._path, self._secret) == self._secret
+            problem = None if is_kept else "another process has made its own"
+        except OSError as error:
+            problem = error.strerror
+        if problem is not None:
+            logger().warning("owner_secret_not_kept", file=str(self._path), reason=problem)
+            self._path = None
+
+    def owner_of(self, headers: Headers) -> bytes:
+        """Sixteen bytes that are the same for the same keys."""
+        keys = b"" if self._shared else b"\n".join(value for name, value in headers if name in KEY_HEADERS)
+        return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
+
+    def needs_key(self, headers: Headers) -> bool:
+        """Whether a key would have made these another owner's: there is none."""
+        return not self._shared and not any(name in KEY_HEADERS for name, _ in headers)
+
+
+def _agreed(path: Path, fresh: bytes) -> bytes:
+    """What stands in the file, which is `fresh` when there was none. Raises OSError.
+
+    Written whole under another name and then linked, which fails where a file is: of several workers that start at
+    once one wins, and none reads half a secret.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_bytes()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{secrets.token_hex(8)}.unfinished")
+    try:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(fresh)
+            file.flush()
+            os.fsync(file.fileno())  # half a secret after a power cut would never be replaced
+        with contextlib.suppress(FileExistsError):
+            os.link(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path.read_bytes()

@@ -1,0 +1,196 @@
+"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is.
+
+Rule: a name is an artifact's name or nothing, never a path; what came with a key is given for that key only; content
+that a model or a tool wrote is never run by a browser.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from proxy.core.retrieval_tool.reading import Query
+from proxy.errors import (
+    ArtifactNotFound,
+    BadArtifactQuery,
+    MethodNotAllowed,
+    MissingKey,
+    NotFromHere,
+    ProxyError,
+    RangeOutside,
+)
+from proxy.shell.artifacts.folder import is_artifact
+from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.endpoints.dispatch import AnswerSender, request_id_of
+from proxy.shell.endpoints.guard import Guard
+from proxy.shell.http.disconnect import UntilClientLeaves
+from proxy.shell.relay.relay import header
+from proxy.shell.resources.logs import logger
+from proxy.shell.upstream.client import Headers
+
+ARTIFACTS_PATH: Final = "/artifacts/"
+_RANGE: Final = re.compile(rb"bytes=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<end>[0-9]{1,18}))[ \t]*")
+_SHOWN: Final = (
+    "text/plain",
+    "application/json",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "audio/",
+    "video/",
+)
+"""What a browser may show; it saves all else, as that may hold scripts."""
+_GUARD: Final[Headers] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"sandbox; default-src 'none'"),
+    (b"cache-control", b"no-store"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What is sent."""
+
+    status: int
+    headers: Headers
+    pieces: AsyncIterator[bytes]
+    size: int
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self.pieces
+
+
+class ArtifactRoute:
+    """Serves what the store keeps."""
+
+    def __init__(
+        self, reader: ArtifactReader, owners: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]
+    ) -> None:
+        self._reader = reader
+        self._owners = owners
+        self._open_on_loopback = open_on_loopback
+        self._guard = Guard(None, host_names)
+        self._log = logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sender = AnswerSender(send, request_id_of(scope["headers"]))
+        status, own = 200, list(_GUARD)
+        try:
+            async with UntilClientLeaves(receive) as client:
+                body = await self._answered(scope, own)
+                status = body.status
+                await sender.pass_on(body, client, [])
+        except ProxyError as error:
+            status = error.status
+            if isinstance(error, MissingKey):
+                own.append((b"www-authenticate", b"Bearer"))
+            await sender.refuse(error, own)
+        finally:
+            name = _name(scope)
+            self._log.info(
+                "artifact_read",
+                request_id=sender.request_id,
+                artifact=name if is_artifact(name) else None,
+                status=status,
+                sent_bytes=sender.sent_bytes,
+            )
+
+    async def _answered(self, scope: Scope, own: Headers) -> _Body:
+        if scope["method"] not in ("GET", "HEAD"):
+            own.append((b"allow", b"GET, HEAD"))
+            raise MethodNotAllowed("artifacts are read with GET and HEAD")
+        query = Query.parse(_asked(scope["query_string"]))
+        stored = await self._found(scope)
+        is_head = scope["method"] == "HEAD"
+        if query is not None:
+            if header(scope["headers"], b"range"):
+                raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
+            page = await self._reader.page(stored, query)
+            kind = b"application/json" if query.stat else b"text/plain; charset=utf-8"
+            return _Body(200, [*own, *_described(kind, len(page))], _once(b"" if is_head else page), len(page))
+        own += [(b"accept-ranges", b"bytes"), (b"etag", b'"' + stored.name.encode() + b'"')]
+        asked = b"" if is_head else header(scope["headers"], b"range")
+        start, stop = _bytes_asked_for(asked, stored.size, own)
+        headers = [*own, *_described(_type_of(stored), stop - start), _disposition(stored)]
+        status = 200
+        if asked.startswith(b"bytes="):
+            status = 206
+            headers.append((b"content-range", b"bytes %d-%d/%d" % (start, stop - 1, stored.size)))
+        pieces = _once(b"") if is_head else self._reader.pieces(stored, start, stop)
+        return _Body(status, headers, pieces, stop - start)
+
+    async def _found(self, scope: Scope) -> Stored:
+        name, headers = _name(scope), scope["headers"]
+        if self._open_on_loopback:
+            with contextlib.suppress(NotFromHere):
+                self._guard.check(Request(scope))
+                return await self._reader.find(name, None)
+        try:
+            return await self._reader.find(name, self._owners.owner_of(headers).hex())
+        except ArtifactNotFound:
+            if self._owners.needs_key(headers):
+                raise MissingKey(
+                    "there is no such artifact without a key: send the key that it came with, in the same header"
+                ) from None
+            raise
+
+
+def _name(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(ARTIFACTS_PATH)
+
+
+def _asked(query_string: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query_string.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
+    except ValueError:
+        raise BadArtifactQuery("the query must be `name=value` pairs in UTF-8, at most 20, joined by `&`") from None
+    asked = dict(pairs)
+    if len(asked) < len(pairs):
+        raise BadArtifactQuery("each parameter may stand once")
+    return asked
+
+
+def _bytes_asked_for(asked: bytes, size: int, own: Headers) -> tuple[int, int]:
+    """From where to where. A unit that is not known is no range (RFC 9110, 14.2). Raises RangeOutside."""
+    if not asked.startswith(b"bytes="):
+        return 0, size
+    found = _RANGE.fullmatch(asked)
+    if found is not None and found["end"]:
+        start, stop = max(0, size - int(found["end"])), size
+    elif found is not None:
+        start, stop = int(found["first"]), min(size, int(found["last"] or size) + 1)
+    else:
+        start = stop = 0
+    if start >= stop:
+        own.append((b"content-range", b"bytes */%d" % size))
+        raise RangeOutside(f"`Range` must be one range within its {size:,} bytes, such as bytes=0-1023 or bytes=-500")
+    return start, stop
+
+
+def _described(kind: bytes, size: int) -> Headers:
+    return [(b"content-type", kind), (b"content-length", str(size).encode())]
+
+
+def _type_of(stored: Stored) -> bytes:
+    kind = stored.metadata.media_type.encode("ascii", "replace")
+    return kind + b"; charset=utf-8" if kind.startswith(b"text/") else kind
+
+
+def _disposition(stored: Stored) -> tuple[bytes, bytes]:
+    how = "inline" if stored.metadata.media_type.startswith(_SHOWN) else "attachment"
+    return b"content-disposition", f'{how}; filename="{stored.name}"'.encode()
+
+
+async def _once(piece: bytes) -> AsyncIterator[bytes]:
+    if piece:
+        yield piece

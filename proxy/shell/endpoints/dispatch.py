@@ -1,0 +1,291 @@
+"""The HTTP face: handlers as raw ASGI, and the one place where an error becomes a response.
+
+Rule: the hot route has no middleware and no model of the body on its way. Once a byte of an answer has gone out, the
+only honest way to report a failure is to break the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.config.settings import ServerSettings
+from proxy.errors import (
+    ClientLeft,
+    MalformedRequest,
+    ProxyError,
+    RequestTimeout,
+    ServerStopping,
+    UnknownPath,
+    UpstreamError,
+)
+from proxy.shell.artifacts.access import AccessResolver
+from proxy.shell.http.bodies import BodyStream, read_body
+from proxy.shell.http.disconnect import UntilClientLeaves
+from proxy.shell.http.keepalive import KeepAlive
+from proxy.shell.relay.relay import Answer, Relay, header
+from proxy.shell.resources.logs import logger
+from proxy.shell.resources.workload import Workload
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.recorder import Recorder
+from proxy.shell.upstream.client import Headers
+from proxy.wire.answer_end import is_whole
+from proxy.wire.openai_chat import error_body
+
+API_PREFIX: Final = b"/v1"
+CHAT_PATH: Final = "/v1/chat/completions"
+_REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
+"""What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
+_DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
+"""Servers resolve these in different ways (Tomcat cuts off what follows a semicolon first), and `/v1/../x` is none of
+the API that the upstream's base URL names."""
+_PIECES_OF_THE_END: Final = 32
+"""That are looked at when an answer breaks off: `[DONE]` may come in several."""
+
+
+class Passable(Protocol):
+    """A response whose body comes in pieces."""
+
+    @property
+    def status(self) -> int:
+        """Of HTTP."""
+
+    @property
+    def headers(self) -> Headers:
+        """As they are sent."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body."""
+
+
+class AnswerSender:
+    """Sends one response, and knows whether it has begun."""
+
+    def __init__(self, send: Send, request_id: bytes) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.request_id = request_id.decode()
+        self.status = 0
+        """Of the response; 0 as long as it has not begun."""
+        self.sent_bytes = 0
+        self._last: deque[bytes] = deque(maxlen=_PIECES_OF_THE_END)
+        self._is_read = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the client has the whole of a streamed answer, however its connection or the upstream's ends."""
+        return is_whole(b"".join(self._last))
+
+    def head(self, headers: Headers, own: Headers | None) -> Headers:
+        """The headers of an answer, with the proxy's `own`; None: untouched."""
+        return headers if own is None else [*self._with_request_id(headers), *own]
+
+    async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers | None) -> None:
+        """The upstream's answer, each piece when it arrives, with the proxy's `own` headers; None: untouched."""
+        headers = self.head(answer.headers, own)
+        self.status = answer.status
+        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        try:
+            async for piece in answer.chunks():
+                self.sent_bytes += len(piece)
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                self._last.append(piece)
+        except UpstreamError:
+            if not self.is_whole:
+                raise
+        self._is_read = True
+        client.release()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def let_go(self, answer: Answer) -> None:
+        """Close an answer; one that its client left with the whole of it, once its body is over."""
+        try:
+            if not self._is_read and self.is_whole:
+                await answer.drain()
+        finally:
+            await answer.aclose()
+
+    async def refuse(self, error: ProxyError, own: Headers | None = None) -> None:
+        """An error in OpenAI's shape; nothing when the response has begun, so that the server breaks it off."""
+        if self.status or isinstance(error, ClientLeft):
+            return
+        body = error_body(error)
+        described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if isinstance(error, RequestTimeout):
+            described.append((b"connection", b"close"))  # in the middle of a request there can be no other
+        headers = [*self._with_request_id(described), *(own or [])]
+        self.status = error.status
+        await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    def _with_request_id(self, headers: Headers) -> Headers:
+        """The upstream's own id stays visible under another name: its support asks for it."""
+        renamed = [(b"x-upstream-request-id" if name == b"x-request-id" else name, value) for name, value in headers]
+        return [*renamed, (b"x-request-id", self._request_id)]
+
+
+class ChatCompletions:
+    """`POST /v1/chat/completions`."""
+
+    def __init__(
+        self, relay: Relay, recorder: Recorder, ways: AccessResolver, server: ServerSettings, workload: Workload
+    ) -> None:
+        self._relay = relay
+        self._ways = ways
+        self._recorder = recorder
+        self._max_body_bytes = server.max_body_bytes
+        self._pause_seconds = server.body_timeout_seconds
+        self._workload = workload
+        self._log = logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = scope["headers"]
+        request_id = request_id_of(headers)
+        decision = self._recorder.begin(request_id.decode(), headers)
+        alive = KeepAlive(send)
+        sender = AnswerSender(alive.send, request_id)
+        answer: Answer | None = None
+        share = self._workload.share()
+        try:
+            received = share.taking(receive)
+            body = await read_body(received, _announced_bytes(headers), self._max_body_bytes, self._pause_seconds)
+            decision.note_body(len(body))
+            async with UntilClientLeaves(receive) as client:
+                answer = await self._served(scope, body, decision, alive, sender)
+                del body  # an answer may take minutes
+                share.release()
+                await sender.pass_on(answer, client, decision.headers())
+                self._relay.learn_from(answer, decision)
+        except ProxyError as error:
+            if answer is not None and sender.is_whole:  # the client left with all that it wanted
+                self._relay.learn_from(answer, decision)
+            else:
+                decision.note_error(error)
+                await sender.refuse(error, decision.headers())
+        except Exception:
+            self._log.exception("request_failed", request_id=decision.request_id)
+            failure = ProxyError(f"the proxy failed; its log says why under request id {decision.request_id}")
+            decision.note_error(failure)
+            await sender.refuse(failure)
+        except asyncio.CancelledError:
+            decision.note_error(ServerStopping("the proxy was stopped before the answer was complete"))
+            raise
+        finally:
+            share.release()
+            decision.note_response(sender.status, sender.sent_bytes)
+            self._recorder.finish(decision)
+            if answer is not None:
+                await sender.let_go(answer)
+
+    async def _served(
+        self, scope: Scope, body: bytes, decision: Decision, alive: KeepAlive, sender: AnswerSender
+    ) -> Answer:
+        """The answer once it stands; what comes before that goes to the client at once. Raises ProxyError."""
+
+        async def early(headers: Headers, piece: bytes) -> None:
+            await alive.pass_on(sender.head(headers, decision.headers()), piece)
+
+        headers: Headers = scope["headers"]
+        serving = self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope), early)
+        seconds = self._relay.keepalive_seconds(headers)
+        if seconds is None:
+            return await serving
+        async with alive.comments(seconds, lambda: _wants_stream(decision), sender.head([], [])):
+            return await serving
+
+
+class PassThrough:
+    """Everything else under `/v1/`, any method, both directions as streams."""
+
+    def __init__(self, relay: Relay, body_pause_seconds: float) -> None:
+        self._relay = relay
+        self._pause_seconds = body_pause_seconds
+        self._log = logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = scope["headers"]
+        request_id = request_id_of(headers)
+        sender = AnswerSender(send, request_id)
+        upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
+        try:
+            if _DOT_SEGMENT.search(scope["path"]):
+                raise MalformedRequest("the path has a segment of dots")
+            async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
+                body = aiter(upload) if upload else None
+                answer = await self._relay.pass_through(scope["method"], _target(scope), headers, body)
+                try:
+                    await sender.pass_on(answer, client, None)
+                finally:
+                    await sender.let_go(answer)
+        except ProxyError as error:
+            if sender.is_whole:
+                return  # the client left with all that it wanted
+            self._log.warning(
+                "passthrough_failed",
+                request_id=request_id.decode(),
+                method=scope["method"],
+                path=scope["path"][:200],
+                outcome=error.code,
+                problem=error.message,
+            )
+            if upload is not None:
+                await upload.discard()
+            await sender.refuse(error)
+
+
+class Dispatcher:
+    """The application as the server sees it: what an agent calls goes straight to its handler, the rest to FastAPI,
+    whose router and middleware take about a fourteenth of the CPU of a small request."""
+
+    def __init__(self, chat: ChatCompletions, pass_through: PassThrough, rest: ASGIApp) -> None:
+        self._chat = chat
+        self._pass_through = pass_through
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+            await self._rest(scope, receive, send)
+        elif scope["path"] == CHAT_PATH and scope["method"] == "POST":
+            await self._chat(scope, receive, send)
+        else:
+            await self._pass_through(scope, receive, send)
+
+
+def _wants_stream(decision: Decision) -> bool:
+    return decision.planned is not None and decision.planned.request.stream
+
+
+def request_id_of(headers: Headers) -> bytes:
+    """The client's own name for its request, else a new one."""
+    given = header(headers, b"x-request-id")
+    return given if given and _REQUEST_ID.fullmatch(given) else b"req-" + os.urandom(8).hex().encode()
+
+
+def _announced_bytes(headers: Headers) -> int:
+    announced = header(headers, b"content-length")
+    return int(announced) if announced.isdigit() else 0
+
+
+def _has_body(headers: Headers) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
+
+
+def _target(scope: Scope) -> bytes:
+    """Path and query behind `/v1`, with the escapes that the client wrote."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    target = path.removeprefix(API_PREFIX)
+    return target + b"?" + query if query else target
+
+
+async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
+    """404 for what is not served, with the base URL that was probably meant."""
+    host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
+    error = UnknownPath(f"nothing is served at this path; the API stands under http://{host}/v1")
+    await AnswerSender(send, request_id_of(scope["headers"])).refuse(error)

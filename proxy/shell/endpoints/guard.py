@@ -1,0 +1,86 @@
+"""Who may see the operator's pages: whoever is on this machine, and from elsewhere who has the operator's key.
+
+Rule: only the address of the connection says where somebody is. What a header claims can take access away, never give
+it: a request that came through another proxy is not from here, nor is one whose `Host` or `Origin` is foreign, which is
+how a web page in a browser on this machine reaches for what it should not (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from starlette.requests import Request
+
+from proxy.errors import KeyNeeded, NotFromHere
+from proxy.shell.artifacts.access import FORWARDED, is_loopback
+
+
+class Guard:
+    """Lets requests in."""
+
+    def __init__(self, admin_key: SecretStr | None, host_names: frozenset[str]) -> None:
+        self._key = admin_key.get_secret_value().encode() if admin_key is not None else None
+        self._names = frozenset({"localhost", *(name.lower() for name in host_names)})
+
+    def check(self, request: Request) -> None:
+        """Raises KeyNeeded or NotFromHere."""
+        self._check_origin(request)
+        if self._key is not None and _has_key(request.headers.get("authorization", ""), self._key):
+            return
+        peer = request.client.host if request.client is not None else ""
+        behind_proxy = next((name.decode() for name, _ in request.scope["headers"] if name in FORWARDED), None)
+        if is_loopback(peer) and behind_proxy is None:
+            self._check_host(request.headers.get("host", ""))
+        elif self._key is not None:
+            raise KeyNeeded("this page needs the operator's key (server.admin_key) as a bearer token or as password")
+        elif behind_proxy is not None:
+            raise NotFromHere(
+                f"this page answers clients on this machine only, and this request came through another proxy "
+                f"({behind_proxy}); server.admin_key opens it to others"
+            )
+        else:
+            raise NotFromHere("this page answers clients on this machine only; server.admin_key opens it to others")
+
+    def _check_host(self, host: str) -> None:
+        """A name that somebody else's DNS leads here is in `Host`, as the browser believes in it."""
+        name = _name_of(host)
+        if not (name in self._names or is_loopback(name)):
+            raise NotFromHere(
+                "this page is called by localhost, a loopback address or a name in server.host_names, and by no other"
+            )
+
+    def _check_origin(self, request: Request) -> None:
+        """A foreign page that calls from a browser says so; programs send no `Origin`."""
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+            raise NotFromHere("this page answers no requests of other web pages")
+
+
+def _has_key(authorization: str, key: bytes) -> bool:
+    scheme, _, credentials = authorization.partition(" ")
+    offered = credentials.strip().encode("latin-1", "replace")
+    if scheme.lower() == "basic":
+        try:
+            offered = base64.b64decode(offered, validate=True).partition(b":")[2]
+        except binascii.Error:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(offered, key)
+
+
+def _name_of(host: str) -> str:
+    """The name in a `Host` header, without port and brackets; empty for what is none.
+
+    >>> _name_of("LocalHost:8787"), _name_of("[::1]:80"), _name_of("a@b:1:2")
+    ('localhost', '::1', '')
+    """
+    try:
+        parts = urlsplit(f"//{host}")
+        return (parts.hostname or "") if parts.port != 0 and parts.username is None else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,1 @@
+"""HTTP/1.1 as clients speak it: connections, bodies, comments that keep them open."""

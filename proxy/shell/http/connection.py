@@ -1,0 +1,250 @@
+"""A client's connection as the server's parser sees it: whole heads of bounded size, one request at a time.
+
+Rule: a client that is slow, or sends more than it may, holds up nobody and is told why. What stands here is an
+`asyncio.Protocol` of its own before uvicorn's, which it calls as a transport does and nothing else; the application
+says through `scope["state"]` when it is done with a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
+from proxy.shell.http.framing import Requests
+from proxy.shell.resources.logs import logger
+from proxy.wire.openai_chat import error_body
+
+STATE_KEY: Final = "connection"
+"""Of `scope["state"]`."""
+DRAIN_SECONDS: Final = 1.0
+"""For an idle connection once the server stops. A request that is on its way then still gets its answer, and with it
+the word that this was the last; a connection that is closed at once resets it. As nginx's keepalive_min_timeout:
+https://nginx.org/en/docs/http/ngx_http_core_module.html#keepalive_min_timeout"""
+_LINGER_SECONDS: Final = 5.0
+"""How long the rest of a refused request is read and thrown away: the system resets a connection that is closed with
+bytes unread, and the client loses the refusal. https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close"""
+_HELD_BYTES: Final = 64 * 1024
+"""Of the requests that a client sends ahead; with more, the system stops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What a client may take of the server."""
+
+    max_head_bytes: int
+    head_seconds: float
+    """For a head, from its first byte on, and for the first byte of a new connection."""
+    keep_alive_seconds: float
+    """For the first byte of the next request."""
+    max_connections: int
+
+
+class Connections:
+    """All connections of one process; what uvicorn takes as its `http` class. May be pickled until it is called."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.waiting: dict[Connection, None] = {}
+        """Connections without a request under way, the longest idle first."""
+        self.is_draining = False
+        self.state: ServerState | None = None
+        """What uvicorn's protocols share; the headers in it are ours."""
+        self._open: set[Any] = set()
+
+    def __call__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> asyncio.Protocol:
+        if self.state is None:
+            self.state = ServerState()
+            self.state.tasks = server_state.tasks  # the server waits for these
+            self._open = server_state.connections  # and for these, once it has told them to shut down
+        connection = Connection(self)
+        state = {**app_state, STATE_KEY: connection}
+        connection.parser = HttpToolsProtocol(config=config, server_state=self.state, app_state=state, _loop=_loop)
+        return connection
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection. At the limit the longest idle one makes room for it; False when there is none."""
+        if len(self._open) >= self.limits.max_connections:
+            idle = next(iter(self.waiting), None)
+            if idle is None:
+                return False
+            del self.waiting[idle]  # it is counted until it is closed, but may make room only once
+            idle.close()
+        self._open.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection was closed."""
+        self._open.discard(connection)
+        self.waiting.pop(connection, None)
+
+    def drain(self) -> None:
+        """From now on each answer says that its connection ends with it."""
+        if not self.is_draining and self.state is not None:
+            self.is_draining = True
+            self.state.default_headers.append((b"connection", b"close"))
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Everything that it takes in goes through here; answers go straight from uvicorn to the socket."""
+
+    parser: HttpToolsProtocol
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._limits = connections.limits
+        self._requests = Requests(connections.limits.max_head_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_busy = False
+        """Whether the application has a request of this connection."""
+        self._is_refused = False
+        """Whether nothing that comes is read any more."""
+        self._held = b""
+        """What has come of the requests after that one."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a stream
+        self._transport = transport
+        is_admitted = self._connections.admit(self)
+        self.parser.connection_made(transport)
+        if is_admitted:
+            self._connections.waiting[self] = None
+            self._wait(self._limits.head_seconds)
+        else:
+            most = self._limits.max_connections
+            self._refuse(TooManyConnections(f"all {most:,} connections are taken (server.max_connections)"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self._connections.forget(self)
+        self.parser.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        was_in_body, was_between = self._requests.is_in_body, self._requests.is_between
+        if self._is_busy and not was_in_body:
+            self._hold(data)
+            return
+        try:
+            passed, rest = self._requests.take(data)
+        except ProxyError as error:
+            self._refuse(error)
+            return
+        if passed:
+            if not was_in_body:
+                self._begin_request()
+            self.parser.data_received(passed)
+            if rest:
+                self.data_received(rest)
+        elif was_between and not self._requests.is_between:
+            self._wait(self._limits.head_seconds)
+
+    def eof_received(self) -> None:
+        self.parser.eof_received()
+
+    def pause_writing(self) -> None:
+        self.parser.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.parser.resume_writing()
+
+    def request_over(self) -> None:
+        """The application is done with the request that it had."""
+        self._is_busy = False
+        if self._transport.is_closing() or self._is_refused:
+            return
+        self._connections.waiting[self] = None
+        self._wait(self._limits.keep_alive_seconds)
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.resume_reading()
+            self.data_received(held)
+
+    def shutdown(self) -> None:
+        """The server stops: answer what is under way, and what comes within a moment."""
+        self._connections.drain()
+        if not self._is_busy and not self._is_refused:
+            self._wait(DRAIN_SECONDS)
+
+    def close(self) -> None:
+        """Close now; what was written is sent."""
+        self._transport.close()
+
+    def _begin_request(self) -> None:
+        self._is_busy = True
+        self._stop_waiting()
+        self._connections.waiting.pop(self, None)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what belongs to the requests after the one under way."""
+        self._held += data
+        if len(self._held) > _HELD_BYTES:
+            self._transport.pause_reading()
+
+    def _refuse(self, error: ProxyError) -> None:
+        """Say why nothing more is read, and close once the client has had time to read it."""
+        self._is_refused = True
+        self._connections.waiting.pop(self, None)
+        logger().info("request_refused", status=error.status, outcome=error.code, problem=error.message)
+        self._transport.write(_answer(error))
+        if self._is_busy:  # in the middle of a body: whoever reads it has to be told
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        self._timer_in(_LINGER_SECONDS, self.close)
+
+    def _wait(self, seconds: float) -> None:
+        """For the client to send something."""
+        self._timer_in(DRAIN_SECONDS if self._connections.is_draining else seconds, self._late)
+
+    def _late(self) -> None:
+        if self._requests.is_between or self._requests.is_in_body:
+            self.close()  # nothing was asked that has no answer
+        else:
+            limit = self._limits.head_seconds
+            self._refuse(RequestTimeout(f"the head took longer than {limit:g} s (server.header_timeout_seconds)"))
+
+    def _timer_in(self, seconds: float, then: Callable[[], None]) -> None:
+        self._stop_waiting()
+        self._timer = self._loop.call_later(seconds, then)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _answer(error: ProxyError) -> bytes:
+    body = error_body(error)
+    head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+
+
+def telling(app: ASGIApp) -> ASGIApp:
+    """An application that tells each connection when it is done with its request."""
+
+    async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        finally:
+            connection = scope.get("state", {}).get(STATE_KEY)
+            if connection is not None:
+                connection.request_over()
+
+    return told

@@ -1,0 +1,133 @@
+"""What became of addresses, remembered for the next turns, for other workers and for the time after a restart.
+
+Rule: an address that was looked up once is the same content, or the same words about its absence, in every later turn,
+as the prompt that an upstream has cached begins with it. Kept per owner; of an address only a hash is kept, and of one
+that failed what its diagnosis says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+import obstore
+
+from proxy.core.conversation.references import FetchError
+from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
+from proxy.shell.resources.threads import DaemonThreads, TooSlow
+
+FAILURE_SECONDS: Final = 3600.0
+"""That a failure stands after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until then another
+text in its place would cost more than the image is worth, afterwards another try costs nothing."""
+NOTE_SECONDS: Final = 600.0
+"""A use is noted at most this often; other workers see a failure as so much older at the most."""
+WAIT_SECONDS: Final = 5.0
+"""Longest that the store may take, from when a thread is free to ask it."""
+MAX_REMEMBERED: Final = 10_000
+"""Findings in memory, about 5 MB."""
+
+Result = TypeVar("Result")
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one address."""
+
+    address_sha256: str
+    artifact: str = ""
+    """The content by its name in the store; empty when there is none."""
+    declared: str = ""
+    name: str = ""
+    obstacle: FetchError | None = None
+    http_code: int | None = None
+    final_url: str = ""
+    content_type: str = ""
+    limit: float | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether there was no content."""
+        return self.obstacle is not None
+
+
+@dataclass(slots=True)
+class _Remembered:
+    finding: Finding
+    used: float
+    noted: float
+    """Unix times; the second one is when the store was told."""
+
+
+def address_sha256(address: str) -> str:
+    """What an address is remembered by: it may hold a password."""
+    return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class FetchCache:
+    """Remembers in memory and beside the artifacts."""
+
+    def __init__(self, folder: ArtifactFolder, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._remembered: dict[tuple[str, str], _Remembered] = {}
+        """Hash and owner; the one that was used longest ago comes first."""
+        self._threads = DaemonThreads(2, "findings")
+
+    async def recall(self, address: str, owner: str) -> Finding | None:
+        """What became of it, if that is known and still stands. Raises ArtifactStoreUnavailable when nobody answers:
+        what is known would be forgotten then."""
+        digest = address_sha256(address)
+        known = self._remembered.pop((digest, owner), None)
+        if known is None:
+            known = await self._run(self._read, digest, owner)
+        now = self._clock()
+        if known is None or (known.finding.is_failure and not now - known.used < FAILURE_SECONDS):
+            return None
+        known.used = now
+        self._remember(digest, owner, known)
+        if now - known.noted >= NOTE_SECONDS:
+            known.noted = now
+            await self._run(self._write, known.finding, owner)
+        return known.finding
+
+    async def note(self, finding: Finding, owner: str) -> None:
+        """Remember it; trouble with the store makes that last as long as the process. Raises
+        ArtifactStoreUnavailable."""
+        now = self._clock()
+        self._remember(finding.address_sha256, owner, _Remembered(finding, now, now))
+        await self._run(self._write, finding, owner)
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _remember(self, digest: str, owner: str, known: _Remembered) -> None:
+        self._remembered[digest, owner] = known
+        if len(self._remembered) > MAX_REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+    async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
+        try:
+            return await self._threads.run(WAIT_SECONDS, work, *given)
+        except TooSlow:
+            raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
+        except TROUBLE:
+            return None  # not there, or not to be read or written: what is remembered here has to do
+
+    def _read(self, digest: str, owner: str) -> _Remembered | None:
+        if not self._folder.is_used():
+            return None
+        found = obstore.get(self._folder.opened(), finding_key(digest, owner))
+        used = found.meta["last_modified"].timestamp()
+        try:
+            finding = msgspec.json.decode(bytes(found.bytes()), type=Finding)
+        except msgspec.DecodeError:
+            return None
+        return _Remembered(finding, used, used) if finding.address_sha256 == digest else None
+
+    def _write(self, finding: Finding, owner: str) -> None:
+        self._folder.put(finding_key(finding.address_sha256, owner), msgspec.json.encode(finding))

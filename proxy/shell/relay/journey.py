@@ -1,0 +1,97 @@
+"""One chat request on its way, and what each of its sends looks like.
+
+Rule: what no plan and no attempt changes goes up as the very bytes that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, TypeAlias
+
+from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
+from proxy.shell.planning.planned import Planned
+from proxy.shell.upstream.client import Headers
+
+UNCOMPRESSED: Final = frozenset({b"identity"})
+READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
+"""Compressions of answers that the proxy can look into; a refusal in another one would pass unseen."""
+
+PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
+"""Takes what an upstream sends before it says anything, with the headers of its answer."""
+
+
+class PlanFor(Protocol):
+    """Plans a second send of so many tokens by our estimate."""
+
+    async def __call__(self, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool) -> Planned:
+        """`most_tokens`: where what has to stay is more than the goal. `keeping`: whether artifacts can be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """What came, and the plan for it."""
+
+    target: bytes
+    headers: Headers = field(repr=False)
+    body: bytes = field(repr=False)
+    """As received, compressed or not."""
+    planned: Planned
+    owner: str
+    plan_for: PlanFor | None = field(default=None, repr=False)
+    """Plans a harsher second send, where that may change more than what the request holds: a page that was read for the
+    model can be a smaller one."""
+    larger: Planned | None = None
+    """What is sent first instead, to find out whether a learned window still holds."""
+    early: PassEarly | None = field(default=None, repr=False)
+    """Takes what an answer begins with before it says anything; None: that waits for the rest."""
+
+    def uncompressed(self) -> Journey:
+        """The same, for a client that has the beginning of an answer in plain bytes."""
+        return replace(self, headers=accepting(self.headers, UNCOMPRESSED))
+
+    @property
+    def situation(self) -> Situation:
+        """What the ladder has to know."""
+        first = self.first
+        plan, reply = first.plan, first.reply_limit or first.request.reply_limit
+        return Situation(
+            estimate_tokens=plan.after.tokens,
+            chars=plan.after.chars,
+            reply_tokens=reply[1] if reply else None,
+            edited=first.changed,
+            original_could_fit=plan.budget.admits(plan.before),
+            tried_over_tokens=None if self.larger is None else self.planned.basis.profile.window_tokens,
+        )
+
+    @property
+    def first(self) -> Planned:
+        """What is sent first."""
+        return self.larger or self.planned
+
+    def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, bytes]:
+        """Headers and body of one send."""
+        if attempt.rung is Rung.ORIGINAL or not (planned.changed or attempt.reply_tokens):
+            return self.headers, self.body
+        plain = [(name, value) for name, value in self.headers if name != b"content-encoding"]
+        reply = attempt.reply_tokens
+        if reply is not None and planned.reply_limit is not None:
+            reply = min(reply, planned.reply_limit[1])
+        return plain, planned.body(reply)
+
+
+def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:
+    """Request headers that ask for no other compression of the answer than these.
+
+    >>> accepting([(b"accept-encoding", b"br, gzip;q=0.9, zstd")], READABLE)
+    [(b'accept-encoding', b'gzip;q=0.9')]
+    >>> accepting([(b"accept-encoding", b"br")], READABLE)
+    [(b'accept-encoding', b'identity')]
+    """
+    return [(name, _among(encodings, value) if name == b"accept-encoding" else value) for name, value in headers]
+
+
+def _among(encodings: frozenset[bytes], accepted: bytes) -> bytes:
+    options = accepted.split(b",")
+    kept = [option.strip() for option in options if option.partition(b";")[0].strip().lower() in encodings]
+    return accepted if len(kept) == len(options) else b", ".join(kept) or b"identity"

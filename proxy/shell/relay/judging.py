@@ -1,0 +1,204 @@
+"""What an answer means, and what it teaches of the model.
+
+Rule: the core judges; here its verdict is written down and learned from. A defect of the judge costs no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from proxy.core.compaction.budget import BudgetRules, budget_for
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.message import Message
+from proxy.core.media.routes import modalities_in
+from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.providers import is_own_server
+from proxy.core.overflow import Exactness, Unit, Verdict, VerdictKind, judge
+from proxy.core.overflow.image_costs import costs_seen, images_in
+from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
+from proxy.core.overflow.silent_truncation import Counted, window_of_a_cut
+from proxy.core.tokens.image_tokens import with_images_of
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.planning.planned import Planned
+from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.resources.logs import logger
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.recorder import Recorder
+
+ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
+_CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+
+
+class Judge:
+    """Judges the answers to chat requests."""
+
+    def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str) -> None:
+        self._recorder = recorder
+        self._learning = learning
+        self._is_own_server = is_own_server(upstream_url)
+        self._log = logger()
+
+    def outcome(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> Outcome:
+        """What came of a send. A defect of the judge must not cost an answer that is there."""
+        try:
+            return self._judged(answer, planned, decision)
+        except Exception:
+            self._log.exception("judging_failed", request_id=decision.request_id)
+            return Outcome(answer.status, ACCEPTED)
+
+    def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> Outcome:
+        if answer.status < 400 and _is_plainly_an_answer(answer.evidence):
+            return Outcome(answer.status, ACCEPTED, fitting_tokens=self._fitting(answer, planned, decision))
+        plan = planned.plan
+        verdict = judge(
+            answer.status,
+            answer.headers,
+            answer.evidence,
+            estimate_tokens=plan.after.tokens,
+            chars=plan.after.chars,
+            window_tokens=plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
+            window_is_certain=planned.basis.profile.certain_window_tokens is not None,
+            request=planned.request.body,
+        )
+        if verdict.is_overflow or verdict.is_over_rate:
+            self._recorder.overflowed(decision, verdict)
+        if verdict.is_overflow and verdict.limit is None:
+            self._learn_from_unnamed_refusal(verdict, planned)
+        elif verdict.kind is not VerdictKind.ACCEPTED:
+            self._learn_from_refusal(verdict, planned)
+        media = frozenset[Modality]()
+        if verdict.kind is VerdictKind.MEDIA:
+            media = media.union(*(modalities_in(Message.read(raw)) for raw in plan.messages))
+        fitting = self._fitting(answer, planned, decision) if verdict.kind is VerdictKind.ACCEPTED else None
+        return Outcome(answer.status, verdict, media, fitting)
+
+    def _fitting(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> int | None:
+        """How much the upstream reads whole, by our estimate, when a whole answer proves that it has cut the prompt."""
+        if answer.is_stream or not answer.is_whole or decision.attempts > 1:
+            return None
+        window = self._cut_to(answer.counted, planned, decision)
+        if window is None:
+            return None
+        profile = replace(
+            planned.basis.profile,
+            window_tokens=window,
+            input_tokens=None,
+            witness=Witness.LEARNED,
+        )
+        asked = planned.request.reply_limit
+        ratio, measured = self._learning.ratio(profile.model, counter_for(profile.tokenizer, profile.model).name)
+        budget = budget_for(profile, asked and asked[1], exact=measured, rules=BudgetRules(), ratio=ratio)
+        return budget.room_tokens
+
+    def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
+        """The window to which the upstream has cut a prompt, which is learned; None when nothing proves that it has."""
+        if counted is None or planned.request.has_images or not planned.plan.fits:
+            return None
+        model, profile = planned.request.model, planned.basis.profile
+        own = counter_for(profile.tokenizer, model)
+        ratio, measured = self._learning.ratio(model, own.name)
+        is_exact = not planned.basis.is_rough and own.exact
+        known_ratio = ratio if measured and not planned.basis.is_rough else 1.0 if is_exact else None
+        sent = planned.plan.after.tokens
+        # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
+        # out of their count what they had in their cache.
+        may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
+        window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
+        if window is not None:
+            decision.cut_to_tokens = window
+            self._recorder.cut(decision, int(sent * ratio), counted.prompt)
+            self._learning.note_cut(model, window, profile.certain_window_tokens)
+        return window
+
+    def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
+        """Keep the limit that a refusal prints, and hold what it counted against the estimate."""
+        model, profile = planned.request.model, planned.basis.profile
+        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.owner)
+        if not planned.basis.is_rough:
+            self._learn_from_count(verdict, planned, planned.plan.after.tokens)
+
+    def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
+        """What was refused may have been counted roughly, as it seemed to fit anyway: then the plan of a second send
+        has counted it anew."""
+        if refused.basis.is_rough and not refused.plan.changed and not harsher.basis.is_rough:
+            self._learn_from_count(verdict, harsher, harsher.plan.before.tokens)
+
+    def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
+        """Hold what a refusal counted of the prompt against the estimate, as usage is."""
+        is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
+        if not is_exact or verdict.prompt is None or verdict.may_be_echo:
+            return
+        if counted.request.has_images:
+            self._learn_images(counted, estimate_tokens, verdict.prompt)
+        else:
+            self._learning.note_count(counted.request.model, counted.basis.counted_by, estimate_tokens, verdict.prompt)
+
+    def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
+        """Keep how much was refused by an upstream that does not say what it takes."""
+        if verdict.may_be_echo:
+            return
+        reply = planned.reply_limit or planned.request.reply_limit
+        requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
+        self._learning.note_unnamed_refusal(planned.request.model, requested, planned.owner)
+
+    def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
+        """A refusal of media, of the proxy's own tool, or one that says nothing is believed of the model once the same
+        request was taken without them, or shorter."""
+        if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
+            return
+        if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
+            self._learning.note_tool_refused(refused.request.model)
+        if attempt.rung is Rung.EMERGENCY and refusal.is_suspect:
+            self._learn_from_unnamed_refusal(refusal, refused)
+        if attempt.rung is not Rung.WITHOUT_MEDIA:
+            return
+        if refusal.refuses_in_results:
+            self._learning.note_media_refused_in_results(refused.request.model)
+        elif refusal.refuses_model:
+            kinds = refusal.refused & attempt.refused or attempt.refused
+            self._learning.note_refused_media(refused.request.model, kinds)
+
+    def learn_from_usage(self, counted: int | None, decision: Decision, all_counted: Counted | None = None) -> None:
+        """Hold what the upstream counted of a prompt against the estimate."""
+        planned = decision.planned
+        if planned is None or decision.attempts > 1 or decision.cut_to_tokens is not None:
+            return
+        if self._cut_to(all_counted, planned, decision) is not None or planned.basis.is_rough:
+            return
+        decision.prompt_tokens = counted
+        if counted is None and planned.basis.goal_tokens is not None and decision.went_well:
+            self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.owner)
+        profile = planned.basis.profile
+        if counted is not None and profile.window_is_guessed:
+            self._learning.note_taken(profile.model, counted, profile.window_tokens)
+        if counted is None:
+            return
+        estimate, counted_by = planned.plan.after.tokens, planned.basis.counted_by
+        if planned.request.has_images:
+            self._learning.note_prompt(profile.model, counted, planned.owner)
+            self._learn_images(planned, estimate, counted)
+        else:
+            self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.owner)
+
+    def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
+        """Hold what the upstream counted of a prompt with images against what they are held to cost."""
+        profile = planned.basis.profile
+        texts = counter_for(profile.tokenizer, profile.model)
+        ratio, calibrated = self._learning.ratio(profile.model, texts.name)
+        counter = with_images_of(profile.model, texts, profile.image_tokens)
+        images = images_in(planned.plan.messages)
+        seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
+        self._learning.note_images(profile.model, seen)
+
+
+def _is_plainly_an_answer(evidence: bytes) -> bool:
+    """Whether a 200 has the sign of an answer and none of a refusal; the judge is asked about the others."""
+    return (
+        _CHOICE.search(evidence) is not None
+        and b"error" not in evidence
+        and b"context" not in evidence
+        and b'"length"' not in evidence
+    )

@@ -1,0 +1,162 @@
+"""Looks at the beginning of an answer before the client gets any of it, so that a refusal can still be cured unseen.
+
+Rule: no longer than it takes to see: the first event of a stream that holds something, or the whole of a short body;
+what was looked at is passed on with the rest, byte for byte. What says nothing (comments, blanks) need not wait.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from proxy.core.overflow import holds_nothing
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.shell.http.bodies import can_unpack
+from proxy.shell.relay.journey import PassEarly
+from proxy.shell.upstream.client import Headers, UpstreamAnswer
+from proxy.wire.counted import counted_in
+from proxy.wire.sse import EventSplitter, data_of
+
+_TAIL_BYTES: Final = 4_096
+"""Of an answer, where its usage stands; what a model wrote before it is not searched."""
+HELD_BYTES: Final = 64 * 1024
+"""Refusals are shorter; a longer body is an answer."""
+_EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""A body that begins with one is a stream of events, whatever its content-type says: some servers say nothing, or
+`application/json` as for their other errors."""
+_ANY_ZLIB_FORMAT: Final = 47
+"""zlib tells gzip and deflate apart itself."""
+OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
+"""Headers that no longer hold when a body is another one."""
+_COMMENTS: Final = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*")
+"""Whole lines of a stream that say nothing: `: OPENROUTER PROCESSING`, `: keep-alive`.
+https://openrouter.ai/docs/api-reference/streaming"""
+_BLANKS: Final = re.compile(rb"[ \t\r\n]*")
+"""What JSON may begin with; DeepSeek sends empty lines until it has computed.
+https://api-docs.deepseek.com/quick_start/rate_limit"""
+_PIECES_OF_THE_END: Final = 8
+"""That hold what an answer says last: its final chunk, its usage and `[DONE]` come apart."""
+
+
+class PeekedResponse:
+    """An answer whose beginning was read."""
+
+    def __init__(self, answer: UpstreamAnswer) -> None:
+        self.status = answer.status
+        self.headers: Headers = answer.headers
+        self._answer = answer
+        self._pieces = answer.chunks()
+        self._held: list[bytes] = []
+        self._last: deque[bytes] = deque(maxlen=_PIECES_OF_THE_END)
+        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", can_unpack) else None
+        self.evidence = b""
+        """What was read, decompressed, but for what was passed on early."""
+        self.is_whole = False
+        """Whether that was all of it: it can be passed on even when it is closed."""
+        self.has_begun = False
+        """Whether anything was passed on early."""
+
+    def may_begin_early(self, *, as_stream: bool) -> bool:
+        """Whether what says nothing may be passed on at once: of an answer that is on its way to be one, in the form
+        that the client asked for."""
+        if self.status != 200 or not self.is_plain:
+            return False
+        is_stream = self._says(b"content-type", lambda value: b"event-stream" in value)
+        return is_stream if as_stream else self._says(b"content-type", lambda value: b"json" in value)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events, by what it says or by its looks."""
+        says = self._says(b"content-type", lambda value: b"event-stream" in value)
+        return says or self.evidence.lstrip().startswith(_EVENT_FIELDS)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the body is not compressed."""
+        return not self._says(b"content-encoding", lambda value: value not in (b"", b"identity"))
+
+    async def look(self, early: PassEarly | None = None) -> None:
+        """Read as much as is needed to judge the answer; what says nothing goes to `early`. Raises UpstreamUnreachable
+        and UpstreamTimeout."""
+        splitter = EventSplitter() if self.is_stream else None
+        seen, self.evidence = 0, b""
+        async for piece in self._pieces:
+            self._held.append(piece)
+            readable = self._unpacked(piece)
+            self.evidence += readable
+            seen += len(piece)
+            if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
+                splitter, readable = EventSplitter(), self.evidence
+            if splitter is not None and any(map(_tells, splitter.feed(readable))):
+                return
+            if early is not None:
+                seen -= await self._begin(early)
+            if seen >= HELD_BYTES:
+                return
+        self.is_whole = True
+
+    async def _begin(self, early: PassEarly) -> int:
+        """Pass on what has come and says nothing, of an answer that is not compressed; how many bytes that was. Nothing
+        goes out once the answer itself has begun to come: it will be judged at once."""
+        quiet = (_COMMENTS if self.is_stream else _BLANKS).match(self.evidence)
+        count = quiet.end() if quiet is not None else 0
+        told, rest = self.evidence[:count], self.evidence[count:]
+        if not told or not (rest in (b"", b"\r") or rest.startswith(b":")):
+            return 0
+        self.evidence, self._held, self.has_begun = rest, [rest] if rest else [], True
+        await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
+        return count
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The whole body, as UpstreamAnswer.chunks, but for what was passed on early."""
+        for piece in self._held:
+            self._last.append(piece)
+            yield piece
+        async for piece in self._pieces:
+            self._last.append(piece)
+            yield piece
+
+    @property
+    def counted(self) -> Counted | None:
+        """What the upstream counted, as it says at the end of its answer; None when it does not, or did not yet."""
+        is_read = self.is_whole or self._unpacker is not None
+        return counted_in((self.evidence if is_read else b"".join(self._last))[-_TAIL_BYTES:])
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """What the upstream counted of the prompt."""
+        counted = self.counted
+        return None if counted is None else counted.prompt
+
+    async def drain(self) -> None:
+        """As UpstreamAnswer.drain."""
+        await self._answer.drain()
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._answer.aclose()
+
+    def _unpacked(self, piece: bytes) -> bytes:
+        """What a piece says; of broken data nothing, and of a bomb its beginning."""
+        if self._unpacker is None:
+            return piece
+        try:
+            return self._unpacker.decompress(piece, HELD_BYTES)
+        except zlib.error:
+            return b""
+
+    def _says(self, name: bytes, wanted: Callable[[bytes], bool]) -> bool:
+        """Whether a header of that name has a value of that kind."""
+        for found, value in self.headers:  # noqa: SIM110 - asked of every answer; any() takes three times as long
+            if found == name and wanted(value.strip().lower()):
+                return True
+        return False
+
+
+def _tells(event: bytes) -> bool:
+    """Whether an event says what the answer is: a part of it, an error, or that there is no more to come."""
+    data = data_of(event)
+    return bool(data) and not holds_nothing(data)

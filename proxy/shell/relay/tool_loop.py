@@ -1,0 +1,172 @@
+"""Answers the calls of the proxy's own tool and goes on with the model, until it has an answer for the client.
+
+Rule: a client never gets an error that it would not have had without the tool: what cannot be read is said to the
+model, what does not fit ends the answer where it is. At most MAX_ROUNDS readings in one answer; each is on the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from proxy.core.conversation.message import Message
+from proxy.core.notices.catalogue import Language
+from proxy.core.notices.pages import quoted
+from proxy.core.notices.retrieval import failed, last_reading, stopped, too_many, unnamed, withheld
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
+from proxy.core.retrieval_tool.reading import Query
+from proxy.core.retrieval_tool.tool import Wanted, wanted_by
+from proxy.core.text import jsontext
+from proxy.core.text.measures import utf8_length
+from proxy.errors import ContextOverflow, ProxyError
+from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.shell.relay.journey import Journey
+from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.resources.logs import logger
+from proxy.shell.telemetry.decision import Decision
+from proxy.shell.telemetry.recorder import Recorder
+
+MAX_ROUNDS: Final = 8
+"""For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""
+MAX_CALLS: Final = 8
+"""Of one round, that are answered."""
+MIN_PAGE_BYTES: Final = 500
+"""Less says nothing."""
+_SHARES: Final = (1.0, 0.25, 0.06)
+"""Of a page, tried one after the other when the request would not fit with it."""
+
+Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[PeekedResponse, Planned]]]
+"""Sends what is planned for the request of this id; the answer that stands, and what it answers. Raises ProxyError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What every answer needs for its rounds."""
+
+    planner: Planner
+    reader: ArtifactReader
+    recorder: Recorder
+    language: Language
+    keepalive_seconds: float | None
+    """How long the client of a stream may hear nothing between two rounds; None: as long as it takes."""
+
+
+class _Read(NamedTuple):
+    """The answers to the calls of one answer."""
+
+    texts: list[tuple[str, str]]
+    """By the name of the artifact, empty where none was named."""
+    results: list[bytes]
+    """The same as tool messages."""
+    planned: Planned
+    """For the request with them."""
+
+
+@dataclass(slots=True)
+class ToolLoop:
+    """The rounds of one answer."""
+
+    retrieval: Retrieval
+    send: Send
+    journey: Journey
+    decision: Decision
+    planned: Planned
+    """What was sent last."""
+    count: int = 0
+    """Of the readings so far."""
+
+    @property
+    def last_words(self) -> str:
+        """What an answer says in which the model did not say a word, and may not go on."""
+        language = self.retrieval.language
+        return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
+
+    async def following(self, said: AssistantMessage) -> PeekedResponse | None:
+        """The model's next answer, once its calls were answered; None when it may not go on. Raises ProxyError."""
+        if self.count == MAX_ROUNDS:
+            return None
+        read = await self._read(said)
+        if read is None or not read.planned.plan.fits:
+            return None
+        round_of = replace(self.journey, planned=read.planned, plan_for=partial(self._plan_for, said))
+        try:
+            answer, self.planned = await self.send(round_of, self.decision.request_id)
+        except ContextOverflow:
+            return None
+        return answer
+
+    async def hide(self, said: AssistantMessage) -> None:
+        """Answer the calls of a mixed answer, for when the client comes back."""
+        read = await self._read(said)
+        if read is not None:
+            hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
+            await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
+
+    async def _read(self, said: AssistantMessage) -> _Read | None:
+        """What answers our calls, as much as fits. A defect of the proxy costs the page and not the answer: None."""
+        try:
+            return await self._read_all(said)
+        except Exception:
+            logger().exception("planning_failed", request_id=self.decision.request_id)
+            return None
+
+    async def _read_all(self, said: AssistantMessage) -> _Read:
+        self.count += 1
+        self.decision.retrieval_rounds = self.count
+        for share in _SHARES:
+            read = await self._with_pages(said, share)
+            if read.planned.plan.fits:
+                break
+        for artifact, text in read.texts:
+            self.retrieval.recorder.artifact_read(self.decision, artifact, utf8_length(text))
+        return read
+
+    async def _plan_for(
+        self, said: AssistantMessage, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
+    ) -> Planned:
+        """The plan for a round that was refused; its pages become smaller, as a plan takes them as they are."""
+        for share in _SHARES:
+            read = await self._with_pages(said, share)
+            planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, most_tokens, keeping=keeping)
+            if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
+                break
+        return planned
+
+    async def _with_pages(self, said: AssistantMessage, share: float) -> _Read:
+        wanted = [wanted_by(call.arguments) for call in said.own]
+        page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
+        texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
+        results = [_result(call, text) for call, text in zip(said.own, texts, strict=True)]
+        messages = [Message.read(raw) for raw in (said.message, *results)]
+        planned = await self.retrieval.planner.plan_further(self.planned, messages)
+        named = [one.artifact if one else "" for one in wanted]
+        return _Read(list(zip(named, texts, strict=True)), results, planned)
+
+    async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
+        """What is said to each call."""
+        texts = await asyncio.gather(*(self._text(one, page_bytes) for one in wanted[:MAX_CALLS]))
+        texts += [too_many(MAX_CALLS, self.retrieval.language)] * (len(wanted) - MAX_CALLS)
+        if self.count == MAX_ROUNDS:
+            texts[-1] += last_reading(MAX_ROUNDS, self.retrieval.language)
+        return texts
+
+    async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
+        reader, language = self.retrieval.reader, self.retrieval.language
+        if wanted is None:
+            return unnamed(language)
+        try:
+            query = Query.parse(wanted.asked) or Query()
+            stored = await reader.find(wanted.artifact, self.journey.owner)
+            return quoted((await reader.page(stored, query, page_bytes)).decode("utf-8", "replace"))
+        except ProxyError as error:
+            return failed(wanted.artifact, error, language)
+
+
+def _result(call: OwnCall, text: str) -> bytes:
+    return jsontext.dump({"role": "tool", "tool_call_id": call.id, "content": text})

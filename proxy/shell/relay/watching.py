@@ -1,0 +1,175 @@
+"""An answer to a request that was offered the proxy's own tool: one for the client, whatever rounds it took.
+
+Rule: an answer in which the model does not call that tool passes as it came, a stream event by event. A later round
+that fails after a byte has gone out breaks the stream, as the upstream's own failure would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.errors import UpstreamUnreachable
+from proxy.shell.http.keepalive import COMMENT
+from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
+from proxy.shell.relay.tool_loop import ToolLoop
+from proxy.shell.upstream.client import Headers
+from proxy.wire.answer_body import AnswerBody
+from proxy.wire.answer_stream import AnswerStream
+
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+"""Of an answer that is no stream; a longer one is passed on as it comes."""
+
+
+class WholeAnswer:
+    """An answer that is no stream, once its rounds are over."""
+
+    def __init__(
+        self,
+        held: PeekedResponse,
+        pieces: list[bytes],
+        prompt_tokens: int | None,
+        rest: AsyncIterator[bytes] | None = None,
+    ) -> None:
+        self.status = held.status
+        self.headers: Headers = held.headers
+        self.prompt_tokens = prompt_tokens
+        """What the upstream counted for what was sent first: later rounds hold pages besides."""
+        self._held = held
+        self._pieces = pieces
+        self._rest = rest
+
+    @classmethod
+    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeAnswer:
+        """Go through the rounds. Raises ProxyError."""
+        answer, current = AnswerBody(), first
+        try:
+            while True:
+                pieces, rest = await _read(current)
+                counted = first.prompt_tokens
+                if rest is not None or current.status != 200:
+                    return cls(current, pieces, counted, rest)
+                said = answer.read(b"".join(pieces))
+                rounds.decision.note_usage(answer.usage)
+                if said is None or said.is_mixed:
+                    if said is not None:
+                        await rounds.hide(said)
+                    return cls(current, [], counted)._saying(answer.told(), b"".join(pieces))
+                following = await rounds.following(said)
+                if following is None:
+                    return cls(current, [], counted)._saying(answer.stopped(rounds.last_words), b"".join(pieces))
+                await current.aclose()
+                current = following
+                answer.next_round()
+        except BaseException:
+            await current.aclose()
+            raise
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The whole body, as UpstreamAnswer.chunks."""
+        for piece in self._pieces:
+            yield piece
+        if self._rest is not None:
+            async for piece in self._rest:
+                yield piece
+
+    async def drain(self) -> None:
+        """As UpstreamAnswer.drain."""
+        await self._held.drain()
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._held.aclose()
+
+    def _saying(self, body: bytes, came: bytes) -> WholeAnswer:
+        self._pieces = [body]
+        if body != came:
+            kept = [pair for pair in self.headers if pair[0] not in OF_THE_BODY]
+            self.headers = [*kept, (b"content-length", str(len(body)).encode())]
+        return self
+
+
+class StreamedAnswer:
+    """A stream that goes on with the streams of later rounds."""
+
+    def __init__(self, first: PeekedResponse, rounds: ToolLoop) -> None:
+        self.status = first.status
+        self.headers: Headers = [pair for pair in first.headers if pair[0] not in OF_THE_BODY]
+        self._current = first
+        self._first = first
+        self._rounds = rounds
+        self._coming: asyncio.Task[PeekedResponse | None] | None = None
+        """The answer of the next round, while comments are sent."""
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """What the upstream counted for what was sent first."""
+        return self._first.prompt_tokens
+
+    @property
+    def counted(self) -> Counted | None:
+        """All that it counted then."""
+        return self._first.counted
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The events, as UpstreamAnswer.chunks. Raises ProxyError when a later round fails."""
+        stream = AnswerStream()
+        while True:
+            async for piece in self._current.chunks():
+                if told := stream.feed(piece):
+                    yield told
+            said = stream.end()
+            self._rounds.decision.note_usage(stream.usage)
+            if said is None or said.is_mixed:
+                if said is not None:
+                    await self._rounds.hide(said)
+                yield stream.last_words()
+                return
+            if (seconds := self._rounds.retrieval.keepalive_seconds) is None:
+                following = await self._rounds.following(said)
+            else:
+                self._coming = asyncio.create_task(self._rounds.following(said))
+                while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
+                    yield COMMENT
+                following, self._coming = self._coming.result(), None
+            if following is None:
+                yield stream.stopped(self._rounds.last_words)
+                return
+            await self._current.aclose()
+            self._current = following
+            if following.status != 200 or not following.is_stream:
+                raise UpstreamUnreachable(f"the upstream ended an answer: its next round got HTTP {following.status}")
+            stream.next_round()
+
+    async def drain(self) -> None:
+        """As UpstreamAnswer.drain."""
+        await self._current.drain()
+
+    async def aclose(self) -> None:
+        """Let go of the connections."""
+        if self._coming is not None:
+            self._coming.cancel()
+            (came,) = await asyncio.gather(self._coming, return_exceptions=True)
+            if isinstance(came, PeekedResponse):
+                await came.aclose()
+        await self._current.aclose()
+
+
+async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeAnswer | StreamedAnswer:
+    """The answer as the client gets it. Raises ProxyError."""
+    if answer.status != 200 or not answer.is_plain:
+        return answer
+    return StreamedAnswer(answer, rounds) if answer.is_stream else await WholeAnswer.of(answer, rounds)
+
+
+async def _read(answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None]:
+    """The body, and what follows when it is too long."""
+    pieces, length, rest = [], 0, answer.chunks()
+    async for piece in rest:
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_BODY_BYTES:
+            return pieces, rest
+    return pieces, None

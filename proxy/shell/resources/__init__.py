@@ -1,0 +1,1 @@
+"""What the process has: threads, memory, its log."""

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.compaction.budget import (
+    ARRIVAL_SHARE,
+    MIN_REPLY_TOKENS,
+    Budget,
+    BudgetRules,
+    Mark,
+    budget_for,
+    clamped_reply,
+)
+from proxy.core.conversation.size import Size
+from proxy.core.models.profile import ModelProfile, Witness
+
+COUNTS = st.integers(0, 10**6)
+PROFILES = st.builds(
+    ModelProfile,
+    st.just("m"),
+    st.integers(512, 2 * 10**6),
+    st.none() | st.integers(1, 10**6),
+    st.none() | st.integers(1, 10**5),
+)
+RULES = st.builds(BudgetRules, margin_tokens=st.none() | st.integers(0, 5_000), clamp_reply=st.booleans())
+RATIOS = st.floats(0.5, 3)
+
+
+@given(PROFILES, st.none() | st.integers(1, 10**6), st.booleans(), RULES, RATIOS)
+def test_the_room_leaves_space_for_the_reply_and_the_margin(profile, asked, exact, rules, ratio):
+    budget = budget_for(profile, asked, exact=exact, rules=rules, ratio=ratio)
+    assert 0 <= budget.room_tokens * ratio <= profile.window_tokens
+    if profile.input_tokens is not None and budget.room_tokens:
+        assert budget.room_tokens * ratio <= profile.input_tokens
+    if asked is not None and not rules.clamp_reply and budget.room_tokens:
+        assert budget.room_tokens * ratio + asked <= profile.window_tokens
+
+
+@given(PROFILES, st.none() | st.integers(1, 10**6), st.none() | st.integers(1, 10**6), RULES)
+def test_the_reply_that_is_asked_for_does_not_move_the_limit_of_a_result(profile, asked, asked_later, rules):
+    limits = [budget_for(profile, reply, exact=True, rules=rules).result_tokens for reply in (asked, asked_later)]
+    assert limits[0] == limits[1] <= profile.window_tokens * ARRIVAL_SHARE
+
+
+@given(PROFILES, st.none() | st.integers(1, 10**6), COUNTS)
+def test_nothing_is_over_a_guessed_room_and_its_shares_stay(profile, asked, tokens):
+    rules = BudgetRules(max_request_chars=9)
+    certain = budget_for(profile, asked, exact=True, rules=rules)
+    guessed = budget_for(replace(profile, witness=Witness.GUESSED), asked, exact=True, rules=rules)
+    assert guessed.admits(Size(tokens))
+    assert not guessed.admits(Size(tokens, 10))
+    assert guessed.high_mark == Mark(None, 9)
+    assert guessed.high_mark.share_beside(Size(tokens, 1), 0.5) == Mark(None, 5)
+    assert (guessed.room_tokens, guessed.result_tokens) == (certain.room_tokens, certain.result_tokens)
+    assert guessed.usable_tokens == certain.high_mark.tokens
+    assert (guessed.certain_room_tokens, certain.certain_room_tokens) == (None, certain.room_tokens)
+    assert clamped_reply(guessed, 10**9, tokens) is None
+
+
+def test_a_refusal_makes_a_guessed_room_certain_however_large_it_is():
+    assert Budget(100, room_is_guessed=True).for_one_send(500) == Budget(500, low_mark=1.0)
+    assert Budget(100).for_one_send(500).room_tokens == 100
+
+
+def test_without_a_word_about_the_reply_a_sixteenth_is_kept():
+    rules = BudgetRules(margin_tokens=0)
+    assert budget_for(ModelProfile("m", 16_000), None, exact=True, rules=rules).room_tokens == 15_000
+    assert budget_for(ModelProfile("m", 1_000_000), None, exact=True, rules=rules).room_tokens == 1_000_000 - 4_096
+    assert budget_for(ModelProfile("m", 16_000, None, 100), None, exact=True, rules=rules).room_tokens == 15_900
+
+
+def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_room():
+    rules = BudgetRules(margin_tokens=0)
+    assert budget_for(ModelProfile("m", 16_000), 200, exact=True, rules=rules).room_tokens == 15_800
+    assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 15_000
+
+
+def test_a_reply_that_may_not_be_lowered_is_kept_in_full():
+    rules = BudgetRules(margin_tokens=0, clamp_reply=False)
+    assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 4_000
+
+
+def test_an_estimate_has_four_times_the_margin_of_an_exact_count():
+    rooms = [
+        budget_for(ModelProfile("m", 100_000), 1, exact=exact, rules=BudgetRules()).room_tokens
+        for exact in (True, False)
+    ]
+    assert rooms == [98_999, 95_999]
+
+
+def test_a_result_may_hold_a_share_of_what_usually_stays_beside_system_text_and_tools():
+    windows = (1_000, 2_000, 8_000, 32_000)
+    shares = [
+        budget_for(ModelProfile("m", window), None, exact=True, rules=BudgetRules()).result_tokens for window in windows
+    ]
+    assert shares == [37, 75, 1_800, 9_000]
+
+
+def test_the_limits_of_a_request_in_characters_and_bytes_are_taken_over():
+    rules = BudgetRules(fill=0.8, low_mark=0.5, max_request_chars=7, max_request_bytes=9)
+    budget = budget_for(ModelProfile("m"), None, exact=True, rules=rules)
+    assert (budget.room_chars, budget.room_bytes, budget.fill, budget.low_mark) == (7, 9, 0.8, 0.5)
+
+
+@given(COUNTS, st.none() | COUNTS, st.none() | COUNTS, COUNTS, COUNTS, COUNTS)
+def test_all_limits_hold_at_once(room, room_chars, room_bytes, tokens, chars, size):
+    budget = Budget(room, room_chars, room_bytes)
+    within = (
+        tokens <= room and (room_chars is None or chars <= room_chars) and (room_bytes is None or size <= room_bytes)
+    )
+    assert budget.admits(Size(tokens, chars, size)) == within
+    excess = budget.high_mark.excess(Size(tokens, chars, size))
+    assert (excess is None) == within
+    if excess is not None:
+        assert budget.admits(Size(tokens, chars, size) - excess)
+        assert min(excess.tokens, excess.chars, excess.bytes) >= 0
+
+
+def test_a_share_of_the_room_is_a_share_of_each_limit():
+    assert Budget(100, 200, 300, fill=0.5).high_mark.excess(Size(60, 90, 200)) == Size(10, 0, 50)
+
+
+def test_a_share_beside_what_is_fixed_is_a_share_of_what_is_left():
+    mark = Mark(100, 200, None).share_beside(Size(60, 40, 7), 0.5)
+    assert mark == Mark(80, 120, None)
+    assert Mark(100).share_beside(Size(150), 0.5) == Mark(100)
+
+
+@given(COUNTS, COUNTS)
+def test_a_second_send_has_never_more_room(room, goal):
+    budget = Budget(room, 5, 6, fill=0.5).for_one_send(goal)
+    assert budget.room_tokens == min(room, goal)
+    assert (budget.fill, budget.low_mark, budget.room_chars, budget.room_bytes) == (1.0, 1.0, 5, 6)
+
+
+@given(st.none() | st.integers(1, 300_000), st.none() | st.integers(0, 200_000), COUNTS, RATIOS)
+def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floor(asked, together, prompt, ratio):
+    budget = Budget(1, max_reply_tokens=together, ratio=ratio, reserved_reply_tokens=4_096)
+    lowered = clamped_reply(budget, asked, prompt)
+    if asked is None or together is None:
+        assert lowered is None
+    elif lowered is None:
+        assert asked <= MIN_REPLY_TOKENS or asked + math.ceil(prompt * ratio) <= together
+    else:
+        assert MIN_REPLY_TOKENS <= lowered < asked
+        assert lowered == MIN_REPLY_TOKENS or lowered + math.ceil(prompt * ratio) == together
+
+
+@pytest.mark.parametrize(("prompt", "lowered"), [(1_000, None), (2_000, 8_000), (9_900, 256)])
+def test_prompt_and_reply_share_the_window(prompt, lowered):
+    budget = Budget(1, max_reply_tokens=10_000, reserved_reply_tokens=600)
+    assert clamped_reply(budget, 9_000, prompt) == lowered
+
+
+@given(st.integers(512, 40_000), st.integers(1, 50_000), st.booleans(), RATIOS)
+def test_a_prompt_that_fills_its_room_and_its_lowered_reply_are_within_the_smallest_window(window, asked, exact, ratio):
+    budget = budget_for(ModelProfile("m", window), asked, exact=exact, rules=BudgetRules(), ratio=ratio)
+    lowered = clamped_reply(budget, asked, budget.room_tokens)
+    assert budget.room_tokens * ratio + (lowered or asked) <= window
+
+
+def test_the_smaller_of_the_operators_and_the_upstreams_characters_holds():
+    upstreams = ModelProfile("m", input_chars=100_000)
+
+    def chars(profile: ModelProfile, limit: int | None) -> int | None:
+        return budget_for(profile, None, exact=True, rules=BudgetRules(max_request_chars=limit)).room_chars
+
+    assert chars(ModelProfile("m"), None) is None
+    assert chars(ModelProfile("m"), 90_000) == 90_000
+    assert chars(upstreams, None) == chars(upstreams, 200_000) == 98_000
+    assert chars(upstreams, 90_000) == 90_000

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.strategies import conversation, exchange, notices, system, user
+
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.conversation.edit import Edit, Moved, Reason
+from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.tokens.counters import ByteClassCounter
+
+COUNTER = ByteClassCounter()
+
+
+def kept(*messages, base=None):
+    found = ContextWindow(base or Size(), COUNTER)
+    for index, message in enumerate(conversation(list(messages))):
+        found.add(TrackedMessage.of(index, message, "", COUNTER))
+    return found
+
+
+def spans(found):
+    return [(unit.role, unit.start, unit.stop) for unit in found.units]
+
+
+def starts(changes):
+    return [[unit.start for unit in units] for units in changes]
+
+
+DONE = {"role": "assistant", "content": "done"}
+
+
+def test_calls_and_their_results_are_one_unit():
+    found = kept(system(), user(), *exchange(["a", "b", "c"]), *exchange(["d"], first_call=9), DONE)
+    assert spans(found) == [
+        ("system", 0, 1),
+        ("user", 1, 2),
+        ("assistant", 2, 6),
+        ("assistant", 6, 8),
+        ("assistant", 8, 9),
+    ]
+
+
+def test_results_without_a_call_hang_on_to_what_stands_before_them_but_never_to_a_system_text():
+    orphan = {"role": "tool", "tool_call_id": "x", "content": "?"}
+    assert spans(kept(orphan, orphan)) == [("tool", 0, 2)]
+    assert spans(kept(system(), orphan)) == [("system", 0, 1), ("tool", 1, 2)]
+    assert spans(kept(user(), orphan)) == [("user", 0, 2)]
+
+
+def test_a_result_does_not_join_a_unit_from_which_it_is_apart():
+    found = kept(user(), *exchange(["a"]), user("b"))
+    found.apply(Change(units=(found.units[2],)))
+    found.add(TrackedMessage.of(4, conversation(exchange(["z"]))[1], "", COUNTER))
+    assert spans(found)[-1] == ("tool", 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("messages", "complete"),
+    [
+        ([], False),
+        ([user()], True),
+        ([system()], True),
+        ([user(), DONE], False),
+        ([user(), *exchange(["a", "b"])[:2]], False),
+        ([user(), *exchange(["a", "b"])], True),
+        ([user(), *exchange(["a", "b"])[:2], user()], True),
+        ([user(), {"role": "assistant", "function_call": {"name": "f"}}, {"role": "function", "content": "x"}], True),
+    ],
+)
+def test_a_request_may_end_where_all_calls_are_answered_and_it_is_the_models_turn(messages, complete):
+    assert kept(*messages).complete is complete
+
+
+def test_neither_system_text_nor_last_user_message_nor_newest_unit_may_go():
+    found = kept(system(), user("a"), DONE, system("mid"), user("b"), *exchange(["x"]), *exchange(["y"], first_call=5))
+    assert starts(found.removable()) == [[5]]
+
+
+def test_a_question_goes_with_the_end_of_its_turn():
+    found = kept(user("a"), *exchange(["x"]), DONE, user("b"), DONE, user("c"))
+    assert starts(found.removable()) == [[1], [5, 4]]
+
+
+def test_the_first_user_message_stays_and_what_keeps_it_apart_from_the_next_one():
+    found = kept(system(), user("task"), *exchange(["x"]), DONE, user("b"), DONE, user("c"), DONE, user("d"))
+    assert starts(found.removable()) == [[2], [6, 5], [8, 7]]
+    for units in found.removable():
+        found.apply(Change(units=units))
+    assert [unit.role for unit in found.units] == ["system", "user", "assistant", "user"]
+    assert [entry.message.text() for entry in found.first_request()] == ["task"]
+
+
+def test_questions_without_an_answer_go_with_what_went_before():
+    assert starts(kept(user("a"), user("b"), user("c")).removable()) == [[1]]
+    assert starts(kept(user("a"), DONE, user("b"), user("c"), DONE).removable()) == [[2]]
+
+
+def test_without_any_user_all_but_the_newest_may_go():
+    found = kept(*exchange(["a"]), *exchange(["b"], first_call=3), *exchange(["c"], first_call=6))
+    assert starts(found.removable()) == [[0], [2]]
+    assert found.last_user() == -1
+    assert list(found.before(found.last_user())) == []
+
+
+def test_output_in_user_messages_belongs_to_the_words_before_it_where_nothing_is_called():
+    said = {"role": "assistant", "content": "```bash\nls\n```"}
+    texts = ["Observation: a.py", "<output>\na.py\n</output>", "ran step 1:\nok", "And now?", "ran step 2:\nok"]
+    found = kept(user("task"), *(message for text in texts for message in (said, user(text))))
+    assert spans(found) == [
+        ("user", 0, 1),
+        ("assistant", 1, 3),
+        ("assistant", 3, 5),
+        ("assistant", 5, 6),
+        ("user", 6, 7),
+        ("assistant", 7, 8),
+        ("user", 8, 9),
+        ("assistant", 9, 11),
+    ]
+    assert [entry.index for entry in found.newest_results()] == [10]
+
+
+def test_where_tools_are_called_a_user_message_is_a_persons():
+    found = kept(user("task"), *exchange(["x"]), DONE, user("Output: is what I want to see"))
+    assert [unit.role for unit in found.units] == ["user", "assistant", "assistant", "user"]
+
+
+def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
+    found = kept(user("a"), *exchange(["x" * 999]), DONE, user("b"), base=Size(7, 8, 9))
+    found.apply(Change(units=(found.units[1], found.units[0])))
+    assert found.total == sum((entry.size for entry in found.all()), Size(7, 8, 9))
+    assert [edit.message for edit in found.edits()] == [0, 1, 2]
+    assert [entry.index for entry in found.all()] == [3, 4]
+    assert [entry.message.raw for entry in found.all()] == found.rendered()
+
+
+def test_a_copy_changes_by_itself():
+    found = kept(user("a"), *exchange(["x" * 999]), user("b"))
+    twin = found.copy()
+    twin.apply(Change(units=(twin.units[1],)))
+    twin.note_what_is_gone(notices(), 0)
+    twin.add(TrackedMessage.of(4, conversation([DONE])[0], "", COUNTER))
+    assert len(found.rendered()) == 4
+    assert list(found.edits()) == []
+    assert spans(found) == [("user", 0, 1), ("assistant", 1, 3), ("user", 3, 4)]
+    assert found.complete
+    assert not twin.complete
+
+
+def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
+    found = kept(*exchange([" " * 4_000]))
+    before = found.total
+    dense = '"' + "0123456789" * 390 + '"'
+    found.apply(Change((Edit(1, ("content",), dense.encode(), Reason.OLD_RESULT),)))
+    assert found.total == before
+    assert list(found.edits()) == []
+
+
+def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
+    found = kept(user("a"), *exchange(["x" * 999]), user("b"), *exchange(["y" * 999], first_call=4))
+    found.apply(Change(units=(found.units[1],)))
+    found.note_what_is_gone(notices(), 0)
+    found.apply(Change((Edit(5, ("content",), b'"cut"', Reason.NEWEST_RESULT),)))
+    assert b"y" * 900 not in found.rendered()[-1]
+    assert b'"cut\\n[context-proxy: 2 earlier messages' in found.rendered()[-1]
+    found.take_note_off()
+    assert b'"cut"' in found.rendered()[-1]
+
+
+def test_the_size_of_a_unit_is_that_of_its_messages():
+    found = kept(user("a"), *exchange(["x", "y"]))
+    assert found.size_of(found.units[1]) == found.total - found.size_of(found.units[0])
+    assert [entry.index for entry in found.results(found.units[1])] == [2, 3]
+
+
+def moved(text, spoken=None):
+    content = json.dumps(text).encode()
+    return Edit(0, ("content",), b'"see below"', Reason.ROUTE_MEDIA, moved=Moved((content,), spoken))
+
+
+def with_moved(messages, texts, spoken=None):
+    """All of these messages; the results move a part out for each text."""
+    found, left = ContextWindow(Size(), COUNTER), list(texts)
+    for index, message in enumerate(conversation(messages)):
+        entry = TrackedMessage.of(index, message, "", COUNTER)
+        if message.role == "tool" and left:
+            entry = entry.edited((moved(left.pop(0), spoken),), COUNTER)
+        found.add(entry)
+    return found
+
+
+def sent(found):
+    return [json.loads(raw) for raw in found.rendered()]
+
+
+def roles(found):
+    return [message["role"] for message in sent(found)]
+
+
+def measured(found):
+    return sum((size_of(Message.read(raw), COUNTER) for raw in found.rendered()), Size())
+
+
+def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_batch():
+    found = with_moved([user("a"), *exchange(["x", "y", "z"]), DONE], ["one", "two"])
+    assert roles(found) == ["user", "assistant", "tool", "tool", "tool", "user", "assistant"]
+    assert sent(found)[5] == {"role": "user", "content": ["one", "two"]}
+    assert found.total == measured(found)
+
+
+def test_an_assistant_speaks_first_where_that_is_asked_for():
+    spoken = b'{"role":"assistant","content":"I look."}'
+    found = with_moved([user("a"), *exchange(["x", "y"])], ["one", "two"], spoken)
+    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert found.total == measured(found)
+
+
+def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follows_where_they_stand_before_them():
+    spoken = b'{"role":"assistant","content":"I look."}'
+    batch = [user("a"), *exchange(["x", "y"])]
+    found = with_moved([*batch, user("b"), DONE], ["one", "two"], spoken)
+    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user", "assistant", "user", "assistant"]
+    assert found.total == measured(found)
+    before = with_moved(batch, ["one", "two"], spoken)
+    assert found.rendered()[: len(before.rendered())] == before.rendered()
+
+
+def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of_its_unit():
+    again = {"role": "tool", "tool_call_id": "stray", "content": "y"}
+    history = [user("a"), *exchange(["x"]), again]
+    found = with_moved(history, ["one", "two"])
+    assert roles(found) == ["user", "assistant", "tool", "user", "tool", "user"]
+    found.redo(TrackedMessage.of(2, conversation(history)[2], "", COUNTER).edited((moved("three"),), COUNTER))
+    assert [sent(found)[place]["content"] for place in (3, 5)] == [["three"], ["two"]]
+    assert found.total == measured(found)
+
+
+def test_a_batch_ends_where_something_else_follows_though_calls_are_open():
+    found = with_moved([user("a"), *exchange(["x", "y"])[:2], user("b")], ["one"])
+    assert roles(found) == ["user", "assistant", "tool", "user", "user"]
+    assert sent(found)[3]["content"] == ["one"]
+
+
+def test_a_batch_ends_with_the_request_though_calls_are_open():
+    found = with_moved([user("a"), *exchange(["x", "y"])[:2]], ["one"])
+    assert roles(found) == ["user", "assistant", "tool"]
+    found.end_batch()
+    assert roles(found) == ["user", "assistant", "tool", "user"]
+    assert found.total == measured(found)
+
+
+def test_what_was_moved_is_left_out_with_its_exchange():
+    found = with_moved([user("a"), *exchange(["x"]), user("b")], ["one"])
+    found.apply(Change(units=(found.units[1],)))
+    assert roles(found) == ["user", "user"]
+    assert found.total == measured(found)
+
+
+def test_the_note_is_measured_apart_from_what_follows_its_message():
+    found = with_moved([user("a"), *exchange(["x"]), *exchange(["y"], first_call=4)], ["one", "two"])
+    found.apply(Change(units=(found.units[1],)))
+    found.note_what_is_gone(notices(), 0)
+    assert roles(found) == ["user", "assistant", "tool", "user"]
+    assert found.total == measured(found)

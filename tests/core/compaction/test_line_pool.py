@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import TEXTS, conversation, exchange, user, valid_histories
+
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.line_pool import MAX_LINES, LinePool
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.tokens.counters import ByteClassCounter
+
+COUNTER = ByteClassCounter()
+
+
+def entries(*messages):
+    return [TrackedMessage.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
+
+
+def reading(text, path="src/a.py", **arguments):
+    return exchange([text], tool="Read", arguments=json.dumps({"file_path": path, **arguments}))
+
+
+def editing(old, new, path="src/a.py"):
+    return exchange([""], tool="Edit", arguments=json.dumps({"file_path": path, "old_string": old, "new_string": new}))
+
+
+def writing(text, path="src/a.py"):
+    return exchange([""], tool="Write", arguments=json.dumps({"file_path": path, "content": text}))
+
+
+def told(*gone, kept=(), known=(), room=1_000):
+    pool = LinePool()
+    for messages in gone:
+        pool = pool.extended(entries(*messages))
+    return pool.told(entries(*kept), known, room, COUNTER)
+
+
+def test_lines_stand_under_the_path_that_they_come_from_without_their_numbers():
+    numbered = "     1→def first_function():\n     2→    return first_value\n"
+    found = told([*reading(numbered), *exchange(["src/b.py:12:def second_function():"], tool="Grep")])
+    assert found == [
+        ("src/a.py", ["def first_function():", "    return first_value"]),
+        ("src/b.py", ["def second_function():"]),
+    ]
+
+
+def test_what_the_agent_wrote_itself_is_told_too():
+    assert told(writing("def written_function():")) == [("src/a.py", ["def written_function():"])]
+
+
+def test_what_an_edit_replaced_is_not_told_and_what_it_wrote_stands_in_its_place():
+    read = reading("def one_function():\n    stale_value = 1\n    return stale_value\ndef two_function():")
+    edit = editing("    stale_value = 1\n    return stale_value", "    fresh_value = 2\n    return fresh_value")
+    expected = ["def one_function():", "    fresh_value = 2", "    return fresh_value", "def two_function():"]
+    assert told([*read, *edit]) == told(read, edit) == [("src/a.py", expected)]
+
+
+def test_an_edit_that_still_stands_in_the_conversation_makes_lines_stale_as_well():
+    read = reading("def one_function():\n    stale_value = 1")
+    assert told(read, kept=editing("    stale_value = 1", "x")) == [("src/a.py", ["def one_function():"])]
+    assert told(read, kept=writing("x")) == []
+
+
+def test_a_file_that_was_written_anew_has_no_older_lines():
+    assert told(reading("def one_function():"), writing("def new_function():")) == [
+        ("src/a.py", ["def new_function():"])
+    ]
+
+
+def test_a_line_that_is_read_again_is_told_once():
+    text = "def one_function():\ndef two_function():"
+    assert told(reading(text), reading(text)) == [("src/a.py", text.split("\n"))]
+
+
+def test_lines_that_follow_a_gap_are_marked():
+    lines = [f"def function_{n}():" for n in range(3)]
+    found = told(reading("\n".join(lines)), known={"function_1"}, room=25)
+    assert found in ([("src/a.py", [lines[0], "…", lines[2]])], [("src/a.py", lines[:2])], [("src/a.py", lines[1:])])
+    apart = "\n".join([lines[0], "function_1 " * 40, lines[2]])
+    assert told(reading(apart)) == [("src/a.py", [lines[0], lines[2]])], "a line that is too long is data"
+
+
+def test_names_that_the_agent_used_come_first():
+    pages = [reading("\n".join(f"other_name_{n}_{i} = value" for i in range(9)), f"src/{n}.py") for n in range(9)]
+    wanted = reading("def wanted_function(): pass", "src/w.py")
+    asked = exchange(["nothing"], tool="Bash", arguments=json.dumps({"command": "grep -rn wanted_function src"}))
+    gone = [*wanted, *(message for page in pages for message in page), *asked]
+    assert ("src/w.py", ["def wanted_function(): pass"]) in told(gone, room=60)
+
+
+def test_lines_of_the_file_in_hand_come_before_others():
+    old = [*reading("def one_function():", "src/a.py"), *reading("def two_function():", "src/b.py")]
+    for path in ("src/a.py", "src/b.py"):
+        found = told(old, kept=reading("x", path), room=14)
+        assert [source for source, _ in found] == [path]
+
+
+def test_what_was_read_last_comes_first():
+    pages = [reading(f"def function_{n}(): pass", f"src/{n}.py") for n in range(30)]
+    sources = [source for source, _ in told(*pages, room=60)]
+    assert sources
+    assert sources == [f"src/{n}.py" for n in range(30 - len(sources), 30)]
+
+
+def test_what_a_person_said_is_not_told_but_output_in_user_messages_is():
+    assert told([user("Please look at some_function")]) == []
+    assert told([user("Observation: some_function is here")]) == [("", ["Observation: some_function is here"])]
+
+
+SECRETS = [
+    "OPENAI_API_KEY=sk-proj-abcdefghijklmnopqrstuv",
+    "export GITHUB_TOKEN=ghp_0123456789abcdefghijABCDEFGHIJ",
+    'password: "correct horse battery"',
+    "aws_secret_access_key = wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
+    "AKIAIOSFODNN7EXAMPLE is the id",
+    "Authorization: Bearer abcdef0123456789abcdef",
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "postgres://admin:hunter22@db.example.org/main",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_looks_like_a_secret_is_never_told(secret):
+    assert told(reading(f"{secret} for_the_service\ndef harmless_function():")) == [
+        ("src/a.py", ["def harmless_function():"])
+    ]
+    assert told(exchange(["harmless_output"], tool="Bash", arguments=json.dumps({"command": f"curl {secret}"}))) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["token = self.next_token(position)", "def check_password(password: str) -> bool:", "secret_name: str"]
+)
+def test_code_about_secrets_is_told(line):
+    assert told(reading(line)) == [("src/a.py", [line])]
+
+
+def test_notices_of_ours_and_names_of_artifacts_are_not_told():
+    name = Artifact(b"x", "read_file").id
+    assert told(reading(f"[context-proxy: some_notice]\nsee {name} there\nplain_name here")) == [
+        ("src/a.py", ["plain_name here"])
+    ]
+
+
+def test_the_pool_is_bounded_and_keeps_what_was_seen_last():
+    pool = LinePool()
+    for n in range(12):
+        pool = pool.extended(entries(*reading("\n".join(f"name_{n}_{i} = 1" for i in range(400)), f"src/{n}.py")))
+    assert sum(map(len, pool.sources.values())) == MAX_LINES
+    assert list(pool.sources)[-1] == "src/11.py"
+    used = [f"used_name_{n}" for n in range(5_000)]
+    assert len(pool.extended(entries({"role": "assistant", "content": " ".join(used)})).used) == 2_000
+
+
+@given(valid_histories(), st.integers(0, 3_000), st.integers(1, 50))
+def test_what_is_told_is_lines_that_were_left_out_within_the_room_and_the_same_again(history, room, split):
+    gone = entries(*history)
+    pool = LinePool().extended(gone[:split]).extended(gone[split:])
+    found = pool.told([], (), room, COUNTER)
+    assert found == LinePool().extended(gone[:split]).extended(gone[split:]).told([], (), room, COUNTER)
+    texts = [entry.whole.text() for entry in gone]
+    for _, lines in found:
+        for line in lines:
+            # A patch or an argument inside JSON is told as it would be written.
+            assert line == "…" or any(line in text or json.dumps(line)[1:-1] in text for text in texts)
+    assert sum(COUNTER.count(line) for _, lines in found for line in lines if line != "…") <= room
+
+
+@given(TEXTS)
+def test_any_text_can_be_told(text):
+    for _, lines in told(reading(text)):
+        assert lines
+
+
+def test_lines_of_forty_exchanges_ago_are_told_while_newer_ones_leave_room():
+    old = reading("def very_old_function():", path="src/old.py")
+    texts = ["\n".join(f"value_{n}_{i} = 1" for i in range(30)) for n in range(40)]
+    rest = [message for n, text in enumerate(texts) for message in reading(text, path=f"src/{n}.py")]
+    assert ("src/old.py", ["def very_old_function():"]) in told([*old, *rest], room=30_000)
+
+
+def test_a_line_of_the_file_in_hand_counts_half_its_age():
+    hand = reading("def first_function_here():", path="src/a.py")
+    others = [message for n in range(27) for message in reading(f"value_{n} = 1", path=f"src/b{n}.py")]
+    later = reading("def other_function_here():", path="src/c.py")
+    last = [message for n in range(27, 29) for message in reading(f"value_{n} = 1", path=f"src/b{n}.py")]
+    gone, known = [*hand, *others, *later, *last], {f"value_{n}" for n in range(29)}
+    room = COUNTER.count("def other_function_here():") + COUNTER.count("src/c.py") + 5
+    assert told(gone, known=known, room=room) == [("src/c.py", ["def other_function_here():"])]
+    kept = editing("x = 1", "y = 1", path="src/a.py")
+    assert told(gone, kept=kept, known=known, room=room) == [("src/a.py", ["def first_function_here():"])]

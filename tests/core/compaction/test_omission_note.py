@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import pytest
+from support.strategies import conversation, exchange, notices, part, spelled, system, user
+
+from proxy.core.compaction.omission_note import OmissionNote
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.size import NOTHING, size_of
+from proxy.core.conversation.tracked_message import TrackedMessage
+from proxy.core.text import jsontext
+from proxy.core.tokens.counters import ByteClassCounter
+
+COUNTER = ByteClassCounter()
+
+
+def entries(*messages):
+    return [TrackedMessage.of(n, message, "", COUNTER) for n, message in enumerate(conversation(list(messages)))]
+
+
+def asked_in(gone):
+    return [entry.message.text() for entry in gone if entry.message.role == "user"]
+
+
+def placed(kept, gone, *, room_tokens=400, newest_index=10**6, language="en"):
+    digest = OmissionNote().extended(gone, asked_in(gone))
+    return digest.placed(kept, notices(language), COUNTER, room_tokens, newest_index)
+
+
+GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
+KEPT = entries(*[user("x")] * 3, user("and now"), *exchange(["the newest result"]))
+LEFT = [None, None, None, *KEPT[3:]]
+
+
+def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_before():
+    first = OmissionNote().extended(GONE[:1], ())
+    second = first.extended(GONE[1:], ())
+    opened = [jsontext.members(artifact.content) for artifact in second.artifacts]
+    assert bytes(opened[0]["earlier"]) == b"null"
+    assert jsontext.value(opened[1]["earlier"]) == first.artifacts[0].id
+    raws = [bytes(raw) for members in opened for raw in jsontext.items(members["messages"])]
+    assert raws == [entry.original.raw for entry in GONE]
+    lines = second.artifacts[1].content.split(b"\n")
+    assert [line.removesuffix(b",") for line in lines[1:-1]] == raws[1:], "each on a line of its own, for grep"
+    assert second.messages == len(GONE)
+    assert second.chars == sum(entry.original_size.chars for entry in GONE)
+    assert second.artifacts[0].suffix == "json"
+
+
+def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
+    digest = placed(LEFT, GONE)
+    assert digest.edit.message == 5
+    assert digest.edit.reason is Reason.OMISSION_NOTE
+    assert jsontext.value(digest.edit.replacement).endswith("]\nthe newest result")
+
+
+def test_in_the_newest_exchange_the_note_stands_behind_the_result():
+    digest = placed(LEFT, GONE, newest_index=4)
+    assert jsontext.value(digest.edit.replacement).startswith("the newest result\n[context-proxy: ")
+
+
+def test_a_user_carries_it_where_no_tool_does_and_the_assistant_at_last():
+    asked = [None, *entries(user("gone"), user("and now"))[1:]]
+    assert placed(asked, GONE[:1]).edit.message == 1
+    spoken = [None, *entries(user("gone"), {"role": "assistant", "content": "words"})[1:]]
+    assert placed(spoken, GONE[:1]).edit.message == 1
+
+
+def test_the_system_text_never_carries_it():
+    digest = placed([*entries(system(), user("gone"))[:1], None], GONE[:1])
+    assert (digest.edit, digest.size) == (None, NOTHING)
+    assert digest.messages == 1
+
+
+def test_a_message_before_the_gap_carries_it_when_none_behind_can():
+    first = entries(user("first"), user("gone"))[0]
+    assert placed([first, None], GONE[:1]).edit.message == 0
+
+
+def test_a_message_without_text_is_passed_over():
+    kept = [
+        None,
+        *entries(user("gone"), user([{"type": "image_url", "image_url": {"url": "u"}}]), user([part("t")]))[1:],
+    ]
+    assert placed(kept, GONE[:1]).edit.message == 2
+    assert placed(kept, GONE[:1]).edit.path == ("content", 0, "text")
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "u"}}
+
+
+@pytest.mark.parametrize("content", [[IMAGE], [], "", None])
+def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
+    kept = [None, *entries(user("gone"), user(content))[1:]]
+    for newest_index in (10**6, 0):
+        digest = placed(kept, GONE[:1], newest_index=newest_index)
+        noted = Message.read(digest.onto(kept[1].message)).content()
+        if isinstance(content, list):
+            note = {"type": "text", "text": digest.note}
+            assert noted == ([*content, note] if newest_index == 0 else [note, *content])
+        else:
+            assert noted == digest.note
+        assert "earlier messages" in digest.note
+
+
+def test_a_brief_note_is_the_count_and_the_way_back_alone():
+    digest = OmissionNote().extended(GONE, asked_in(GONE))
+    full = digest.placed(LEFT, notices(), COUNTER, 400, 10**6).note
+    brief = digest.placed(LEFT, notices(), COUNTER, 400, 10**6, brief=True).note
+    assert full.startswith(brief.removesuffix("]\n"))
+    assert "parse_line" in full
+    assert "asked" not in brief
+    assert "parse_line" not in brief
+
+
+def test_the_size_of_the_note_is_measured_on_the_message_with_it():
+    digest = placed(LEFT, GONE)
+    noted = size_of(Message.read(digest.onto(LEFT[5].message)), COUNTER)
+    assert digest.size == noted - LEFT[5].size
+    assert digest.edit.after_chars - digest.edit.before_chars == digest.size.chars
+
+
+def test_the_note_goes_with_its_message_when_that_is_cut_later():
+    digest = placed(LEFT, GONE)
+    cut = TrackedMessage.of(
+        5, Message.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER
+    )
+    moved = digest.carried_by(cut, COUNTER)
+    assert moved.note == digest.note
+    assert jsontext.value(moved.edit.replacement) == digest.note + "cut"
+
+
+def test_the_note_tells_lines_of_what_is_gone_within_its_room():
+    note = placed(LEFT, GONE).note
+    assert "Please look into src/main.py" in note
+    assert note.endswith("\ndef parse_line and other_symbol]\n")
+    assert "parse_line" not in placed(LEFT, GONE, room_tokens=0).note
+    gone = entries(*exchange(["\n".join(f"def function_{n}(argument_{n}):" for n in range(500))]))
+    for room in (200, 1_000):
+        digest = placed([None, None, *entries(*[user("x")] * 2, *exchange(["kept"]))[2:]], gone, room_tokens=room)
+        assert room * 0.8 < digest.size.tokens <= room * 1.05
+
+
+def test_a_line_whose_names_the_kept_messages_say_is_not_told_again():
+    gone = entries(
+        *exchange(["parse_line is here"], arguments='{"path": "a.py"}'),
+        *exchange(["only_here is this"], arguments='{"path": "b.py"}'),
+    )
+    kept = [None, None, None, None, *entries(*[user("x")] * 4, *exchange(["parse_line is here"]))[4:]]
+    note = placed(kept, gone).note
+    assert "only_here" in note
+    assert "parse_line" not in note
+
+
+def test_nothing_of_it_grows_without_bound():
+    gone = entries(*(user(f"request {n} " + " ".join(f"name_{n}_{i}" for i in range(90))) for n in range(60)))
+    digest = OmissionNote()
+    for entry in gone:
+        digest = digest.extended([entry], asked_in([entry]))
+    assert len(digest.asked) == 8
+    assert all(len(text) <= 200 for text in digest.asked)
+    assert digest.messages == 60
+
+
+def test_before_the_first_cut_there_is_no_note():
+    digest = OmissionNote().placed(KEPT, notices(), COUNTER, 100, 0)
+    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
+
+
+def test_a_note_that_is_not_told_takes_up_nothing_and_all_stays_kept():
+    digest = placed(LEFT, GONE).untold()
+    assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
+    assert (len(digest.artifacts), digest.messages) == (1, 3)
+
+
+def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_json():
+    response = '{"status": "success", "data": {"n": 1}, "text": "done", "stats": {"ms": 3}}'
+    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *exchange([response]))[3:]]
+    for newest_index in (4, 10**6):
+        noted = jsontext.value(placed(carried, GONE, newest_index=newest_index).edit.replacement)
+        members = jsontext.members(noted.encode())
+        assert jsontext.value(members.pop("text")).startswith("[context-proxy: ")
+        assert jsontext.value(jsontext.members(noted.encode())["text"]).endswith("done")
+        assert {name: bytes(raw) for name, raw in members.items()} == {
+            "status": b'"success"',
+            "data": b'{"n": 1}',
+            "stats": b'{"ms": 3}',
+        }
+
+
+def test_a_result_in_the_common_shape_without_text_gets_one():
+    newest = exchange(['{"status":"ok","data":1}'])
+    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
+    noted = jsontext.value(placed(carried, GONE).edit.replacement)
+    assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")

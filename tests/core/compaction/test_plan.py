@@ -1,0 +1,549 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.strategies import (
+    CountingCounter,
+    any_histories,
+    budgets,
+    conversation,
+    exchange,
+    pairing_faults,
+    part,
+    pipeline,
+    planned,
+    spelled,
+    system,
+    turn_by_turn,
+    user,
+    valid_histories,
+)
+
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.plan import plan
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.conversation.tracked_message import argument_texts, content_texts
+from proxy.core.text import jsontext
+from proxy.core.text.excerpt import ExcerptLimits
+from proxy.core.tokens.counters import ByteClassCounter
+
+thorough = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+LANGUAGES = st.sampled_from(["en", "zh"])
+
+
+TEXT_REASONS = {
+    Reason.TRUNCATE_TOOL_OUTPUT,
+    Reason.OLD_RESULT,
+    Reason.NEWEST_RESULT,
+    Reason.LONG_OLD_TEXT,
+    Reason.NEWEST_TEXT,
+}
+
+
+def texts_of_parts(message: Message) -> list[str]:
+    return [text for _, text in content_texts(message)]
+
+
+def last_user(messages: list[Message]) -> Message:
+    return [message for message in messages if message.role == "user"][-1]
+
+
+def sent(made) -> list[Message]:
+    return [Message.read(raw) for raw in made.messages]
+
+
+def left_out(made) -> set[int]:
+    return {edit.message for edit in made.edits if edit.reason is Reason.OLD_EXCHANGE}
+
+
+def measured(messages, base: Size) -> Size:
+    return sum((size_of(Message.read(raw), ByteClassCounter()) for raw in messages), base)
+
+
+@given(any_histories(), budgets(), LANGUAGES)
+@thorough
+def test_what_no_edit_names_keeps_its_bytes_and_the_order_stays(history, budget, language):
+    found = conversation(history)
+    made = planned(found, pipeline(budget, language=language))
+    gone = left_out(made)
+    kept = [index for index in range(len(found)) if index not in gone]
+    assert len(kept) == len(made.messages)
+    paths = {}
+    for edit in made.edits:
+        paths.setdefault(edit.message, set()).add(edit.path)
+    for index, raw in zip(kept, made.messages, strict=True):
+        original = found[index].raw
+        if index not in paths:
+            assert raw == original
+            continue
+        touched = {path[0] for path in paths[index]}
+        before, after = jsontext.members(original), jsontext.members(raw)
+        assert [name for name in before if name in after] == list(after)
+        for name in before:
+            if name not in touched:
+                assert bytes(after[name]) == bytes(before[name])
+    if not made.edits:
+        assert list(made.messages) == [message.raw for message in found]
+        assert not made.changed
+
+
+@given(any_histories(), budgets())
+@thorough
+def test_planning_changes_nothing_of_what_it_was_given(history, budget):
+    found = conversation(history)
+    before = [message.raw for message in found]
+    planned(found, pipeline(budget))
+    assert [message.raw for message in found] == before == [message.raw for message in conversation(history)]
+
+
+@given(valid_histories(), budgets())
+@thorough
+def test_a_valid_history_stays_valid_as_calls_and_results_go_together(history, budget):
+    found = conversation(history)
+    made = planned(found, pipeline(budget))
+    assert pairing_faults([message.raw for message in found]) == []
+    assert pairing_faults(list(made.messages)) == []
+
+
+@given(any_histories(), budgets(), LANGUAGES)
+@thorough
+def test_a_system_text_stays_whole_and_so_does_the_last_user_message_until_nothing_else_can_give(
+    history, budget, language
+):
+    found = conversation(history)
+    made = planned(found, pipeline(budget, language=language))
+    kept = sent(made)
+    instructions = [message.raw for message in found if message.role in SYSTEM_ROLES]
+    assert [message.raw for message in kept if message.role in SYSTEM_ROLES] == instructions
+    cut = {edit.message for edit in made.edits if edit.reason in (Reason.NEWEST_TEXT, Reason.NEWEST_RESULT)}
+    users = [index for index, message in enumerate(found) if message.role == "user"]
+    assert not users or not left_out(made) & {users[0], users[-1]}
+    if users and users[-1] not in cut:
+        before, after = texts_of_parts(last_user(list(found))), texts_of_parts(last_user(kept))
+        # The note of what is left out may stand beside its text, or in a part of its own; nothing is taken from it.
+        assert all(any(text in noted for noted in after) for text in before)
+
+
+@given(any_histories(), budgets())
+@thorough
+def test_going_on_from_the_last_turn_gives_the_same_plan_as_starting_anew(history, budget):
+    found, steps = conversation(history), pipeline(budget)
+    base = Size(40, 120, 130)
+    plans = turn_by_turn(found, steps, base)
+    for stop in {0, *range(len(found), 0, -7)}:
+        made = plans[stop]
+        anew = planned(Conversation(found.messages[:stop]), steps, base)
+        assert made == anew
+
+
+@given(valid_histories(max_turns=4), budgets())
+@thorough
+def test_between_two_cuts_what_was_sent_is_the_head_of_what_is_sent_next(history, budget):
+    found, steps = conversation(history), pipeline(budget)
+    for before, after in zip(*_neighbours(turn_by_turn(found, steps)), strict=True):
+        cut = left_out(before) != left_out(after) or _budget_edits(before) != _budget_edits(after)
+        if not cut and before.fits:
+            assert after.messages[: len(before.messages)] == before.messages
+
+
+def _neighbours(plans):
+    return plans[:-1], plans[1:]
+
+
+def _budget_edits(made):
+    return [e for e in made.edits if e.reason not in (Reason.TRUNCATE_TOOL_OUTPUT, Reason.OLD_EXCHANGE)]
+
+
+@given(any_histories())
+@thorough
+def test_a_local_edit_is_the_same_in_every_longer_conversation(history):
+    found, steps = conversation(history), pipeline(Budget(10**9))
+    whole = planned(found, steps)
+    for stop in range(len(found)):
+        shorter = planned(Conversation(found.messages[:stop]), steps)
+        assert shorter.edits == tuple(edit for edit in whole.edits if edit.message < stop)
+        assert shorter.messages == whole.messages[:stop]
+
+
+@given(any_histories(), budgets(), LANGUAGES)
+@thorough
+def test_the_promised_size_is_the_size_of_what_is_sent(history, budget, language):
+    base = Size(100, 300, 310)
+    found = conversation(history)
+    made = planned(found, pipeline(budget, language=language), base)
+    assert made.after == measured(made.messages, base)
+    assert made.before == measured([message.raw for message in found], base)
+    assert made.fits == budget.admits(made.after)
+    assert bool(made.largest) == (not made.fits and bool(made.messages))
+
+
+@given(any_histories(), budgets(), LANGUAGES)
+@thorough
+def test_the_blocks_tell_what_became_of_each_message(history, budget, language):
+    base = Size(100, 300, 310)
+    found = conversation(history)
+    made = planned(found, pipeline(budget, language=language), base)
+    assert [block.role for block in made.blocks] == [message.role for message in found]
+    assert sum(block.tokens_before for block in made.blocks) + base.tokens == made.before.tokens
+    assert sum(block.tokens_after for block in made.blocks) + base.tokens == made.after.tokens
+    gone, edited = left_out(made), {edit.message for edit in made.edits}
+    named = {edit.artifact.id for edit in made.edits if edit.artifact is not None}
+    named |= {artifact.id for artifact in made.artifacts}
+    for index, block in enumerate(made.blocks):
+        assert (block.tokens_after == 0) == (index in gone)
+        assert bool(block.reasons) == (index in edited)
+        assert set(block.reasons) == {edit.reason.value for edit in made.edits if edit.message == index}
+        assert set(block.artifacts) <= named
+        assert block.artifacts or not gone or index not in gone, "what is left out is kept somewhere"
+
+
+@given(any_histories(), budgets(), LANGUAGES)
+@thorough
+def test_no_message_gets_longer_but_for_the_note(history, budget, language):
+    found = conversation(history)
+    made = planned(found, pipeline(budget, language=language))
+    noted = {edit.message for edit in made.edits if edit.reason is Reason.OMISSION_NOTE}
+    kept = [index for index in range(len(found)) if index not in left_out(made)]
+    for index, raw in zip(kept, made.messages, strict=True):
+        if index not in noted:
+            assert len(raw) <= len(found[index].raw)
+    assert len(noted) <= 1
+
+
+@given(valid_histories(), LANGUAGES)
+@thorough
+def test_planning_what_was_sent_again_changes_nothing(history, language):
+    steps = pipeline(Budget(3_000), language=language)
+    made = planned(history, steps)
+    again = planned(Conversation(tuple(sent(made))), steps)
+    if made.fits:
+        assert again.messages == made.messages
+        assert again.edits == ()
+
+
+@given(any_histories(), budgets())
+@thorough
+def test_what_fits_is_neither_refused_nor_given_up(history, budget):
+    steps = pipeline(budget, limits=ExcerptLimits(10**9, 10**9))
+    found = conversation(history)
+    size = measured([message.raw for message in found], Size())
+    made = planned(found, steps)
+    if budget.high_mark.excess(size) is None:
+        assert made.fits
+        assert made.edits == ()
+
+
+@given(valid_histories(), budgets())
+@thorough
+def test_whatever_is_left_out_is_told_of(history, budget):
+    made = planned(history, pipeline(budget))
+    assert bool(left_out(made)) == (Reason.OMISSION_NOTE in [edit.reason for edit in made.edits])
+
+
+@given(valid_histories(), st.integers(200, 4_000), st.booleans())
+@thorough
+def test_what_must_stay_is_sent_whenever_it_fits(history, room, in_bytes):
+    """System text, last user message and newest exchange; the results of that one may be cut."""
+    found = conversation(history)
+    last = next(index for index in reversed(range(len(found))) if found[index].role == "user")
+    newest = next(index for index in reversed(range(len(found))) if found[index].role not in TOOL_ROLES)
+    must = [m for i, m in enumerate(found) if m.role in SYSTEM_ROLES or i == last or i >= newest]
+    need = measured([message.raw for message in must], Size())
+    budget = Budget(10**9, None, room * 3) if in_bytes else Budget(room)
+    if budget.admits(need):
+        assert planned(found, pipeline(budget, limits=ExcerptLimits(10**9, 10**9))).fits
+
+
+@given(valid_histories(), st.integers(300, 4_000))
+@thorough
+def test_whatever_is_taken_out_of_contents_stands_in_an_artifact(history, room):
+    found = conversation(history)
+    made = planned(found, pipeline(Budget(room)))
+    kept_content = [artifact.content for artifact in made.artifacts]
+    for edit in made.edits:
+        if edit.reason in TEXT_REASONS:
+            texts = dict([*content_texts(found[edit.message]), *argument_texts(found[edit.message])])
+            text = texts[edit.path]
+            assert edit.artifact.content == text.encode("utf-8", "surrogatepass")
+            assert edit.artifact.content in kept_content
+    chains = [jsontext.members(content) for content in kept_content if content.startswith(b'{"earlier":')]
+    originals = [bytes(raw) for members in chains for raw in jsontext.items(members["messages"])]
+    assert sorted(originals) == sorted(found[index].raw for index in left_out(made))
+
+
+def test_each_cut_names_the_one_before_and_the_note_names_the_last():
+    history = [system(), user("start")]
+    for number in range(120):
+        history += exchange([f"line {number} of the log\n" * 30], first_call=number)
+    made = planned(history, pipeline(Budget(3_000)))
+    cuts = [artifact for artifact in made.artifacts if "messages" in artifact.id]
+    assert len(cuts) > 1
+    named = [jsontext.value(artifact.content)["earlier"] for artifact in cuts]
+    assert named == [None, *(artifact.id for artifact in cuts[:-1])]
+    (note,) = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
+    assert note.artifact == cuts[-1]
+    assert cuts[-1].id.encode() in note.replacement
+    assert f"{len(left_out(made)):,} earlier messages".encode() in note.replacement
+
+
+def test_the_note_survives_on_a_result_that_is_cut_after_it_was_written():
+    history = [system("s" * 3_000), user("u")]
+    for number in range(6):
+        history += exchange(["an old result\n" * 200], first_call=number)
+    history += exchange(["new output, line after line\n" * 260], first_call=7)
+    made = planned(history, pipeline(Budget(2_200)))
+    reasons = [edit.reason for edit in made.edits]
+    assert Reason.NEWEST_RESULT in reasons
+    assert Reason.OMISSION_NOTE in reasons
+    assert made.after == measured(made.messages, Size())
+    assert made.fits
+
+
+def test_where_there_is_little_room_the_note_is_brief_and_there_is_always_one():
+    must = [system("s" * 900), user("u" * 300), *exchange(["ok"], first_call=99)]
+    need = measured([spelled(message) for message in must], Size()).tokens
+    history = [must[0], user("first"), *exchange(["old result\n" * 300]), {"role": "assistant", "content": "done"}]
+    made = planned([*history, *must[1:]], pipeline(Budget(need + 90)))
+    assert made.fits
+    assert [edit.reason for edit in made.edits] == [*[Reason.OLD_EXCHANGE] * 2, Reason.OMISSION_NOTE]
+    assert len(made.artifacts) == 1
+
+
+def test_a_room_that_the_tools_alone_fill_is_reported_and_raises_nothing():
+    made = planned([], pipeline(Budget(10)), Size(11, 30, 30))
+    assert not made.fits
+    assert made.messages == () == made.largest
+
+
+def parallel_run(count: int) -> list:
+    return [system(), user("do all"), *exchange([f"{number} output\n" * 200 for number in range(count)])]
+
+
+LONG_RUN = [system(), user("one task")]
+for _number in range(200):
+    LONG_RUN += exchange([f"result {_number}\n" * 40], first_call=_number, words="thinking about it")
+
+SHAPES = {
+    "200 exchanges under one user message": LONG_RUN,
+    "20 parallel calls": parallel_run(20),
+    "only a system message": [system("rule " * 3_000)],
+    "no messages": [],
+    "empty messages": [{}, {"role": "user"}, {"role": "user", "content": ""}, {"role": "user", "content": None}],
+    "a tool message first": [{"role": "tool", "tool_call_id": "c", "content": "x" * 30_000}, *LONG_RUN],
+    "the assistant last": [*LONG_RUN, {"role": "assistant", "content": "Sure, here is"}],
+    "the old role `function`": [
+        user("hi"),
+        *(
+            message
+            for number in range(50)
+            for message in (
+                {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+                {"role": "function", "name": "f", "content": f"old style {number}\n" * 60},
+            )
+        ),
+    ],
+    "a chat without tools": [
+        message
+        for number in range(80)
+        for message in (user(f"question {number} " * 30), {"role": "assistant", "content": "answer " * 60})
+    ]
+    + [user("the last question")],
+    "system messages in the middle": [
+        message for number in range(60) for message in (*exchange(["out\n" * 90], first_call=number), system("mind it"))
+    ],
+    "huge arguments in the newest exchange": [*LONG_RUN, *exchange(["ok"], first_call=999, arguments="a" * 90_000)],
+    "lists of parts": [user([part("look"), part("here")]), *exchange([[part("row\n" * 9_000), part("b")]] * 4)],
+    "one line of 200 KB": [user("read"), *exchange(["x1" * 100_000])],
+    "lone surrogates": [user("go"), *exchange(["读\ud800" * 9_000])],
+    "Chinese": [user("读取"), *(m for n in range(60) for m in exchange(["读取文件时发生错误\n" * 60], first_call=n))],
+}
+BUDGETS = {
+    "tokens": Budget(4_000),
+    "characters": Budget(10**9, 12_000),
+    "bytes": Budget(10**9, None, 14_000),
+    "all": Budget(4_000, 12_000, 14_000),
+}
+
+
+@pytest.mark.parametrize("unit", BUDGETS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_conversation_is_planned_and_keeps_the_promises(shape, unit):
+    history, budget, base = SHAPES[shape], BUDGETS[unit], Size(50, 150, 150)
+    found = conversation(history)
+    made = planned(found, pipeline(budget), base)
+    assert made.after == measured(made.messages, base)
+    if not pairing_faults([message.raw for message in found]):
+        assert pairing_faults(list(made.messages)) == []
+    last_words = found[-1].raw if len(found) and found[-1].role == "assistant" else None
+    assert last_words is None or made.messages[-1] == last_words
+    assert made.fits == (shape != "only a system message")
+
+
+def test_old_turns_of_a_chat_go_whole_and_the_first_message_kept_is_the_users():
+    made = planned(SHAPES["a chat without tools"], pipeline(Budget(4_000)))
+    roles = [message.role for message in sent(made)]
+    assert len(roles) < 161
+    assert roles[::2] == ["user"] * (len(roles) // 2 + 1)
+
+
+def test_a_request_that_the_client_will_not_continue_leaves_no_trace_in_the_progress():
+    """A prefill is part of one request only: the next one is planned from before it."""
+    history = conversation([user("a"), {"role": "assistant", "content": "I"}])
+    steps = pipeline(Budget(1_000))
+    made, progress = plan(history, Size(), steps)
+    assert progress.messages == 1
+    assert progress.before == measured([history[0].raw], Size())
+    assert made.messages == tuple(message.raw for message in history)
+
+
+PREFILL = {"role": "assistant", "content": "Here is the next step:"}
+
+
+def exchange_of_another_id(number):
+    said, result = exchange([f"line {number}\n" * 60], first_call=number)
+    return [said, {**result, "tool_call_id": "of a call that nobody made"}]
+
+
+@pytest.mark.parametrize(
+    ("made_of", "ending"),
+    [(lambda number: exchange([f"line {number}\n" * 60], first_call=number), [PREFILL]), (exchange_of_another_id, [])],
+    ids=["each turn ends with a prefill", "no result answers a call"],
+)
+def test_turns_that_never_end_complete_are_planned_from_the_one_before_and_as_from_scratch(made_of, ending):
+    history, counter, earlier = [system(), user("start")], CountingCounter(), None
+    counted = []
+    for number in range(60):
+        history += made_of(number)
+        found = conversation([*history, *ending])
+        before = counter.chars
+        made, earlier = plan(found, Size(), pipeline(Budget(1_000_000), counter=counter), earlier)
+        counted.append(counter.chars - before)
+        assert earlier.messages == len(history)
+        if number % 20 == 0:
+            assert made == planned(found, pipeline(Budget(1_000_000)))
+    assert max(counted[1:]) < 3 * min(counted[1:])
+
+
+@pytest.mark.parametrize("ending", [[], [PREFILL]], ids=["complete", "with a prefill"])
+def test_a_cut_run_that_never_ends_complete_is_planned_as_from_scratch(ending):
+    history, earlier = [system(), user("start")], None
+    for number in range(40):
+        history += exchange_of_another_id(number) if number % 3 else exchange(["a line\n" * 60], first_call=number)
+        found = conversation([*history, *ending])
+        made, earlier = plan(found, Size(), pipeline(Budget(1_500)), earlier)
+        assert made == planned(found, pipeline(Budget(1_500)))
+
+
+def test_a_prefill_that_makes_a_request_too_long_has_something_given_up_for_it():
+    history = [*LONG_RUN[:30], {"role": "assistant", "content": "word " * 600}]
+    whole = measured([message.raw for message in conversation(history)], Size()).tokens
+    made = planned(history, pipeline(Budget(whole - 1)))
+    assert made.fits
+    assert left_out(made)
+    assert sent(made)[-1].content() == "word " * 600
+
+
+def test_the_work_for_a_growing_conversation_grows_with_its_length_only():
+    def work(exchanges: int) -> int:
+        history = [system(), user("start")]
+        for number in range(exchanges):
+            history += exchange([f"line {number}\n" * 60], first_call=number)
+        counter = CountingCounter()
+        turn_by_turn(conversation(history), pipeline(Budget(4_000), counter=counter))
+        return counter.calls + counter.chars // 500
+
+    assert work(200) < 2.5 * work(100)
+    assert work(400) < 2.5 * work(200)
+
+
+PROGRAM = """
+import hashlib
+from support.strategies import conversation, exchange, pipeline, planned, system, user
+from proxy.core.compaction.budget import Budget
+history = [system(), user("begin in src/main.py")]
+for n in range(60):
+    names = " ".join(f"module_{n}.symbol_{i * n % 17}" for i in range(30))
+    history += exchange([names, f"error: {names} failed\\n" * 9], first_call=n * 2, words=f"look into symbol_{n % 7}")
+made = planned(history, pipeline(Budget(3000)))
+assert made.edits
+print(hashlib.sha256(repr((made.messages, made.after, [a.id for a in made.artifacts])).encode()).hexdigest())
+"""
+
+
+def test_two_processes_with_different_hash_seeds_make_the_same_plan():
+    repository = Path(__file__).parents[3]
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            cwd=repository,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{repository}:{repository / 'tests'}"},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "33")
+    }
+    assert len(said) == 1
+
+
+def test_nothing_is_given_up_where_system_texts_alone_are_too_much():
+    history = [*(system("Be careful. " * 10) for _ in range(50)), user("a"), *exchange(["x" * 900]), user("b")]
+    made = planned(history, pipeline(Budget(500)))
+    assert not made.fits
+    assert made.edits == ()
+    assert {entry.message.role for entry in made.largest} == {"system", "tool"}
+
+
+def test_the_largest_messages_are_named_when_it_does_not_fit():
+    history = [system("s" * 50_000), user("u" * 90_000), *exchange(["small"])]
+    made = planned(history, pipeline(Budget(2_000)))
+    assert [entry.index for entry in made.largest][:2] == [1, 0]
+    assert len(made.largest) == 4
+
+
+def test_a_text_is_found_by_its_json_whatever_way_the_client_spells_it():
+    message = exchange(["中文内容\n" * 3_000])[1]
+    spellings = [json.dumps(message).encode(), json.dumps(message, ensure_ascii=False).encode()]
+    first, second = (planned(Conversation((Message.read(raw),)), pipeline(Budget(10**6))) for raw in spellings)
+    assert first.messages == second.messages
+    assert first.artifacts == second.artifacts
+
+
+@pytest.mark.parametrize("fill", [0.3, 0.6, 1.0])
+def test_a_cut_goes_under_whatever_share_of_the_room_may_be_used_up(fill):
+    history = [system("be brief"), user("go")]
+    for n in range(60):
+        history += exchange([f"result {n} " + "word " * 200], first_call=n)
+    made = planned(conversation(history), pipeline(Budget(8_000, fill=fill)))
+    assert made.before.tokens > 8_000
+    assert 8_000 * fill * 0.4 < made.after.tokens <= 8_000 * fill
+
+
+def test_nothing_is_given_up_for_a_guessed_room():
+    history = [
+        system("Be brief."),
+        *(part for n in range(8) for part in (user(f"{n} " * 900), *exchange(["word " * 900]))),
+    ]
+    assert planned(history, pipeline(Budget(2_000))).edits
+    made = planned(history, pipeline(Budget(2_000, room_is_guessed=True)))
+    assert made.edits == ()
+    assert made.may_be_sent
+
+
+def test_before_a_server_that_cuts_silently_what_does_not_fit_is_as_small_as_it_can_be():
+    history = [system("Rule. " * 3_000), user("Fix it."), *exchange(["word " * 900]), *exchange(["word " * 900])]
+    refused = planned(history, pipeline(Budget(2_000)))
+    assert (refused.edits, refused.may_be_sent) == ((), False)
+    made = planned(history, pipeline(Budget(2_000, window_may_be_wrong=True)))
+    assert (made.fits, made.may_be_sent) == (False, True)
+    assert made.after.tokens < refused.after.tokens
+    assert json.loads(made.messages[0]) == history[0]

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import any_histories, conversation
+
+from proxy.core.artifact import Artifact
+from proxy.core.conversation.message import Message
+from proxy.core.conversation.references import (
+    MAX_ADDRESS_CHARACTERS,
+    MAX_REFERENCES,
+    Origin,
+    Reference,
+    address_of,
+    references_in,
+)
+
+URL = "https://example.org/a.png"
+ID = Artifact(b"image", "Read", "png").id
+HELD = f"artifact:{ID}"
+
+
+def image(url):
+    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+
+
+def message(content, role="tool"):
+    return Message.read(json.dumps({"role": role, "tool_call_id": "c", "content": content}).encode())
+
+
+def addresses(content, role="tool"):
+    return [found.address for found in references_in(message(content, role))]
+
+
+def routed(**members):
+    return json.dumps(members)
+
+
+@pytest.mark.parametrize("role", ["user", "tool", "function"])
+def test_images_on_the_web_are_found_where_a_user_or_a_tool_puts_them(role):
+    parts = [{"type": "text", "text": "see"}, image(URL), image("http://example.org/b"), image(URL)]
+    found = references_in(message(parts, role))
+    assert found == (Reference(URL, Origin.REMOTE), Reference("http://example.org/b", Origin.REMOTE))
+    assert [reference.artifact_id for reference in found] == ["", ""]
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "assistant", ""])
+def test_what_others_say_is_left_alone(role):
+    assert addresses([image(URL), image(HELD)], role) == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": URL},
+        {"type": "input_image", "image_url": URL},
+        {"image_url": {"url": URL}},
+    ],
+)
+def test_other_spellings_of_an_image_part_are_read(part):
+    assert addresses([part], "user") == [URL]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "data:image/png;base64,aHR0cA==",
+        "ftp://example.org/a.png",
+        "file:///etc/passwd",
+        "http://",
+        "https://exa mple.org/http",
+        "https://example.org/\nhttp",
+        "https://" + "a" * MAX_ADDRESS_CHARACTERS,
+        " https://example.org/a.png",
+        "",
+        7,
+        None,
+        {"url": "https://example.org"},
+    ],
+)
+def test_what_is_no_address_on_the_web_is_none(url):
+    assert addresses([image(url), {"type": "text", "text": "http"}], "user") == []
+
+
+def test_a_file_on_the_web_is_the_upstreams_to_judge():
+    assert addresses([{"type": "file", "file": {"file_data": URL}}, {"type": "text", "text": "image_url"}]) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [image(HELD)],
+        [{"type": "file", "file": {"file_data": HELD}}],
+        [{"type": "file", "file": {"url": HELD}}],
+        [{"type": "file", "file": {"file_id": HELD, "filename": "a.pdf"}}],
+        routed(routing="image_url", imageUrl=image(HELD), metadata={}),
+        routed(routing="image_url", imageUrl={"url": HELD}),
+        routed(routing="image_url", imageUrl=HELD),
+        routed(routing="file", file={"type": "file", "file": {"file_data": HELD}}),
+        routed(routing="file", file={"file_data": HELD}),
+        routed(routing="image_url", artifact=HELD),
+        routed(routing="file", artifact=HELD),
+        routed(routing="file", content=HELD),
+        [{"type": "text", "text": " " + routed(routing="file", content=HELD)}],
+    ],
+)
+def test_a_tool_result_may_name_an_artifact(content):
+    assert references_in(message(content)) == (Reference(HELD, Origin.ARTIFACT),)
+    assert references_in(message(content))[0].artifact_id == ID
+
+
+def test_a_structured_result_may_name_an_image_on_the_web():
+    assert addresses(routed(routing="image_url", imageUrl=image(URL), metadata={"source": "http"})) == [URL]
+
+
+def test_a_structured_result_that_names_a_file_on_the_web_stays():
+    assert addresses(routed(routing="file", file={"file_data": URL}, content="image_url http")) == []
+
+
+def test_only_tools_name_artifacts_and_only_tools_give_structured_results():
+    assert addresses([image(HELD)], "user") == []
+    assert addresses(routed(routing="image_url", imageUrl=image(URL)), "user") == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tool_Read_0123456789abcdef.txt\n",
+        "tool_Read_0123456789ABCDEF.txt",
+        "tool_Read_0123456789abcde.txt",
+        "tool__0123456789abcdef.txt",
+        "tool_../x_0123456789abcdef.txt",
+        "tool_Read_0123456789abcdef.txt/../x",
+        "tool_" + "a" * 49 + "_0123456789abcdef.txt",
+        "Read_0123456789abcdef.txt",
+        "",
+    ],
+)
+def test_what_is_not_exactly_the_name_of_an_artifact_names_none(name):
+    assert addresses([image(f"artifact:{name}")]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        routed(error="artifact_not_found", artifact=HELD),
+        routed(status="ok", data=HELD),
+        routed(routing="text", content=HELD),
+        routed(routing=["file"], file=HELD),
+        f"[cannot read] report.pdf ({HELD})",
+        '{"routing": "text", "content": "' + HELD,
+        '{"routing": "text", "content": ' + "[" * 5_000 + HELD,
+        f'["routing", "{HELD}"]',
+    ],
+)
+def test_other_results_that_mention_one_stay(text):
+    assert addresses(text) == []
+
+
+def test_there_is_a_limit_for_each_message():
+    parts = [image(f"https://example.org/{number}") for number in range(2 * MAX_REFERENCES)]
+    assert addresses(parts) == [part["image_url"]["url"] for part in parts[:MAX_REFERENCES]]
+
+
+def test_an_address_never_shows_in_a_text_about_it():
+    assert "secret" not in repr(Reference("https://example.org/a?signature=secret", Origin.REMOTE))
+
+
+@given(any_histories())
+def test_no_message_makes_it_raise(messages):
+    for found in conversation(messages):
+        references_in(found)
+
+
+JSON = st.recursive(
+    st.sampled_from([None, 7, "", URL, HELD, "routing", "image_url", "file", routed(routing="file", content=HELD)]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "text", "url", "image_url", "file", "file_data", "routing", "imageUrl", "artifact"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.sampled_from(["user", "tool"]), st.booleans())
+def test_no_content_makes_it_raise_and_what_it_finds_stands_there(content, role, as_text):
+    found = message(json.dumps(content) if as_text else content, role)
+    for reference in references_in(found):
+        assert reference.address in (URL, HELD)
+        assert (reference.origin is Origin.ARTIFACT) == (reference.address == HELD) == bool(reference.artifact_id)
+        assert reference.address.encode() in found.raw
+
+
+@given(JSON)
+def test_any_value_may_be_asked_for_its_address(part):
+    assert isinstance(address_of(part), str)

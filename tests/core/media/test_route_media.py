@@ -1,0 +1,429 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.media_samples import (
+    CSV,
+    DOCX,
+    JPEG,
+    MP4,
+    PDF,
+    PNG,
+    SVG,
+    WAV,
+    ZIP,
+    anthropic_block,
+    audio_part,
+    base64_of,
+    data_url,
+    file_part,
+    image_part,
+    mcp_block,
+    png,
+    resource_block,
+    routing_result,
+)
+from support.strategies import notices, part, spelled
+
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.message import Message
+from proxy.core.media.attachments import signs
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.profile import Modality, ToolImages
+
+TEXT = frozenset({Modality.TEXT})
+SEEING = TEXT | {Modality.VISION}
+ALL = frozenset(Modality)
+
+
+def routed(role, content, reads=None, target=ToolImages.USER_AFTER_BATCH, language="en", **routes):
+    """The content that is sent and the edits; the content that came when there are none."""
+    message = Message.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
+    step = RouteMedia(Routes(reads, **routes), target)
+    edits = list(step(4, message, "shot", notices(language)))
+    if not edits:
+        return content, []
+    assert len({edit.replacement for edit in edits}) == 1
+    assert {(edit.message, edit.path, edit.reason) for edit in edits} == {(4, ("content",), Reason.ROUTE_MEDIA)}
+    return json.loads(edits[0].replacement), edits
+
+
+def routes(edits):
+    return [(edit.media.route, edit.media.mime, edit.media.reason) for edit in edits]
+
+
+def moved(edits):
+    return [json.loads(raw) for raw in edits[0].moved.parts]
+
+
+PARTS = {
+    "image": (image_part(), "vision", PNG),
+    "audio": (audio_part(), "audio", WAV),
+    "pdf": (file_part(PDF), "file", PDF),
+    "zip": (file_part(ZIP, "application/zip", "a.zip"), "file", ZIP),
+    "video": ({"type": "video_url", "video_url": {"url": data_url(MP4, "video/mp4")}}, "video", MP4),
+    "audio url": ({"type": "audio_url", "audio_url": {"url": data_url(WAV, "audio/wav")}}, "audio", WAV),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("role", ["user", "tool", "function", "assistant"])
+def test_what_came_as_media_stays_when_nobody_states_what_the_model_reads(name, role):
+    content = [part("look"), PARTS[name][0]]
+    assert routed(role, content, target=ToolImages.KEEP) == (content, [])
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_the_model_reads_stays_as_it_came(name):
+    media, modality, _ = PARTS[name]
+    content = [part("look"), media]
+    assert routed("user", content, frozenset({Modality(modality)})) == (content, [])
+    assert routed("tool", content, ALL, ToolImages.KEEP) == (content, [])
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("role", ["user", "tool", "assistant"])
+def test_what_the_model_does_not_read_becomes_a_description_and_is_kept(name, role):
+    media, _, file = PARTS[name]
+    after, edits = routed(role, [part("look"), media], TEXT)
+    assert after[0] == part("look")
+    assert after[1]["text"].startswith("[cannot read] ")
+    assert f"artifact:{edits[0].artifact.id}" in after[1]["text"]
+    assert edits[0].artifact.content == file
+    assert base64_of(file)[:40] not in json.dumps(after)
+    assert [route[0] for route in routes(edits)] == ["description"]
+
+
+def test_a_description_has_name_type_size_reason_and_the_way_to_it():
+    after, edits = routed("user", [file_part(PDF, name="report.pdf")], TEXT)
+    name = edits[0].artifact.id
+    assert after == [
+        part(
+            f"[cannot read] report.pdf (artifact:{name})\nType: PDF document, 89 bytes\n"
+            f"The current model cannot read this kind of file. The whole is kept in /data/tool-output/{name}."
+        )
+    ]
+    assert name.endswith(".pdf")
+    after, edits = routed("tool", [image_part()], TEXT, language="zh")
+    name = edits[0].artifact.id
+    assert after == [
+        part(
+            f"[无法读取] image.png (artifact:{name})\n类型：PNG 图片，68 字节，3 x 2 像素\n"
+            f"当前模型无法读取此类文件。 完整内容保存在 /data/tool-output/{name}。"
+        )
+    ]
+    assert name.startswith("tool_shot_")
+
+
+def test_a_name_is_one_line_however_it_was_written():
+    after, _ = routed("user", [file_part(PDF, name="a\n[system] b\u2028c" + "x" * 900)], TEXT)
+    assert after[0]["text"].splitlines()[0].startswith("[cannot read] a [system] b cxxx")
+    assert len(after[0]["text"].splitlines()) == 3
+
+
+def test_when_nothing_can_be_kept_the_description_says_so():
+    message = Message.read(spelled({"role": "user", "content": [image_part()]}))
+    step = RouteMedia(Routes(TEXT), ToolImages.TEXT)
+    (edit,) = step(0, message, "", notices(kept=False))
+    (text,) = json.loads(edit.replacement)
+    assert text["text"].endswith("The current model cannot read this kind of file. It could not be kept.")
+    assert "artifact:" not in text["text"]
+
+
+@pytest.mark.parametrize(
+    ("media", "fixed"),
+    [
+        (image_part(JPEG, "image/png", detail="low"), image_part(JPEG, "image/jpeg", detail="low")),
+        ({"type": "image_url", "image_url": {"url": base64_of(PNG)}}, image_part()),
+        ({"type": "image_url", "image_url": base64_of(PNG)}, image_part()),
+        (audio_part(WAV, "mp3"), audio_part(WAV, "wav")),
+        (file_part(PDF, "text/plain"), file_part(PDF)),
+        ({"type": "file", "file": {"filename": "report.pdf", "file_data": base64_of(PDF)}}, file_part(PDF)),
+        (image_part(PDF, "image/png"), file_part(PDF, name="document.pdf")),
+        (audio_part(PNG, "wav"), image_part()),
+        (file_part(PNG, "application/pdf", "a.pdf"), image_part()),
+        (mcp_block(), image_part()),
+        (anthropic_block(), image_part()),
+        (anthropic_block(PDF, "application/pdf", "document") | {"title": "report.pdf"}, file_part(PDF)),
+        (mcp_block(WAV, "audio/wav", "audio"), audio_part()),
+        (mcp_block(MP4, "video/mp4", "video"), file_part(MP4, "video/mp4", "video.mp4")),
+        (resource_block(DOCX, "application/zip", "file:///d/a.docx"), None),
+    ],
+)
+def test_a_part_that_the_model_reads_gets_the_right_shape_and_type(media, fixed):
+    after, edits = routed("user", [media], ALL)
+    if fixed is None:
+        assert after[0]["file"]["filename"] == "a.docx"
+        assert after[0]["file"]["file_data"].startswith("data:application/vnd.openxmlformats-officedocument.word")
+    else:
+        assert after == [fixed]
+    assert edits[0].artifact is None
+    assert routed("user", after, ALL)[1] == []
+
+
+@pytest.mark.parametrize("target", [ToolImages.USER_AFTER_BATCH, ToolImages.USER_AFTER_ASSISTANT])
+@pytest.mark.parametrize("media", [image_part(), mcp_block(), anthropic_block()])
+def test_an_image_of_a_result_goes_behind_the_batch(target, media):
+    after, edits = routed("tool", [part("done"), media], SEEING, target)
+    words = "[image 1 of this result is shown in the user message behind the tool results]"
+    assert after == [part("done"), part(words)]
+    assert moved(edits) == [part("[attachment 1 of the result of shot, call call_1]"), image_part()]
+    assert routes(edits) == [("image_url", "image/png", "")]
+    speaks = target is ToolImages.USER_AFTER_ASSISTANT
+    assert (edits[0].moved.spoken is not None) == speaks
+    if speaks:
+        assert json.loads(edits[0].moved.spoken)["role"] == "assistant"
+
+
+def test_an_image_of_a_result_stays_or_is_described_where_that_is_set():
+    assert routed("tool", [image_part()], SEEING, ToolImages.KEEP) == ([image_part()], [])
+    assert routed("tool", [mcp_block()], SEEING, ToolImages.KEEP)[0] == [image_part()]
+    after, edits = routed("tool", [image_part()], SEEING, ToolImages.TEXT)
+    assert "It cannot be shown in this message." in after[0]["text"]
+    assert edits[0].moved is None
+
+
+def test_an_image_in_a_text_is_shown_behind_it_where_the_model_sees():
+    text = f"see {data_url(PNG, 'image/jpeg')} there"
+    after, _ = routed("user", text, SEEING)
+    words = "see [image 1 of this message is shown behind this text] there"
+    assert after == [part(words), image_part()]
+    after, _ = routed("user", [part(text) | {"cache_control": {"type": "ephemeral"}}], SEEING)
+    assert after == [part(words) | {"cache_control": {"type": "ephemeral"}}, image_part()]
+    after, edits = routed("tool", json.dumps({"content": [mcp_block()]}), SEEING)
+    assert json.loads(after)["content"][0]["text"].startswith("[image 1 of this result is shown in the user message")
+    assert moved(edits)[1] == image_part()
+
+
+@pytest.mark.parametrize("reads", [None, TEXT, SEEING])
+@pytest.mark.parametrize("role", ["user", "tool", "assistant"])
+@pytest.mark.parametrize("text", [f"a {data_url(PDF, 'image/png')} b", json.dumps([mcp_block(PDF)]), base64_of(PDF)])
+def test_binary_in_a_text_is_a_description_for_a_model_that_is_not_known_to_read_it(reads, role, text):
+    after, edits = routed(role, text, reads)
+    assert "[cannot read] document.pdf" in after
+    assert base64_of(PDF)[:30] not in after
+    assert edits[0].artifact.content == PDF
+    assert routes(edits)[0][2] == ("in_text" if reads is None else "model")
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_after_a_refusal_what_is_text_alone_is_a_string_as_some_take_no_list(role):
+    refused = frozenset({Modality.VISION})
+    after, _ = routed(role, [part("Look."), image_part()], None, refused=refused)
+    assert after.startswith("Look.\n[cannot read] image.png")
+    for other in (part("marked") | {"cache_control": {"type": "ephemeral"}}, {"type": "refusal", "refusal": "no"}, "a"):
+        after, _ = routed(role, [image_part(), other], None, refused=refused)
+        assert after[1] == other, "no plain text, so the list stays"
+
+
+def test_several_in_one_message_are_routed_one_by_one():
+    text = json.dumps(
+        {"content": [mcp_block(), mcp_block(JPEG, "image/png"), mcp_block(PDF, "application/pdf", "file")]}
+    )
+    after, edits = routed("tool", [part(text), image_part(), "and a plain string"], SEEING)
+    assert routes(edits) == [
+        ("image_url", "image/png", ""),
+        ("image_url", "image/jpeg", ""),
+        ("description", "application/pdf", "model"),
+        ("image_url", "image/png", ""),
+    ]
+    assert [one for one in moved(edits) if one["type"] == "image_url"] == [
+        image_part(),
+        image_part(JPEG, "image/jpeg"),
+        image_part(),
+    ]
+    assert "[image 3 of this result" in after[1]["text"]
+    assert after[2] == "and a plain string"
+
+
+def test_a_structured_result_is_honoured():
+    after, edits = routed("tool", routing_result(), SEEING)
+    assert json.loads(after)["metadata"] == {"name": "a"}
+    assert moved(edits)[1] == image_part()
+    remote = json.dumps(
+        {"routing": "image_url", "imageUrl": {"type": "image_url", "image_url": {"url": "https://x.org/a"}}}
+    )
+    after, edits = routed("tool", remote, SEEING)
+    assert moved(edits)[1] == {"type": "image_url", "image_url": {"url": "https://x.org/a"}}
+    assert routed("tool", remote, TEXT) == (remote, [])
+    elsewhere = json.dumps([{"type": "image_url", "image_url": {"url": "https://x.org/" + "a" * 70}}])
+    assert routed("tool", elsewhere, SEEING) == (elsewhere, [])
+
+
+@pytest.mark.parametrize(
+    ("media", "said"),
+    [
+        (
+            {"type": "image_url", "image_url": {"url": "https://x.org/a.png"}},
+            "a.png\nType: image\nAddress: https://x.org",
+        ),
+        ({"type": "file", "file": {"file_id": "file-7"}}, "document\nType: document\nAddress: file-7"),
+    ],
+)
+def test_what_is_elsewhere_is_described_only_when_the_model_cannot_read_it(media, said):
+    assert routed("user", [media], ALL) == ([media], [])
+    assert routed("user", [media]) == ([media], [])
+    after, edits = routed("user", [media], TEXT)
+    assert said in after[0]["text"]
+    assert edits[0].artifact is None
+    after, edits = routed("tool", [media], ALL)
+    assert moved(edits)[1] == media
+
+
+def test_a_text_that_came_as_a_file_is_text_for_a_model_that_reads_no_files():
+    media = file_part(CSV, "text/csv", "a.csv")
+    after, edits = routed("user", [media], TEXT)
+    assert after == [part(f"[a.csv]\n{CSV.decode()}")]
+    assert routes(edits) == [("text", "text/csv", "")]
+    assert routed("user", [media], ALL) == ([media], [])
+    assert routed("user", [media]) == ([media], [])
+    long = file_part(CSV * 9_000, "text/csv", "a.csv")
+    after, edits = routed("user", [long], TEXT)
+    assert "It is text, too long to be shown here." in after[0]["text"]
+    assert edits[0].artifact.id.endswith(".csv")
+    blob = json.dumps([resource_block(CSV * 3, "text/csv", "file:///a.csv")])
+    after, _ = routed("tool", blob, SEEING)
+    assert json.loads(after) == [part(f"[a.csv]\n{(CSV * 3).decode()}")]
+
+
+def test_a_data_uri_of_text_stays_text():
+    for reads in (None, TEXT, ALL):
+        text = f"see {data_url(CSV * 4, 'text/csv')} there"
+        assert routed("user", text, reads) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("media", "reason"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,!!"}}, "broken"),
+        (image_part(b""), "empty"),
+        (image_part(SVG, "image/svg+xml"), "format"),
+        (
+            mcp_block(
+                b"BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x18" + b"\0" * 30, "image/bmp"
+            ),
+            "format",
+        ),
+        (image_part(png(60_000, 60_000)), "too_many_pixels"),
+        (image_part(png(2**31 - 1, 2**31 - 1)), "too_many_pixels"),
+        (image_part(PNG + b"\0" * 5_000), "too_large"),
+    ],
+)
+def test_what_cannot_be_shown_is_described_with_the_reason(media, reason):
+    after, edits = routed("user", [media], SEEING, max_bytes=4_000)
+    assert routes(edits)[0][::2] == ("description", reason)
+    assert after[0]["type"] == "text"
+    unknown, unknown_edits = routed("user", [media], None, max_bytes=4_000)
+    if reason.startswith("too"):
+        assert unknown == after
+    else:
+        assert (unknown, unknown_edits) == ([media], [])
+
+
+def test_a_broken_content_is_kept_as_it_was_written():
+    _, edits = routed("user", [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO…"}}], SEEING)
+    assert edits[0].artifact.content == "iVBO…".encode()
+    assert edits[0].artifact.id.endswith(".txt")
+
+
+def test_bytes_of_no_known_type_stay_in_a_part_that_the_model_reads():
+    raw = {"type": "input_audio", "input_audio": {"data": base64_of(b"\0\1" * 90), "format": "pcm16"}}
+    rare = image_part(b"\0\1unknown\2" * 20, "image/x-rare")
+    assert routed("user", [raw, rare], ALL) == ([raw, rare], [])
+
+
+def test_a_file_decoded_by_force_is_a_description_for_every_model():
+    text = (PNG * 40).decode("utf-8", "replace")
+    for reads in (None, TEXT, ALL):
+        after, edits = routed("tool", text, reads)
+        assert "It was decoded as text" in after
+        assert edits[0].artifact.content == text.encode()
+
+
+def test_the_words_of_the_model_hold_no_images():
+    after, _ = routed("assistant", [part("here"), image_part()], ALL)
+    assert "It cannot be shown in this message." in after[1]["text"]
+    after, _ = routed("assistant", f"![a]({data_url(PNG, 'image/png')})", ALL)
+    assert after.startswith("![a]([cannot read] image.png")
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "", "other"])
+def test_other_messages_are_left_alone(role):
+    assert routed(role, [image_part()], TEXT)[1] == []
+
+
+def test_not_more_than_a_bounded_number_of_images_is_shown_out_of_a_text():
+    page = " ".join(f"url({data_url(png(3, 2, bytes([number])), 'image/png')})" for number in range(50))
+    after, edits = routed("user", page, SEEING)
+    assert len(after) == 1 + 32
+    assert routes(edits)[-1] == ("description", "image/png", "too_many")
+
+
+@pytest.mark.parametrize("content", [None, 7, {}, [], [None, 7, {"type": "image_url"}, {"text": 9}], ""])
+def test_odd_contents_are_left_alone(content):
+    assert routed("tool", content, TEXT) == (content, [])
+
+
+def test_what_was_refused_is_not_read_whatever_is_stated():
+    after, _ = routed("user", [image_part(), file_part(PDF)], ALL, refused=frozenset({Modality.VISION}))
+    assert after[0]["type"] == "text"
+    assert after[1] == file_part(PDF)
+    after, _ = routed("user", [image_part(), file_part(PDF)], None, refused=frozenset({Modality.VISION}))
+    assert after[0]["type"] == "text"
+    assert after[1] == file_part(PDF)
+
+
+def test_a_strict_operator_sends_text_alone_when_nobody_states_anything():
+    after, _ = routed("user", [image_part()], None, is_strict=True)
+    assert "cannot read this kind" in after[0]["text"]
+
+
+def test_a_plain_message_is_not_opened(monkeypatch):
+    message = Message.read(spelled({"role": "tool", "content": "def f(x):\n    return x\n" * 90}))
+    monkeypatch.setattr(Message, "content", None)
+    assert list(RouteMedia(Routes(TEXT))(0, message, "", notices())) == []
+    assert signs.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
+
+
+def test_words_stand_for_a_bounded_number_of_contents_of_one_text():
+    short = base64_of(PNG)
+    after, edits = routed("tool", " ".join([short] * 1_100), TEXT)
+    assert len(edits) == 1_000
+    assert after.count("[cannot read]") == 1_000
+
+
+def test_of_the_images_of_a_message_the_newest_are_shown():
+    contents = [image_part(png(3, 2 + number)) for number in range(4)]
+    after, edits = routed("user", [audio_part(PNG), *contents], ALL, max_images=2)
+    assert [one["type"] for one in after] == ["image_url", "text", "text", "image_url", "image_url"]
+    assert routes(edits)[1][2] == "too_many"
+
+
+def test_a_text_in_the_encoding_of_one_country_is_described_with_the_way_to_it():
+    latin = "Größe;Länge\n".encode("latin-1") * 9
+    after, edits = routed("user", [file_part(latin, "text/csv", "a.csv")], TEXT)
+    assert "It is text in an encoding other than Unicode." in after[0]["text"]
+    assert edits[0].artifact.content == latin
+
+
+def test_what_came_as_media_but_is_fetched_text_and_other_odd_parts_are_left_alone():
+    content = [7, None, {"type": "image_url"}, {"type": "text"}, image_part()]
+    after, _ = routed("user", content, TEXT)
+    assert after[:4] == content[:4]
+
+
+def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
+    message = Message.read(spelled({"role": "tool", "content": [image_part()]}))
+    (edit,) = RouteMedia(Routes(SEEING))(0, message, "", notices())
+    assert json.loads(edit.moved.parts[0])["text"] == "[attachment 1 of the result of a tool]"
+
+
+def test_a_stated_place_holds_though_nobody_states_what_the_model_reads():
+    after, edits = routed("tool", [image_part()], None, ToolImages.USER_AFTER_BATCH)
+    assert moved(edits)[1] == image_part()
+    assert routed("tool", [mcp_block()], None, ToolImages.USER_AFTER_BATCH) == ([mcp_block()], [])
+    after, edits = routed("tool", [image_part()], None, ToolImages.TEXT)
+    assert after[0]["type"] == "text"
+    assert edits[0].artifact.content == PNG

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.strategies import exchange, pipeline, planned, system, user
+
+from proxy.core.compaction.budget import Budget
+from proxy.core.conversation.size import Size
+from proxy.core.overflow.refusal import does_not_fit, refused_twice
+
+SECRET = "the secret of the user "
+HISTORY = [system(SECRET * 2_900), user(SECRET * 2_000), *exchange(["small"], tool="read_file")]
+
+
+def refused(language="en", budget=None, *, base=None, history=HISTORY, window_tokens=4_000):
+    made = planned(history, pipeline(budget or Budget(2_000)), base)
+    assert not made.fits
+    return made, does_not_fit(made, "gpt-x", window_tokens, language)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what_to_do(language):
+    made, told = refused(language)
+    begin = re.match(
+        r"This model's maximum context length is (\d+) tokens\. However, you requested (\d+) tokens "
+        r"\((\d+) in the messages, (\d+) in the completion\)\.",
+        told,
+    )
+    window, requested, prompt, reserved = map(int, begin.groups())
+    assert (window, prompt, reserved) == (4_000, made.after.tokens, 2_000)
+    assert requested == prompt + reserved > window
+    for piece in ("2,000", "gpt-x", "messages[1]", "messages[0]", "tool read_file", "messages[3]"):
+        assert piece in told
+    assert f"{made.largest[0].size.tokens:,}" in told
+    assert told.index("messages[0]") < told.index("messages[1]")
+    assert {"en": "Shorten the system text", "zh": "请缩短系统提示"}[language] in told
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (Budget(10**6, 3_000), "maximum context length is 3000 characters. However, your messages resulted in"),
+        (Budget(10**6, None, 3_000), "maximum context length is 3000 bytes. However, your messages resulted in"),
+    ],
+)
+def test_a_limit_in_another_unit_is_told_in_that_unit(budget, words):
+    made, told = refused(budget=budget)
+    assert words in told
+    assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in told
+
+
+@pytest.mark.parametrize(("language", "end"), [("en", "may be left out."), ("zh", "发给 gpt-x 的大小。")])
+def test_a_room_that_is_only_guessed_is_not_told(language, end):
+    made, told = refused(language, Budget(2_000, room_is_guessed=True, room_chars=3_000))
+    assert made.after.tokens > 2_000
+    assert told.startswith("This model's maximum context length is 3000 characters.")
+    assert end in told
+    assert "2,000" not in told
+
+
+def test_a_window_that_was_guessed_too_small_is_not_told_once_more_is_known_to_fit():
+    _, told = refused(budget=Budget(2_000, room_is_guessed=True).for_one_send(5_000), window_tokens=4_000)
+    assert told.startswith("This model's maximum context length is 5000 tokens.")
+    assert "0 in the completion" in told
+
+
+@pytest.mark.parametrize("ratio", [0.85, 1.4])
+def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
+    made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
+    assert f"({int(made.after.tokens * ratio)} in the messages" in told
+    assert f"{int(int(3_750 / ratio) * ratio):,} tokens." in told
+    assert f"{int(made.largest[0].size.tokens * ratio):,} tokens)" in told
+
+
+def test_where_tools_are_too_much_they_are_named_and_first():
+    _, told = refused(base=Size(9_160, 30_000, 30_000), history=[user("small")], budget=Budget(9_183 - 20))
+    assert "has to stay: the tool list (9,160 tokens), messages[0]" in told
+    _, told = refused(history=[], budget=Budget(-1))
+    assert "messages[" not in told
+    assert "tool list" in told
+
+
+def test_a_message_without_a_role_is_told_all_the_same():
+    assert "messages[0] (?, " in does_not_fit(planned([{"content": "x"}], pipeline(Budget(1))), "m", 10, "en")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_second_refusal_says_how_far_it_was_cut(language):
+    assert "12,345" in refused_twice(12_345, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "page"),
+    [("en", "a page of read_file behind messages[2] ("), ("zh", "messages[2] 之后的一页 read_file（")],
+)
+def test_positions_are_the_clients_and_what_was_put_in_is_told_as_such(language, page):
+    history = [*HISTORY, user("more")]
+    made = planned(history, pipeline(Budget(2_000)))
+    told = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
+    assert page in told
+    for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one stands at 4 in what is planned
+        assert named in told
+    assert "messages[4]" not in told

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.models.profile import Modality
+from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.retry_strategy import (
+    MIN_USEFUL_REPLY_TOKENS,
+    Attempt,
+    Outcome,
+    Rung,
+    Situation,
+    emergency_goal,
+    emergency_reply,
+    retry_strategy,
+)
+
+COUNTS = st.integers(1, 10**6)
+MAYBE = st.none() | COUNTS
+ANY_VERDICTS = st.builds(
+    Verdict,
+    st.sampled_from(VerdictKind),
+    limit=MAYBE,
+    limit_scope=st.sampled_from(Scope),
+    requested=MAYBE,
+    prompt=MAYBE,
+    reply=MAYBE,
+    unit=st.none() | st.sampled_from(Unit),
+    exactness=st.sampled_from(Exactness),
+    is_suspect=st.booleans(),
+)
+EXACT_VERDICTS = st.builds(
+    Verdict,
+    st.just(VerdictKind.PROMPT_PLUS_REPLY),
+    limit=COUNTS,
+    limit_scope=st.sampled_from(Scope),
+    prompt=COUNTS,
+    unit=st.just(Unit.TOKENS),
+    exactness=st.just(Exactness.EXACT),
+)
+"""The only ones that prove a shorter reply."""
+VERDICTS = ANY_VERDICTS | EXACT_VERDICTS
+SITUATIONS = st.builds(Situation, COUNTS, COUNTS, MAYBE, st.booleans(), st.booleans())
+STATUSES = st.sampled_from([200, 400, 413, 422, 429, 500])
+
+
+def sends(situation: Situation, *outcomes: Outcome) -> list[Attempt]:
+    """What is sent, when the upstream answers like this."""
+    ladder = retry_strategy(situation)
+    found = [next(ladder)]
+    for outcome in outcomes:
+        try:
+            found.append(ladder.send(outcome))
+        except StopIteration:
+            break
+    return found
+
+
+def second(situation: Situation, status: int, verdict: Verdict) -> Attempt | None:
+    return dict(enumerate(sends(situation, Outcome(status, verdict)))).get(1)
+
+
+SENT = Situation(estimate_tokens=10_000, chars=40_000, reply_tokens=4_000, edited=True, original_could_fit=True)
+
+
+@given(SITUATIONS, STATUSES, VERDICTS, VERDICTS)
+def test_there_are_two_sends_at_most_whatever_happens(situation, status, first, then):
+    made = sends(situation, Outcome(status, first), Outcome(400, then), Outcome(400, then))
+    assert made[0] == Attempt(Rung.FIRST)
+    assert len(made) <= 2
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_a_second_send_is_smaller_or_asks_for_less_or_is_the_original(situation, status, verdict):
+    attempt = second(situation, status, verdict)
+    if attempt is None:
+        return
+    match attempt.rung:
+        case Rung.EMERGENCY:
+            assert verdict.is_overflow or verdict.is_over_rate or verdict.is_suspect
+            assert 0 <= attempt.goal_tokens <= 0.9 * situation.estimate_tokens
+            assert attempt.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+        case Rung.SHORTER_REPLY:
+            assert verdict.is_overflow or verdict.is_over_rate
+            assert attempt.goal_tokens is None
+            assert attempt.reply_tokens >= MIN_USEFUL_REPLY_TOKENS
+            assert situation.reply_tokens is None or attempt.reply_tokens < situation.reply_tokens
+        case rung:
+            assert rung is Rung.ORIGINAL
+            assert situation.edited
+            assert situation.original_could_fit
+            assert not verdict.is_overflow
+
+
+@given(SITUATIONS, STATUSES)
+def test_an_answer_that_was_accepted_ends_it(situation, status):
+    assert second(situation, status, Verdict(VerdictKind.ACCEPTED)) is None
+
+
+@given(SITUATIONS, STATUSES, VERDICTS)
+def test_every_overflow_is_tried_once_more(situation, status, verdict):
+    assert not verdict.is_overflow or second(situation, status, verdict) is not None
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.TRANSIENT])
+def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
+    assert second(SENT, 400, Verdict(kind)) is None
+
+
+@pytest.mark.parametrize(
+    "kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.PAIRING, VerdictKind.POLICY, VerdictKind.UNKNOWN]
+)
+def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
+    for status in (400, 422):
+        assert second(SENT, status, Verdict(kind)) == Attempt(Rung.ORIGINAL)
+    assert second(SENT, 500, Verdict(kind)) is None
+    assert second(Situation(10, 40, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
+    assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+
+
+def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
+    verdict = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    assert second(SENT, 400, verdict) == Attempt(Rung.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"limit": 12_000, "prompt": 11_900, "unit": Unit.TOKENS},  # hardly a reply would be left
+        {"limit": 12_000, "prompt": 10_000, "unit": Unit.TOKENS, "exactness": Exactness.AT_LEAST},
+        {"limit": 12_000, "prompt": 10_000, "unit": Unit.CHARS},
+        {"limit": 12_000, "unit": Unit.TOKENS},
+        {"prompt": 10_000, "unit": Unit.TOKENS},
+    ],
+)
+def test_where_the_numbers_do_not_prove_it_the_prompt_is_cut(numbers):
+    attempt = second(SENT, 400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, **numbers))
+    assert attempt.rung is Rung.EMERGENCY
+
+
+def over_rate(limit: int, requested: int) -> Verdict:
+    return Verdict(VerdictKind.RATE, limit=limit, requested=requested, unit=Unit.TOKENS)
+
+
+def test_what_alone_is_over_a_rate_is_cut_below_it_together_with_its_reply():
+    attempt = second(SENT, 413, over_rate(6_000, 14_000))
+    assert attempt == Attempt(Rung.EMERGENCY, reply_tokens=1_800, goal_tokens=3_600)
+    beside_no_reply = Situation(10_000, 40_000, None, edited=False, original_could_fit=True)
+    assert second(beside_no_reply, 413, over_rate(6_000, 12_500)).goal_tokens == 6_000 * 0.6 * 10_000 // 12_500
+
+
+def test_a_reply_that_takes_a_rate_is_lowered_where_the_prompt_alone_is_under_it():
+    """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
+    word = Situation(900, 3_600, 32_000, edited=False, original_could_fit=True)
+    assert second(word, 413, over_rate(8_000, 32_979)) == Attempt(Rung.SHORTER_REPLY, reply_tokens=8_000 - 979 - 16)
+    uncounted = Situation(7_000, 28_000, 4_000, edited=False, original_could_fit=True)
+    assert second(uncounted, 413, over_rate(6_000, 7_100)).rung is Rung.EMERGENCY, "the reply is not in that sum"
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
+    situation = Situation(10_000, 40_000, None, edited=edited, original_could_fit=True)
+    assert second(situation, 429, over_rate(6_000, 6_000)) is None
+    assert second(situation, 429, Verdict(VerdictKind.RATE, limit=6_000)) is None
+
+
+def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
+    empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
+    unedited = Situation(10_000, 40_000, 4_000, edited=False, original_could_fit=True)
+    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000)
+    assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
+    assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
+    cut = Situation(10_000, 40_000, 4_000, edited=True, original_could_fit=False)
+    assert second(cut, 400, wordless) == half, "the original is longer than what a guess allows"
+    assert second(unedited, 200, Verdict(VerdictKind.EMPTY)) is None
+    assert second(unedited, 400, Verdict(VerdictKind.UNKNOWN)) is None
+
+
+def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
+    verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=20_000, unit=Unit.TOKENS)
+    assert emergency_goal(verdict, SENT) == int(8_000 * 0.6 / 2)
+    less = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS)
+    assert emergency_goal(less, SENT) == int(8_000 * 0.6)
+
+
+def test_without_a_limit_half_of_what_was_refused_is_sent():
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), SENT) == 5_000
+
+
+def test_a_limit_in_characters_is_turned_into_tokens():
+    assert emergency_goal(Verdict(VerdictKind.PROMPT, limit=20_000, unit=Unit.CHARS), SENT) == 3_000
+
+
+def test_the_reply_is_lowered_with_the_prompt_where_they_share_a_window():
+    window = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.WINDOW)
+    assert emergency_reply(window, SENT) == 2_400
+    assert emergency_reply(Verdict(VerdictKind.PROMPT_PLUS_REPLY), SENT) == 2_000
+    assert emergency_reply(Verdict(VerdictKind.PROMPT), SENT) is None
+    apart = Verdict(VerdictKind.PROMPT, limit=8_000, unit=Unit.TOKENS, limit_scope=Scope.INPUT)
+    assert emergency_reply(apart, SENT) is None
+
+
+@pytest.mark.parametrize("status", [400, 404, 415, 422, 500])
+def test_refused_media_are_sent_as_text_once(status):
+    situation = Situation(1_000, 4_000, None, edited=False, original_could_fit=True)
+    both = frozenset({Modality.VISION, Modality.FILE})
+    refused = Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.FILE, Modality.AUDIO}))
+    made = sends(situation, Outcome(status, refused, both), Outcome(status, refused, both))
+    assert made == [Attempt(Rung.FIRST), Attempt(Rung.WITHOUT_MEDIA, refused=frozenset({Modality.FILE}))]
+    images = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.VISION})), both))
+    assert images[1].refused == both, "what takes no images takes no pages"
+    unnamed = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA), both))
+    assert unnamed[1].refused == both
+    others = sends(situation, Outcome(status, Verdict(VerdictKind.MEDIA, refused=frozenset({Modality.AUDIO})), both))
+    assert others[1].refused == both
+    assert second(situation, status, refused) is None

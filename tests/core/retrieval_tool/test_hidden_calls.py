@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.answer_shapes import is_own, messages
+
+from proxy.core.conversation.message import Message
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
+
+MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
+
+
+def history_of(*messages, owner="me"):
+    history = beginning(owner)
+    for message in messages:
+        history = extended(history, Message.read(json.dumps(message).encode()))
+    return history
+
+
+HISTORY = history_of({"role": "user", "content": "Find it."})
+
+
+def said_in(message):
+    return AssistantMessage.of({name: json.dumps(found).encode() for name, found in message.items()})
+
+
+def results_of(said):
+    return [json.dumps({"role": "tool", "tool_call_id": call.id, "content": "page"}).encode() for call in said.own]
+
+
+def returned(message, **changes):
+    """What a client sends back of an answer: its own calls."""
+    calls = [call for call in message["tool_calls"] if not is_own(call)]
+    return Message.read(json.dumps({**message, "tool_calls": calls, **changes}).encode())
+
+
+@given(MIXED)
+def test_what_was_hidden_comes_back_where_it_was(message):
+    said = said_in(message)
+    hidden = HiddenToolCalls.of(HISTORY, said, results_of(said))
+    kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
+    assert kept == hidden
+    whole, *results = kept.put_back(returned(message))
+    assert json.loads(whole.raw) == message
+    assert [result.raw for result in results] == results_of(said)
+    assert [result.tool_call_id for result in results] == [call.id for call in said.own]
+
+
+@given(MIXED, st.booleans())
+def test_a_client_that_writes_its_calls_differently_is_understood(message, spread):
+    hidden = HiddenToolCalls.of(HISTORY, said_in(message), [])
+    written = json.loads(returned(message).raw)
+    for call in written["tool_calls"]:
+        meant = json.loads(call["function"]["arguments"])
+        call["function"]["arguments"] = json.dumps(dict(reversed(meant.items())), indent=3 if spread else None)
+    assert mark_in(HISTORY, Message.read(json.dumps(written).encode())) == hidden.mark
+
+
+@given(MIXED, MIXED)
+def test_the_calls_of_another_answer_have_another_mark(one, other):
+    marks = [mark_in(b"", returned(message)) for message in (one, other)]
+    meant = [
+        [(call["id"], call["function"]) for call in message["tool_calls"] if not is_own(call)]
+        for message in (one, other)
+    ]
+    assert (marks[0] == marks[1]) == (meant[0] == meant[1])
+
+
+USER = {"role": "user", "content": "Go."}
+CALL = {"id": "functions.ls:0", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+FOUND = {"role": "tool", "tool_call_id": "functions.ls:0", "content": "a b"}
+SAID = {"role": "assistant", "content": "Done."}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        [USER, USER],
+        [{**USER, "content": "Stop."}],
+        [USER, SAID, USER],
+        [USER, CALLED, FOUND],
+        [USER, CALLED, {**FOUND, "content": "c"}],
+        [USER, CALLED, FOUND, CALLED, FOUND],
+        [USER, {**SAID, "content": "Well."}, USER],
+    ],
+)
+def test_the_same_calls_after_something_else_have_another_mark(others):
+    calls = [json.dumps(CALL).encode()]
+    told = [mark_of(history_of(*before), calls) for before in ([USER], others)]
+    assert len({*told, mark_of(history_of(USER, owner="you"), calls)}) == 3
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [{"role": "system", "content": "It is 12:00."}, USER, CALLED, FOUND, SAID],
+        [{**USER, "content": [{"type": "text", "text": "Go.", "cache_control": {}}]}, CALLED, FOUND, SAID],
+        [USER, {**CALLED, "content": "", "reasoning_content": "Hm."}, FOUND, {**SAID, "content": "Done.\n"}],
+        [USER, {**CALLED, "tool_calls": [{**CALL, "index": 0}]}, {**FOUND, "name": "ls"}, SAID],
+    ],
+)
+def test_what_clients_write_anew_in_each_turn_does_not_change_a_mark(written):
+    assert history_of(*written) == history_of(USER, CALLED, FOUND, SAID)
+    assert len(history_of(*written)) == HISTORY_BYTES
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": "Done."},
+        {"role": "assistant", "tool_calls": []},
+        {"role": "user", "tool_calls": [{"id": "call_1", "function": {"name": "ls"}}]},
+        {"role": "assistant", "tool_calls": "call_1"},
+    ],
+)
+def test_a_message_without_calls_hides_nothing(message):
+    assert mark_in(b"", Message.read(json.dumps(message).encode())) is None
+
+
+@pytest.mark.parametrize(
+    "calls", [[b"null"], [b"7"], [b'{"function": 7}'], [b'{"id": "\\ud800", "function": {}}'], [b"x"]]
+)
+def test_odd_calls_have_a_mark(calls):
+    assert len(mark_of(b"", calls)) == 64
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"\xff",
+        b'{"visible": "another", "positions": [], "calls": [], "results": []}',
+        b'{"visible": "mark", "positions": [1], "calls": [], "results": []}',
+    ],
+)
+def test_what_is_no_record_of_these_calls_is_left_alone(content):
+    assert HiddenToolCalls.read(content, "mark") is None
+
+
+def test_the_name_follows_from_the_mark():
+    hidden = HiddenToolCalls("mark", (0,), (b"{}",), (b"{}",))
+    assert hidden.artifact().id == HiddenToolCalls.name_of("mark")
+    assert HiddenToolCalls.name_of("mark") != HiddenToolCalls.name_of("another")

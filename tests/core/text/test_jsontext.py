@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.json_bytes import BLANKS, STRINGS, VALUES, spelled_array, spelled_object
+
+from proxy.core.text import jsontext
+
+
+@given(st.lists(VALUES, max_size=6), BLANKS)
+def test_the_items_of_an_array_keep_their_bytes(items, blank):
+    assert [bytes(item) for item in jsontext.items(blank + spelled_array(items, blank) + blank)] == items
+
+
+@given(st.lists(st.tuples(STRINGS, VALUES), max_size=6), BLANKS)
+def test_the_members_of_an_object_keep_their_bytes_and_the_last_of_one_name_counts(members, blank):
+    by_name = {json.loads(name.decode("utf-8", "surrogateescape")): value for name, value in members}
+    found = jsontext.members(blank + spelled_object(members, blank) + blank)
+    assert list(found) == list(by_name)
+    assert [bytes(value) for value in found.values()] == list(by_name.values())
+
+
+@given(VALUES)
+def test_a_value_opens_as_the_standard_library_opens_it(raw):
+    opened = jsontext.value(raw)
+    expected = json.loads(raw.decode("utf-8", "surrogateescape"), parse_int=_any_whole_number)
+    assert repr(opened) == repr(expected)  # repr, as NaN is not NaN
+
+
+def _any_whole_number(digits):
+    return int(digits) if len(digits) < 4_000 else math.inf
+
+
+@given(st.lists(st.tuples(st.text(st.characters(categories=None)), VALUES), max_size=5))
+def test_what_is_joined_opens_again_with_the_same_bytes(members):
+    parts = dict(members)
+    found = jsontext.members(jsontext.join_object(parts))
+    assert {name: bytes(value) for name, value in found.items()} == parts
+    assert [bytes(item) for item in jsontext.items(jsontext.join_array(list(parts.values())))] == list(parts.values())
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_json_raise_nothing_else(raw):
+    for read in (jsontext.members, jsontext.items, jsontext.value):
+        with contextlib.suppress(jsontext.NotJson):
+            assert read(raw) is not Ellipsis
+
+
+@pytest.mark.parametrize("byte_order_mark", [b"", b"\xef\xbb\xbf"])
+def test_a_byte_order_mark_does_no_harm(byte_order_mark):
+    assert bytes(jsontext.members(byte_order_mark + b'{"a": 1 }')["a"]) == b"1"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-32-be"])
+def test_other_unicode_encodings_are_read_and_become_utf_8(encoding):
+    body = '{"a":"é\ud800","b":[1]}'.encode(encoding, "surrogatepass")
+    assert {name: bytes(value) for name, value in jsontext.members(body).items()} == {
+        "a": '"é\ud800"'.encode("utf-8", "surrogatepass"),
+        "b": b"[1]",
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [(b"[1]", "an array"), (b'"x"', "a string"), (b"true", "a boolean"), (b"null", "null"), (b"5", "a number")],
+)
+def test_another_kind_of_value_is_named(raw, found):
+    with pytest.raises(jsontext.NotJson, match=f"expected a JSON object, found {found}"):
+        jsontext.members(raw)
+
+
+def test_an_object_is_no_array():
+    with pytest.raises(jsontext.NotJson, match="expected a JSON array, found an object"):
+        jsontext.items(b'{"a": NaN}')
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_what_is_nested_too_deeply_is_refused_in_words(opening):
+    with pytest.raises(jsontext.NotJson, match="nested too deeply"):
+        jsontext.value(opening * 200_000)
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{"a":"secret" x}', b'{"a":"\xffsecret', b'{"a":NaN secret}', b"secret", b'["secret\\x"]']
+)
+def test_what_is_wrong_is_said_without_what_stands_there(raw):
+    with pytest.raises(jsontext.NotJson) as caught:
+        jsontext.members(raw)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_lone_surrogates_are_written_as_escapes():
+    assert jsontext.dump(["\ud800", "é\\"]) == '["\\ud800", "é\\\\"]'.encode()
+    assert jsontext.dump(["é"]) == '["é"]'.encode()

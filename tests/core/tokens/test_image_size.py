@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.tokens.image_size import image_size
+
+SIDES = st.integers(1, 16_383)  # what the narrowest of the formats, VP8, can say
+
+
+def png(width: int, height: int) -> bytes:
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\x02\0\0\0"
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + struct.pack("<HH", width, height) + b"\xf7\0\0"
+
+
+def bmp(width: int, height: int) -> bytes:
+    return b"BM" + bytes(12) + struct.pack("<Iii", 40, width, -height)
+
+
+def os2_bmp(width: int, height: int) -> bytes:
+    return b"BM" + bytes(12) + struct.pack("<IHH", 12, width, height)
+
+
+def vp8(width: int, height: int) -> bytes:
+    return b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\x10\x02\0\x9d\x01\x2a" + struct.pack("<HH", width | 0x4000, height)
+
+
+def vp8l(width: int, height: int) -> bytes:
+    return b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", width - 1 | (height - 1) << 14 | 1 << 28)
+
+
+def vp8x(width: int, height: int) -> bytes:
+    sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x10\0\0\0" + sides
+
+
+def jpeg(width: int, height: int, *, exif_bytes: int = 300) -> bytes:
+    exif = b"\xff\xe1" + struct.pack(">H", exif_bytes + 2) + b"\xff\xc0" * (exif_bytes // 2)
+    tables = b"\xff\xff\xdb\0\x05\x01\x02\x03" + b"\xff\xc4\0\x04\0\0"
+    return b"\xff\xd8" + exif + tables + b"\xff\xc2\0\x11\x08" + struct.pack(">HH", height, width) + b"\x03"
+
+
+FORMATS = [png, gif, bmp, os2_bmp, vp8, vp8l, vp8x, jpeg]
+
+
+@pytest.mark.parametrize("file", FORMATS)
+@given(width=SIDES, height=SIDES)
+def test_the_size_is_what_the_header_says(file, width, height):
+    assert image_size(file(width, height)) == (width, height)
+
+
+@pytest.mark.parametrize("file", FORMATS)
+def test_a_header_that_is_cut_off_has_no_size(file):
+    whole = file(640, 480)
+    sizes = {image_size(whole[:length]) for length in range(len(whole))}
+    assert sizes <= {None, (640, 480)}
+    assert image_size(whole[:18]) is None or file is gif
+
+
+@pytest.mark.parametrize("file", [png, gif, bmp, os2_bmp, jpeg])
+def test_no_width_or_no_height_is_no_size(file):
+    assert image_size(file(0, 10)) is None
+    assert image_size(file(10, 0)) is None
+
+
+@pytest.mark.parametrize("side", [65_536, 2**31 - 1, 2**32 - 1])
+def test_an_absurd_side_is_told_for_whoever_bounds_pixels(side):
+    assert image_size(png(side, side)) == (side, side)
+
+
+def test_a_side_below_zero_is_no_size():
+    assert image_size(bmp(-5, 5)) is None
+
+
+def test_a_jpeg_whose_scan_comes_before_its_frame_has_no_size():
+    assert image_size(b"\xff\xd8\xff\xda\0\x02" + jpeg(640, 480)[2:]) is None
+    assert image_size(b"\xff\xd8\xff\xe0\0\x02garbage" * 4) is None
+
+
+def test_a_jpeg_segment_of_no_length_ends_the_search():
+    assert image_size(b"\xff\xd8" + b"\xff\xe0\0\0" * 50_000) is None
+
+
+def test_markers_that_stand_alone_are_stepped_over():
+    assert image_size(b"\xff\xd8\xff\x01\xff\xd0" + jpeg(640, 480)[2:]) == (640, 480)
+
+
+@pytest.mark.parametrize("head", [b"", b"%PDF-1.7 and more of it", b"RIFF\0\0\0\0WAVEfmt ", b"BM" + bytes(40)])
+def test_what_is_no_known_image_has_no_size(head):
+    assert image_size(head) is None
+
+
+@pytest.mark.parametrize("kind", [b"VP8 ", b"VP8L", b"VP8Z"])
+def test_a_webp_without_its_start_code_has_no_size(kind):
+    assert image_size(b"RIFF\0\0\0\0WEBP" + kind + bytes(40)) is None
+
+
+@given(
+    st.sampled_from([b"", b"\xff\xd8\xff", b"BM", b"GIF87a", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8"]), st.binary()
+)
+def test_nothing_raises(start, rest):
+    size = image_size(start + rest)
+    assert size is None or all(0 < side < 2**32 for side in size)
+
+
+def heif(*sizes, brand=b"avif"):
+    extents = b"".join(b"\0\0\0\x14ispe\0\0\0\0" + struct.pack(">II", *size) for size in sizes)
+    return b"\0\0\0\x1cftyp" + brand + b"\0\0\0\0mif1miaf\0\0\0\x99meta" + extents
+
+
+def test_an_image_of_tiles_is_as_large_as_the_whole():
+    assert image_size(heif((512, 512), (4032, 3024), (160, 120), brand=b"heic")) == (4032, 3024)
+    assert image_size(heif((64, 48))) == (64, 48)
+    assert image_size(heif()) is None
+    assert image_size(heif((64, 48))[:-3]) is None

@@ -1,0 +1,92 @@
+"""The watch over the client: what is done for it ends with it, and nothing else ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.errors import ClientLeft
+from proxy.shell.http.disconnect import UntilClientLeaves
+
+
+class Receiving:
+    """An ASGI `receive` of a client that stays until `leave` is called."""
+
+    def __init__(self) -> None:
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.asked = 0
+
+    async def __call__(self) -> dict[str, Any]:
+        self.asked += 1
+        return await self._messages.get()
+
+    def leave(self) -> None:
+        self._messages.put_nowait({"type": "http.disconnect"})
+
+    def send_more(self) -> None:
+        self._messages.put_nowait({"type": "http.request", "body": b"late", "more_body": False})
+
+
+async def test_a_client_that_leaves_ends_what_is_done_for_it() -> None:
+    receive = Receiving()
+    with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
+        async with UntilClientLeaves(receive):
+            receive.leave()
+            await asyncio.Event().wait()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_what_a_client_sends_late_is_no_leaving() -> None:
+    receive = Receiving()
+    async with UntilClientLeaves(receive):
+        receive.send_more()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert receive.asked == 2
+
+
+async def test_nothing_is_received_before_the_body_has_been_taken() -> None:
+    receive, taken = Receiving(), asyncio.Event()
+    receive.leave()
+    async with UntilClientLeaves(receive, after=taken):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert receive.asked == 0
+    with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
+        async with UntilClientLeaves(receive, after=taken):
+            taken.set()
+            await asyncio.Event().wait()
+
+
+async def test_after_the_release_a_disconnect_means_nothing() -> None:
+    receive = Receiving()
+    async with UntilClientLeaves(receive) as client:
+        await asyncio.sleep(0)
+        client.release()
+        receive.leave()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_a_cancellation_from_elsewhere_stays_one() -> None:
+    async def serve() -> None:
+        async with UntilClientLeaves(Receiving()):
+            await asyncio.Event().wait()
+
+    serving = asyncio.create_task(serve())
+    await asyncio.sleep(0)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
+async def test_errors_pass_and_end_the_watch() -> None:
+    with pytest.raises(ValueError, match="own"):
+        async with UntilClientLeaves(Receiving()):
+            raise ValueError("own")
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

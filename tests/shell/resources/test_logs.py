@@ -1,0 +1,62 @@
+"""The log as it is written: one line an event, and no trouble of its own."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from proxy.config.settings import LogSettings
+from proxy.shell.resources.logs import configure_logging, logger
+
+
+@pytest.fixture(autouse=True)
+def configuration_is_put_back():
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.getLogger().handlers[:] = handlers
+
+
+class Broken(io.RawIOBase):
+    """A file that takes nothing, like a pipe that nobody reads or a disk that is full."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.tried = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, _: object) -> int:
+        self.tried += 1
+        raise OSError(self.number, "no")
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC])
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_log_that_cannot_be_written_is_lost_and_costs_nothing(number, log_format):
+    broken = Broken(number)
+    stream = io.TextIOWrapper(io.BufferedWriter(broken), write_through=True)
+    configure_logging(LogSettings(format=log_format), stream)
+    for _ in range(10_000):  # more than any buffer holds
+        logger().info("request_done", status=200)
+    assert broken.tried
+    broken.write = lambda line: len(line)  # type: ignore[method-assign] # the garbage collector flushes once more
+
+
+def test_an_exception_is_on_its_line():
+    written = io.BytesIO()
+    configure_logging(LogSettings(format="json"), io.TextIOWrapper(written, write_through=True))
+    try:
+        raise LookupError("gone")
+    except LookupError:
+        logger().exception("request_failed", request_id="req-1")
+    line = json.loads(written.getvalue())
+    assert (line["event"], line["level"], line["request_id"]) == ("request_failed", "error", "req-1")
+    assert "LookupError: gone" in line["exception"]
+    assert "exc_info" not in line

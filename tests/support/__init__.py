@@ -1,0 +1,1 @@
+"""What tests share: one fake upstream, one set of strategies, one running proxy."""

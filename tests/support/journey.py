@@ -1,0 +1,204 @@
+"""The whole proxy on a socket before a model server that counts, refuses and remembers what reached it.
+
+Rule: nothing between client and upstream is faked; what a test asserts is what an upstream, a client, a disk or a log
+really got.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+
+from proxy.app import create_app
+from proxy.config.settings import Settings
+from proxy.demo.model_server import create_model_server
+from proxy.demo.servers import serving
+
+PATIENCE_SECONDS = 20.0
+"""No wait of a working test comes near it, also on a busy machine."""
+KEY = "sk-key-canary"
+Answer = Callable[["Received", Send], Awaitable[bool]]
+"""Answers a request itself, or says False: then the model server does."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A chat request as the upstream got it."""
+
+    body: bytes
+    headers: Mapping[bytes, bytes]
+    files: Mapping[str, bytes]
+    """What was kept on disk at that moment."""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.body)["messages"]
+        return found
+
+
+@dataclass
+class Upstream:
+    """A model server with a memory."""
+
+    window_tokens: int
+    folder: Path
+    answer: Answer | None = None
+    received: list[Received] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._server = create_model_server(self.window_tokens)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._server(scope, receive, send)
+            return
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body", False):
+                break
+        request = Received(body, dict(scope["headers"]), kept_in(self.folder))
+        self.received.append(request)
+        if self.answer is not None and await self.answer(request, send):
+            return
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return pending.pop() if pending else await receive()
+
+        await self._server(scope, again, send)
+
+    @property
+    def last(self) -> Received:
+        return self.received[-1]
+
+
+@dataclass
+class World:
+    """One or more proxies over one data folder, before one upstream."""
+
+    folder: Path
+    upstream: Upstream
+    proxies: list[str]
+    output: io.BytesIO
+    client: httpx.Client
+
+    def ask(self, body: bytes | dict[str, Any], *, proxy: int = 0, key: str = KEY, **headers: str) -> httpx.Response:
+        """Send a chat request; headers with `_` for `-`."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {"content-type": "application/json", "authorization": f"Bearer {key}", **named}
+        return self.client.post(f"{self.proxies[proxy]}/chat/completions", content=content, headers=sent)
+
+    @property
+    def kept(self) -> dict[str, bytes]:
+        """The artifacts by name."""
+        return kept_in(self.folder / "tool-output")
+
+    @property
+    def log_text(self) -> str:
+        return self.output.getvalue().decode()
+
+    def log(self, event: str) -> list[dict[str, Any]]:
+        """The log lines of one event so far."""
+        lines = [json.loads(line) for line in self.log_text.splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def logged(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """The log lines of one event, waited for: an answer is there before its last log line."""
+        last_try = time.monotonic() + PATIENCE_SECONDS
+        while len(self.log(event)) < count and time.monotonic() < last_try:
+            time.sleep(0.01)
+        found = self.log(event)
+        assert len(found) >= count, f"{len(found)} of {count} lines of {event}"
+        return found
+
+
+@contextlib.contextmanager
+def world(
+    folder: Path, window_tokens: int, answer: Answer | None, settings: Sequence[Mapping[str, Any]]
+) -> Iterator[World]:
+    """A world with a proxy for each of `settings`."""
+    output, stdout, handlers = io.BytesIO(), sys.stdout, logging.getLogger().handlers[:]
+    upstream = Upstream(window_tokens, folder / "tool-output", answer)
+    with contextlib.ExitStack() as stack:
+        base_url = stack.enter_context(serving(upstream))
+        sys.stdout = io.TextIOWrapper(output, write_through=True)
+        try:
+            built = [create_app(_settings(folder, base_url, stated)) for stated in settings]
+        finally:
+            # What was built keeps on writing there; only what is built now does.
+            wrapped, sys.stdout = sys.stdout, stdout
+        proxies = [stack.enter_context(serving(app)) for app in built]
+        client = stack.enter_context(httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS))
+        try:
+            yield World(folder, upstream, proxies, output, client)
+        finally:
+            stack.close()
+            logging.getLogger().handlers[:] = handlers
+            structlog.reset_defaults()
+            wrapped.detach()
+
+
+def _settings(folder: Path, base_url: str, stated: Mapping[str, Any]) -> Settings:
+    merged = {
+        "upstream": {"base_url": base_url},
+        "data_dir": folder,
+        "log": {"format": "json", "level": "debug"},
+        **stated,
+    }
+    return Settings(**merged)
+
+
+def kept_in(folder: Path) -> dict[str, bytes]:
+    """The artifacts of a folder by name."""
+    if not folder.is_dir():
+        return {}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def call(number: int, name: str = "bash", arguments: str = "{}") -> dict[str, Any]:
+    """An assistant message with one tool call."""
+    function = {"name": name, "arguments": arguments}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": f"call_{number}", "type": "function", "function": function}],
+    }
+
+
+def result(number: int, text: str) -> dict[str, Any]:
+    """What the tool of a call said."""
+    return {"role": "tool", "tool_call_id": f"call_{number}", "content": text}
+
+
+def one_call(text: str, name: str = "bash", **members: Any) -> dict[str, Any]:
+    """A request with one tool result."""
+    return {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "You help."},
+            {"role": "user", "content": "Look at the log."},
+            call(1, name),
+            result(1, text),
+        ],
+        **members,
+    }
+
+
+def long_text(lines: int, word: str = "line") -> str:
+    """Lines that are all different."""
+    return "".join(f"{word} {number}: value {number * 7919 % 10007}\n" for number in range(lines))

@@ -1,0 +1,119 @@
+"""The requests and the refusals of these journeys, and what must hold of every request that is sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from proxy.core.tokens.counters import ByteClassCounter
+
+SYSTEM = "You are a careful agent. Answer briefly."
+QUESTION = "Which of the lines above names the failing unit?"
+_PROSE = "the unit started and wrote its state, then it waited for the next message to arrive; "
+
+
+def conversation(
+    tokens: int, *, model: str = "snug/m", stream: bool = False, exchanges: int = 16, **more: Any
+) -> bytes:
+    """A request of about so many tokens by the estimate: an agent's run with single and parallel calls, and one more
+    exchange behind the last user message."""
+    share = _PROSE * max(1, tokens // (exchanges * 30))
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "Look at the log and say what broke."},
+    ]
+    for number in range(exchanges):
+        if number == exchanges - 1:
+            messages += [{"role": "assistant", "content": "Nothing yet."}, {"role": "user", "content": QUESTION}]
+        messages += _exchange(number, share)
+    body = {"model": model, "messages": messages, "stream": stream, "temperature": 0.25, **more}
+    short = tokens - estimate(json.dumps(body).encode())
+    if short > 30:  # the rest goes into the oldest result
+        messages[3]["content"] += _PROSE * (short // 26)
+    return json.dumps(body).encode()
+
+
+def _exchange(number: int, text: str) -> list[dict[str, Any]]:
+    ids = [f"call_{number}_{letter}" for letter in ("ab" if number % 3 else "a")]
+    calls = [{"id": i, "type": "function", "function": {"name": "read_log", "arguments": "{}"}} for i in ids]
+    results = [{"role": "tool", "tool_call_id": i, "content": f"{i}: {text[: len(text) // len(ids)]}"} for i in ids]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+
+
+def estimate(body: bytes) -> int:
+    """Tokens of the texts of a request, by the estimate that stands in for an unknown tokenizer."""
+    return sum(4 + ByteClassCounter().count("\n".join(_texts(message))) for message in json.loads(body)["messages"])
+
+
+def _texts(message: dict[str, Any]) -> list[str]:
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    return [message.get("content") or "", *(call["name"] + "\n" + call["arguments"] for call in calls)]
+
+
+def assert_valid(sent: bytes) -> None:
+    """Every call has its results behind it, every result its call; system text and last user message are whole."""
+    messages = json.loads(sent)["messages"]
+    open_calls: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] in open_calls, f"{message['tool_call_id']} answers no call"
+            open_calls.remove(message["tool_call_id"])
+        else:
+            assert not open_calls, f"{open_calls} have no result"
+            open_calls = [call["id"] for call in message.get("tool_calls") or ()]
+    assert not open_calls, f"{open_calls} have no result"
+    assert messages[0] == {"role": "system", "content": SYSTEM}
+    assert [message["content"] for message in messages if message["role"] == "user"][-1] == QUESTION
+    assert messages[-1]["role"] == "tool", "the newest exchange stays"
+
+
+def without_messages(body: bytes, *names: str) -> dict[str, Any]:
+    """The members of a request besides its messages and these."""
+    return {name: value for name, value in json.loads(body).items() if name not in ("messages", *names)}
+
+
+def raw_messages(body: bytes) -> list[bytes]:
+    """The bytes of each message."""
+    members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    return [bytes(raw) for raw in msgspec.json.decode(members["messages"], type=list[msgspec.Raw])]
+
+
+def openai_error(message: str, code: str | None = None) -> bytes:
+    kind = "invalid_request_error"
+    return json.dumps({"error": {"message": message, "type": kind, "param": "messages", "code": code}}).encode()
+
+
+def too_long(limit: int, counted: int) -> bytes:
+    """https://community.openai.com/t/error-this-models-maximum-context-length-is-x-tokens/533894"""
+    return openai_error(
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {counted} tokens. "
+        "Please reduce the length of the messages.",
+        "context_length_exceeded",
+    )
+
+
+def too_long_with_reply(limit: int, prompt: int, reply: int) -> bytes:
+    """vLLM and OpenAI: https://github.com/vllm-project/vllm/issues/1723"""
+    return openai_error(
+        f"This model's maximum context length is {limit} tokens. However, you requested {prompt + reply} tokens "
+        f"({prompt} in the messages, {reply} in the completion). Please reduce the length."
+    )
+
+
+def at_least(limit: int) -> bytes:
+    """vLLM stops counting one token past its limit: vllm/entrypoints/renderer.py."""
+    return openai_error(
+        f"This model's maximum context length is {limit} tokens. However, your request has at least {limit + 1} input "
+        "tokens. Please reduce the length of the input messages."
+    )
+
+
+def without_numbers() -> bytes:
+    return openai_error("Your input exceeds the context window of this model.", "context_length_exceeded")
+
+
+def window(tokens: int, **more: Any) -> dict[str, Any]:
+    """Settings in which every model has this window by configuration."""
+    return {"models": [{"match": "*", "context_window": tokens}], **more}

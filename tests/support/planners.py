@@ -1,0 +1,33 @@
+"""A planner of its own for each test, and long runs for it to plan."""
+
+from __future__ import annotations
+
+import json
+
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.planner import Planner
+from support.strategies import exchange, system, user
+
+OWNER = b"owner"
+TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {}}}]
+
+
+def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:
+    return Planner(
+        Pipelines(Settings(**settings)),
+        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
+        lambda *_: ratio,
+    )
+
+
+def body(messages, **members) -> bytes:
+    return json.dumps({"model": "m", "messages": messages, "tools": TOOLS, **members}).encode()
+
+
+def run(count, size=60):
+    history = [system(), user("one task")]
+    for number in range(count):
+        history += exchange([f"line {number:04}\n" * size], first_call=number)
+    return history

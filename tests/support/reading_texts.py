@@ -1,0 +1,43 @@
+"""Texts to read, and a driver that sends a reader the spans that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from proxy.core.text.lines import Span
+
+Result = TypeVar("Result")
+
+LINES = st.one_of(
+    st.sampled_from([b"", b"a", b"error: b", b"\r", "é\u2028\x85".encode(), b"\xff\xfe", b"x" * 700, b"\x0b\x0c"]),
+    st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")),
+)
+PARTS = st.lists(st.tuples(LINES, st.sampled_from([1, 1, 1, 2, 30, 900])), max_size=12)
+
+MANY_BLOCKS = 2_000_000
+"""Bytes of the longest texts that are made by repeating; a hundred times as many show nothing more."""
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """Some short, some of many blocks, with and without a line feed at the end."""
+    lines = [line for line, times in draw(PARTS) for _ in range(times)]
+    text = b"\n".join(lines) + draw(st.sampled_from([b"", b"\n"]))
+    return text * min(draw(st.sampled_from([1, 1, 1, 40])), max(1, MANY_BLOCKS // (len(text) or 1)))
+
+
+def driven(reader: Generator[Span, bytes, Result], text: bytes, spans: list[Span] | None = None) -> Result:
+    """What a reader returns for a text; the spans that it read are added to a list."""
+    try:
+        span = next(reader)
+        while True:
+            assert 0 <= span[0] < span[1] <= len(text)
+            if spans is not None:
+                spans.append(span)
+            span = reader.send(text[span[0] : span[1]])
+    except StopIteration as done:
+        result: Result = done.value
+        return result
