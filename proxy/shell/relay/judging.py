@@ -107,7 +107,7 @@ class Judge:
         # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
         # out of their count what they had in their cache.
         may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
-        window = window_of_a_cut(sent, counted, known_ratio, may_be_far=may_be_far)
+        window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
         if window is not None:
             decision.cut_to_tokens = window
             self._recorder.cut(decision, int(sent * ratio), counted.prompt)
