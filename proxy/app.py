@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI
-from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from proxy import __version__
 from proxy.config.settings import Settings
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
@@ -23,10 +21,9 @@ from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
-from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
-from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough, unknown_path
-from proxy.shell.endpoints.operator import add_operator_routes
-from proxy.shell.endpoints.status import add_status_routes
+from proxy.shell.endpoints.artifacts import ArtifactRoute
+from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough
+from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -123,7 +120,7 @@ def create_app(settings: Settings) -> Dispatcher:
     readiness = Readiness({"upstream": upstream_check(relay), "store": store.trouble})
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         _tune_interpreter()
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
@@ -141,18 +138,18 @@ def create_app(settings: Settings) -> Dispatcher:
             await store.start()
             yield
 
-    app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     chat = ChatCompletions(relay, recorder, ways, settings.server, workload)
-    app.router.routes.clear()
-
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
-    add_status_routes(app, metrics, readiness)
-    add_operator_routes(app, settings, recorder.recent, explainer)
     names = settings.server.host_names
     artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
-    app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
-    app.router.default = unknown_path
-    return Dispatcher(chat, PassThrough(relay, settings.server.body_timeout_seconds), app)
+
+    def operator_api() -> ASGIApp:
+        from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
+
+        return create_operator_api(settings.server, metrics, readiness, recorder.recent, explainer, artifacts)
+
+    pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
+    return Dispatcher(chat, pass_through, MadeWhenAsked(operator_api), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
