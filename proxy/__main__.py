@@ -8,14 +8,22 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from proxy import __version__, demo
 from proxy.config.settings import Settings, SettingsError, load
 
+NOT_ON_WINDOWS: Final = (
+    "context-proxy runs on Linux and macOS: Windows lacks its file locks and shared ports. "
+    "On Windows run it in WSL (https://learn.microsoft.com/windows/wsl/) or in its container."
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0 done, 1 it cannot be, 2 wrong flags, settings or input."""
+    if sys.platform == "win32":
+        print(NOT_ON_WINDOWS, file=sys.stderr)
+        return 1
     options = _parser().parse_args(arguments)
     try:
         status = int(options.run(options))
