@@ -32,8 +32,8 @@ help: ## what can be made
 demo: .venv/made ## one agent's work with and without the proxy
 	@$(BIN)/context-proxy demo
 
-test: .venv/made ## all tests
-	@$(BIN)/pytest
+test: .venv/made ## all tests, or those in TESTS=…
+	@$(BIN)/pytest $(TESTS)
 
 coverage: .venv/made ## all tests, and what of core/ and wire/ they leave out
 	@$(BIN)/pytest --cov --cov-report=term
