@@ -122,6 +122,11 @@ def test_the_locks_agree_and_hold_every_requirement():
 
     project = PROJECT["project"]
     assert names(project["dependencies"]) <= set(run), "make lock"
-    assert names(PROJECT["dependency-groups"]["dev"] + project["optional-dependencies"]["demo"]) <= set(dev), (
-        "make lock"
-    )
+    assert names(PROJECT["dependency-groups"]["dev"]) <= set(dev), "make lock"
+
+
+def test_the_demo_is_a_small_install():
+    """No extra, and few packages: who tries it waits for all of them."""
+    assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"otel"}
+    assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
