@@ -1,4 +1,8 @@
-"""Command line: `serve`, `demo`, `explain`, `models`, `artifacts`. `python -m proxy` is the same as `context-proxy`."""
+"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `completion`.
+
+Rule: `python -m proxy` is the same as `context-proxy`; each command loads what it needs itself, so that none waits for
+what another needs.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,25 @@ def _serve(options: argparse.Namespace) -> int:
     from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
 
     return serve(_settings(options))
+
+
+def _check(options: argparse.Namespace) -> int:
+    from proxy.commands.check import check  # noqa: PLC0415 - for this command alone
+
+    return check(_settings(options))
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
+
+    return doctor(_settings(options), options.model)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from proxy.commands.completion import script  # noqa: PLC0415 - for this command alone
+
+    sys.stdout.write(script(_parser(), options.shell))
+    return 0
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -119,10 +142,18 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the proxy")
     _add_settings_flags(serve)
-    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    serve.add_argument("--port", help="port to listen on (default 8787; 0: any free one)")
-    serve.add_argument("--workers", metavar="N", help="processes that share the port (default 1)")
+    _add_listening_flags(serve)
     serve.set_defaults(run=_serve)
+
+    check = commands.add_parser("check", help="whether the settings are right: one line for each mistake")
+    _add_settings_flags(check)
+    _add_listening_flags(check)
+    check.set_defaults(run=_check)
+
+    doctor = commands.add_parser("doctor", help="whether a request goes through, and what to do if not")
+    _add_settings_flags(doctor)
+    doctor.add_argument("--model", metavar="NAME", help="the model to try (default: the first that is listed)")
+    doctor.set_defaults(run=_doctor)
 
     contest = commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network")
     demo.add_flags(contest)
@@ -143,6 +174,10 @@ def _parser() -> argparse.ArgumentParser:
     models.set_defaults(run=_models)
 
     _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
+
+    completion = commands.add_parser("completion", help="a script that completes this command line at TAB")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="whose script is printed")
+    completion.set_defaults(run=_completion)
     return parser
 
 
@@ -181,6 +216,12 @@ def _add_settings_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", metavar="FILE", type=Path, help="settings in YAML; see config.example.yaml")
     command.add_argument("--context-window", metavar="N", help="tokens of every model that the settings do not name")
     command.add_argument("--data-dir", metavar="DIR", help="folder for what is kept (default .context-proxy)")
+
+
+def _add_listening_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    command.add_argument("--port", help="port to listen on (default 8787; 0: any free one)")
+    command.add_argument("--workers", metavar="N", help="processes that share the port (default 1)")
 
 
 if __name__ == "__main__":
