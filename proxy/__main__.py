@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,8 @@ def _serve(options: argparse.Namespace) -> int:
     gc.disable()
     from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
 
-    return serve(_settings(options))
+    flags = _flags(options)
+    return serve(load(options.config, flags), partial(load, options.config, flags))
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -120,6 +122,11 @@ def _artifacts(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
+    return load(options.config, _flags(options))
+
+
+def _flags(options: argparse.Namespace) -> dict[str, Any]:
+    """What flags say, nested like the YAML."""
     flags: dict[str, Any] = {}
     for section, key, given in (
         ("upstream", "base_url", options.upstream),
@@ -132,7 +139,7 @@ def _settings(options: argparse.Namespace) -> Settings:
             flags.setdefault(section, {})[key] = given
     if options.data_dir is not None:
         flags["data_dir"] = options.data_dir
-    return load(options.config, flags)
+    return flags
 
 
 def _parser() -> argparse.ArgumentParser:

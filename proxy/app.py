@@ -7,6 +7,7 @@ import contextlib
 import gc
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough, unknown_path
 from proxy.shell.endpoints.operator import add_operator_routes
+from proxy.shell.endpoints.reloading import Reload, add_reload_route
 from proxy.shell.endpoints.status import add_status_routes
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
@@ -42,6 +44,7 @@ from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
@@ -69,7 +72,9 @@ def _reconsider(learning: Learning, discovery: Discovery) -> None:
             learning.note_allocated(model, window)
 
 
-def _tune_interpreter() -> None:
+def tune_interpreter() -> None:
+    """For a server whose objects stay or go with a request; again whenever many that were to stay are gone."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
@@ -87,17 +92,32 @@ def create_explainer(settings: Settings) -> Explainer:
     return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
 
 
-def create_app(settings: Settings) -> Dispatcher:
-    """The proxy as an ASGI application; connections open when it starts and close when it stops."""
+@dataclass(slots=True)
+class Carried:
+    """What one application leaves to the next one in its process, when the settings are read again."""
+
+    metrics: Metrics = field(default_factory=Metrics)
+    recent: RecentDecisions = field(default_factory=RecentDecisions)
+
+    def following(self, learning: Learning) -> Metrics:
+        """The metrics, which tell from now on what this one has learned."""
+        self.metrics.follow(learning)
+        return self.metrics
+
+
+def create_app(settings: Settings, carried: Carried | None = None, reload: Reload | None = None) -> Dispatcher:
+    """The proxy as an ASGI application; connections open when it starts and close when it stops. `reload` puts another
+    one in its place."""
+    carried = carried or Carried()
     configure_logging(settings.log)
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    metrics = Metrics(learning)
+    metrics = carried.following(learning)
     models = ModelResolver(settings, learned=learning)
     learning.on_change = models.forget
     models.discovery.on_allocated = lambda: _reconsider(learning, models.discovery)
     upstream = Upstream(settings.upstream)
     tracer = _tracer(settings)
-    recorder = Recorder(metrics, tracer)
+    recorder = Recorder(metrics, tracer, carried.recent)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder)
@@ -124,7 +144,7 @@ def create_app(settings: Settings) -> Dispatcher:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        _tune_interpreter()
+        tune_interpreter()
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
@@ -148,9 +168,9 @@ def create_app(settings: Settings) -> Dispatcher:
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     add_status_routes(app, metrics, readiness)
     add_operator_routes(app, settings, recorder.recent, explainer)
-    names = settings.server.host_names
-    artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
-    app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))
+    if reload is not None:
+        add_reload_route(app, settings.server, reload)
+    app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", _artifact_route(settings, reader, owners)))
     app.router.default = unknown_path
     return Dispatcher(chat, PassThrough(relay, settings.server.body_timeout_seconds), app)
 
@@ -180,6 +200,11 @@ def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     if isinstance(folder, Bucket):
         return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
     return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+
+
+def _artifact_route(settings: Settings, reader: ArtifactReader, owners: Tenants) -> ArtifactRoute:
+    names, is_open = settings.server.host_names, settings.artifacts.open_on_loopback
+    return ArtifactRoute(reader, owners, open_on_loopback=is_open, host_names=names)
 
 
 def _tracer(settings: Settings) -> Tracer | None:

@@ -72,5 +72,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("metrics_not_shared",), "there is no folder for temporary files: each worker's `/metrics` tells its own figures"),
     (("listening",), "the port is open"),
+    (
+        ("settings_reloaded", "settings_not_reloaded"),
+        "after SIGHUP or `POST /-/reload`: what came of it; `restart_needed` names what could not change; wrong "
+        "settings change nothing, and `problem` has a line for each mistake",
+    ),
 )
 """(Names of events, when they are written), the most frequent ones first."""
