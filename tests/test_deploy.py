@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from proxy.config.settings import ENV_ALIASES, ENV_PREFIX, Settings, load
-from proxy.config.sources import read_environment
+from proxy.config.sources import names_of_variables
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -43,7 +43,7 @@ def test_every_variable_that_is_named_anywhere_is_a_setting() -> None:
         for variable in sorted(set(re.findall(rf"{ENV_PREFIX}[A-Za-z0-9_]*[A-Za-z0-9]", text))):
             seen += 1
             mistakes: list[str] = []
-            read_environment({variable: "x"}, ENV_PREFIX, Settings, mistakes)
+            names_of_variables({variable: "x"}, ENV_PREFIX, Settings, mistakes)
             wrong += [f"{name}: {mistake}" for mistake in mistakes]
     assert wrong == []
     assert seen > 10

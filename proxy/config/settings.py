@@ -6,6 +6,7 @@ line that names the key and what is allowed; nothing is guessed.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -19,8 +20,21 @@ from pydantic import (
     Field,
     ValidationError,
 )
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
-from proxy.config.sources import Nested, merge, read_environment, read_yaml, sentence
+from proxy.config.sources import (
+    Variables,
+    names_of_variables,
+    read_yaml,
+    sentence,
+    stands_in,
+    without_flat_sections,
+)
 from proxy.config.types import (
     AgentPath,
     BaseUrl,
@@ -175,7 +189,7 @@ class ToolOutputSettings(_Section):
     """Characters of a result that stay when it is cut, besides the notice; empty: as many as the limits allow."""
     never: frozenset[str] = frozenset()
     """Tools whose results are never cut at arrival."""
-    tools: Mapping[str, ToolLimits] = {}
+    tools: dict[str, ToolLimits] = {}
     """Other limits by tool name: `{Read: {max_bytes: 200000}}`."""
 
 
@@ -285,8 +299,10 @@ class TracingSettings(_Section):
     `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and the others."""
 
 
-class Settings(_Section):
-    """All of it. Built by `load`."""
+class Settings(BaseSettings):
+    """All of it. `load` reads it; made by itself it holds what it is given, and asks no source."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, case_sensitive=True)
 
     upstream: UpstreamSettings = UpstreamSettings()
     server: ServerSettings = ServerSettings()
@@ -310,26 +326,35 @@ class Settings(_Section):
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """None but what it is given: tests and tools that make settings depend on no environment."""
+        return (init_settings,)
+
 
 def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
     """Settings from all sources; `flags` is nested like the YAML. Raises SettingsError, one line for each mistake."""
+    logging.getLogger("pydantic_settings").disabled = True  # on demand it writes all values, keys among them
     mistakes: list[str] = []
-    merged = read_yaml(config_file, mistakes) if config_file else {}
-    environment = read_environment(os.environ, ENV_PREFIX, Settings, mistakes)
-    for source in (_from_aliases(), environment, flags or {}):
-        merged = merge(merged, source)
+    written, flat = without_flat_sections(read_yaml(config_file, mistakes) if config_file else {}, Settings)
+    mistakes += [sentence(mistake, Settings) for mistake in flat]
+    long = Variables(Settings, names_of_variables(os.environ, ENV_PREFIX, Settings, mistakes), mistakes)
+    short = Variables(Settings, {place: name for name, place in ENV_ALIASES.items() if os.environ.get(name)}, mistakes)
+    given = dict(flags or {})
+    sources = (InitSettingsSource(Settings, given), long, short, InitSettingsSource(Settings, written))
     try:
-        settings = Settings(**merged)
+        settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg] # the library's, which mypy cannot see
     except ValidationError as error:
-        mistakes += [sentence(mistake, Settings) for mistake in error.errors()]
+        for mistake in error.errors():
+            variable = None if stands_in(given, mistake) else long.name_for(mistake) or short.name_for(mistake)
+            mistakes.append(sentence(mistake, Settings, variable))
     if mistakes:
         raise SettingsError("\n".join(mistakes))
     return settings
-
-
-def _from_aliases() -> Nested:
-    found: Nested = {}
-    for variable, (section, key) in ENV_ALIASES.items():
-        if text := os.environ.get(variable):
-            found.setdefault(section, {})[key] = text
-    return found

@@ -1,22 +1,30 @@
-"""What the operator wrote in YAML and environment, as nested values; and what is wrong with it, as sentences.
+"""The sources of the settings that pydantic-settings reads from, and what is wrong in them, as sentences.
 
-Rule: a mistake becomes one line that names the key and what is allowed; all of them are collected, and none shows an
-API key, a password or a line of the file.
+Rule: a mistake becomes one line that names the key, or the variable, and what is allowed; all of them are collected,
+and none shows an API key, a password or a line of the file. docs/decisions/0005 has what the library does, and what is
+added here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias, get_args, get_origin
+from typing import Any, Final, TypeAlias, cast, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, EnvSettingsSource
 
 Nested: TypeAlias = dict[str, Any]
 """Sections and keys, as in the YAML."""
+Place: TypeAlias = tuple[str, ...]
+"""The sections and the key that lead to a setting."""
+_LEVELS: Final = "__"
+"""Between them in the name of a variable."""
 
 _MUST: Final[Mapping[str, str]] = {
     "missing": "must be set",
@@ -83,54 +91,99 @@ def _repeated(text: str) -> Iterator[tuple[str, int]]:
             known = set[str]()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in known and key.tag != "tag:yaml.org,2002:merge":
-                    yield key.value[:_SHOWN_CHARS], key.start_mark.line + 1
+                    yield _one_line(key.value), key.start_mark.line + 1
                 known.add(key.value)
 
 
-def read_environment(
+def names_of_variables(
     variables: Mapping[str, str], prefix: str, settings: type[BaseModel], mistakes: list[str]
-) -> Nested:
+) -> dict[Place, str]:
     """The variables that start with `prefix`, `__` between the levels of their names; empty ones count as not set.
 
     Upper and lower case are alike save in the names of tools. Lists and objects are written as JSON.
     """
-    found: Nested = {}
+    found: dict[Place, str] = {}
     for name in sorted(variables):
-        if not name.upper().startswith(prefix):
+        if name[: len(prefix)].upper() != prefix:
             continue
-        path, takes_json, unknown = _key(name[len(prefix) :].split("__"), settings)
+        place, takes_json, unknown = _place_of(name[len(prefix) :].split(_LEVELS), settings)
         if unknown:
-            mistakes.append(f"{name}: unknown setting; {unknown}")
+            mistakes.append(f"{_one_line(name)}: unknown setting; {unknown}")
         elif text := variables[name]:
-            try:
-                value: Any = json.loads(text) if takes_json and text.lstrip().startswith(("[", "{")) else text
-            except json.JSONDecodeError as error:
-                mistakes.append(f"{name}: is not JSON: {error.msg[0].lower()}{error.msg[1:]} at character {error.pos}")
-                continue
-            for step in reversed(path):
-                value = {step: value}
-            found = merge(found, value)
+            if takes_json and (trouble := _json_trouble(text)):
+                mistakes.append(f"{_one_line(name)}: is not JSON: {trouble}")
+            else:
+                found[place] = name
     return found
 
 
-def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> Nested:
-    """Both, key by key; where both say something, `high` has the say."""
-    merged = dict(low)
-    for key, value in high.items():
-        below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict):
-            merged[key] = merge(below, value)
-        elif not (isinstance(value, dict) and isinstance(below, str | int | float)):
-            merged[key] = value  # but a section that is written as one value stays, so that the mistake is seen
-    return merged
+class Variables(EnvSettingsSource):
+    """Variables of the environment. The library reads them; here each gets the name of its setting before."""
+
+    def __init__(self, settings: type[BaseSettings], names: Mapping[Place, str], mistakes: list[str]) -> None:
+        """`names`: of the variables, each by its setting; none is empty or broken JSON."""
+        super().__init__(settings, case_sensitive=True, env_prefix="", env_nested_delimiter=_LEVELS)
+        self.env_vars = {_LEVELS.join(place): os.environ[names[place]] for place in sorted(names)}
+        self._names = names
+        self._found: Nested = {}
+        self._mistakes = mistakes
+
+    def __call__(self) -> Nested:
+        """Nested values."""
+        self._found = super().__call__()
+        kept, flat = without_flat_sections(self._found, self.settings_cls)
+        self._mistakes += [sentence(mistake, self.settings_cls, self.name_for(mistake)) for mistake in flat]
+        return kept
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002 - the library's
+        """A text that is no JSON stays as it is: the settings say what must stand there."""
+        return json.loads(value) if _looks_like_json(value) else value
+
+    def name_for(self, mistake: ErrorDetails) -> str | None:
+        """The variable that the mistake stands in; None when it is in none."""
+        place = mistake["loc"]
+        if not stands_in(self._found, mistake):
+            return None
+        starts = (place[:length] for length in range(len(place), 0, -1))
+        return next((name for start in starts if (name := self._names.get(cast("Place", start)))), None)
 
 
-def sentence(mistake: ErrorDetails, settings: type[BaseModel]) -> str:
-    """One mistake that pydantic found, as `key: what is allowed, found what`."""
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in mistake["loc"]).lstrip(".")
+def stands_in(nested: Any, mistake: ErrorDetails) -> bool:
+    """Whether these values hold what is wrong, or the section in which something is missing."""
+    for step in mistake["loc"][: -1 if mistake["type"] == "missing" else None]:
+        try:
+            nested = nested[step]
+        except (LookupError, TypeError):
+            return False
+    return True
+
+
+def without_flat_sections(found: Nested, kind: Any, start: Place = ()) -> tuple[Nested, list[ErrorDetails]]:
+    """The values without the sections that are written as one value, and these as mistakes.
+
+    The library would let a key from a higher source cover them up.
+    """
+    kept: Nested = {}
+    flat: list[ErrorDetails] = []
+    for key, value in found.items():
+        inner, place = _kind_of(key, kind), (*start, key)
+        if not (_is_section(inner) or get_origin(inner) is dict):
+            kept[key] = value
+        elif isinstance(value, dict):
+            kept[key], below = without_flat_sections(value, inner, place)
+            flat += below
+        else:
+            flat.append(ErrorDetails(type="model_type", loc=place, msg=_MUST["model_type"], input=value))
+    return kept, flat
+
+
+def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | None = None) -> str:
+    """One mistake that pydantic found, as `key: what is allowed, found what (VARIABLE)`."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_one_line(step)}" for step in mistake["loc"])
+    where, behind = "".join(steps).lstrip("."), f" ({_one_line(variable)})" if variable else ""
     if mistake["type"] == "extra_forbidden":
         known = sorted(_section_at(mistake["loc"][:-1], settings).model_fields)
-        return f"{where}: unknown setting; known here are {', '.join(known)}"
+        return f"{where}: unknown setting; known here are {', '.join(known)}{behind}"
     said = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     allowed = _MUST.get(mistake["type"], said[0].lower() + said[1:])
     if "too_short" in mistake["type"]:
@@ -141,7 +194,7 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel]) -> str:
     found = mistake["input"]
     secret = "key" in where or (isinstance(found, str) and re.search("[@?#]", found))
     shown = isinstance(found, str | int | float) and not secret
-    return f"{where}: {allowed}" + (f", found {repr(found)[:_SHOWN_CHARS]}" if shown else "")
+    return f"{where}: {allowed}" + (f", found {repr(found)[:_SHOWN_CHARS]}" if shown else "") + behind
 
 
 def section_in(annotation: Any) -> type[BaseModel] | None:
@@ -149,24 +202,52 @@ def section_in(annotation: Any) -> type[BaseModel] | None:
     return next(filter(_is_section, _kinds(annotation)), None)
 
 
-def _key(steps: list[str], settings: type[BaseModel]) -> tuple[list[str], bool, str]:
-    """A variable's name as a path, whether JSON may stand there, and what is allowed where the name is not known."""
-    path: list[str] = []
+def _place_of(steps: list[str], settings: type[BaseModel]) -> tuple[Place, bool, str]:
+    """A variable's name as a place, whether JSON may stand there, and what is allowed where the name is not known."""
+    place: Place = ()
     annotation: Any = settings
     for step in steps:
         kinds = list(_kinds(annotation))
         section = section_in(annotation)
         if section is None:
-            return path, False, f"{path[-1].upper()} has no settings below it"
-        if Mapping in kinds:
-            path.append(step)
+            return place, False, f"{_one_line(place[-1].upper())} has no settings below it"
+        if dict in kinds:
+            place += (step,)
             annotation = section
         elif step.lower() in section.model_fields and tuple not in kinds:
-            path.append(step.lower())
+            place += (step.lower(),)
             annotation = section.model_fields[step.lower()].annotation
         else:
-            return path, False, f"known here are {', '.join(sorted(section.model_fields)).upper()}"
-    return path, any(kind in (Mapping, tuple, frozenset) or _is_section(kind) for kind in _kinds(annotation)), ""
+            return place, False, f"known here are {', '.join(sorted(section.model_fields)).upper()}"
+    return place, any(kind in (dict, tuple, frozenset) or _is_section(kind) for kind in _kinds(annotation)), ""
+
+
+def _looks_like_json(text: str) -> bool:
+    return text.lstrip().startswith(("[", "{"))
+
+
+def _json_trouble(text: str) -> str:
+    """Why a text that looks like JSON is none; empty for all else."""
+    try:
+        if _looks_like_json(text):
+            json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"{error.msg[0].lower()}{error.msg[1:]} at character {error.pos}"
+    except RecursionError:
+        return "nested too deeply"
+    return ""
+
+
+def _one_line(name: str) -> str:
+    """A name that somebody wrote, for a line of text: bounded, and without characters that end or overwrite it."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in name[:_SHOWN_CHARS])
+
+
+def _kind_of(key: str, kind: Any) -> Any:
+    """What may stand below a section or a mapping; None for a key that is not known."""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1]
+    return kind.model_fields[key].annotation if key in kind.model_fields else None
 
 
 def _may_be_left_out(path: tuple[int | str, ...], settings: type[BaseModel]) -> bool:

@@ -299,6 +299,103 @@ def test_a_section_that_is_one_value_is_not_covered_up_by_a_variable_inside_it(c
     assert mistakes(config("server: 5")) == ["server: must hold keys and values, found 5"]
 
 
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("tool_output: {tools: 5}", "tool_output.tools: must hold keys and values, found 5"),
+        ("tool_output: {tools: {Read: 5}}", "tool_output.tools.Read: must hold keys and values, found 5"),
+    ],
+)
+def test_nor_is_a_tool_of_which_a_variable_says_something(yaml, says, config, monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_TOOL_OUTPUT__TOOLS__Read__MAX_BYTES", "1000")
+    assert mistakes(config(yaml)) == [says]
+
+
+def test_nor_is_a_variable_for_a_section_by_a_flag(monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER", "5")
+    said = "server: must hold keys and values, found '5' (CONTEXT_PROXY_SERVER)"
+    assert mistakes(flags={"server": {"port": 1}}) == [said]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("context_proxy_Server__Port", "x", "server.port: must be a whole number, found 'x'"),
+        ("CONTEXT_PROXY_SERVER", '{"port": 1.5}', "server.port: must be a whole number, found 1.5"),
+        ("CONTEXT_PROXY_MODELS", '[{"max_images": 1}]', "models[0].match: must be set"),
+        ("CONTEXT_PROXY_LEARNING__ENABLED", "si", "learning.enabled: must be true or false, found 'si'"),
+        ("CONTEXT_PROXY_TOOL_OUTPUT__NEVER", "Read", "tool_output.never: must be a list, found 'Read'"),
+        (
+            "CONTEXT_PROXY_TOOL_OUTPUT__TOOLS__读",
+            '{"max_bytes": 0}',
+            "tool_output.tools.读.max_bytes: must be greater than or equal to 256, or left out, found 0",
+        ),
+        ("UPSTREAM", "nope", "upstream.base_url: must be a URL such as https://api.openai.com/v1, found 'nope'"),
+        (
+            "OPENAI_API_KEY",
+            "sk SECRET",
+            "upstream.api_key: must be visible ASCII characters without blanks, as it goes into a header",
+        ),
+    ],
+)
+def test_a_wrong_value_names_its_variable_as_it_was_written(variable, value, says, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    assert mistakes() == [f"{says} ({variable})"]
+
+
+def test_a_wrong_value_names_no_variable_that_it_does_not_come_from(config, monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER", '{"host": "h", "port": 2}')
+    wrong_in_flag = mistakes(config("server: {}"), {"server": {"port": "x"}})
+    assert wrong_in_flag == ["server.port: must be a whole number, found 'x'"]
+    assert mistakes(config("server: {workers: x}")) == ["server.workers: must be a whole number, found 'x'"]
+
+
+def test_of_two_variables_the_one_that_is_in_force_is_named(monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER", '{"port": 1}')
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER__PORT", "x")
+    monkeypatch.setenv("UPSTREAM", "http://a")
+    monkeypatch.setenv("CONTEXT_PROXY_UPSTREAM__BASE_URL", "nope")
+    assert [line.rpartition(" ")[2] for line in mistakes()] == [
+        "(CONTEXT_PROXY_UPSTREAM__BASE_URL)",
+        "(CONTEXT_PROXY_SERVER__PORT)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ('"a\\nb": 1', "a\\x0ab: unknown setting; known here are artifacts, "),
+        ('server: {"a\\e[2Jb": 1}', "server.a\\x1b[2Jb: unknown setting; known here are admin_key, "),
+        ("模型: 1", "模型: unknown setting; known here are artifacts, "),
+        ("Server: {port: 1}", "Server: unknown setting; known here are artifacts, "),
+        ("server: {1: 2}", "server[1]: keys should be strings, found 1"),
+        (f"server: {{port: '{'1' * 5_000}'}}", "server.port: unable to parse input string as an integer"),
+        (f"{'k' * 500}: 1", f"{'k' * 80}: unknown setting"),
+        ("server: {port: ８０}", "server.port: must be a whole number, found '８０'"),
+    ],
+)
+def test_an_odd_name_or_value_is_one_line_too(yaml, says, config):
+    (line,) = mistakes(config(yaml))
+    assert line.startswith(says)
+    assert line.isprintable()
+    assert len(line) < 400
+
+
+def test_an_odd_variable_is_one_line_too(monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_A\nB", "1")
+    monkeypatch.setenv("CONTEXT_PROXY_MODELS", "[" * 100_000)
+    unknown, deep = mistakes()
+    assert unknown.startswith("CONTEXT_PROXY_A\\x0aB: unknown setting")
+    assert deep == "CONTEXT_PROXY_MODELS: is not JSON: nested too deeply"
+
+
+def test_settings_that_are_made_without_load_ask_no_source(monkeypatch):
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER__PORT", "1")
+    monkeypatch.setenv("server", '{"port": 2}')
+    assert Settings().server.port == 8787
+    assert Settings(server={"port": 3}).server.port == 3
+
+
 def test_all_mistakes_are_told_at_once(config, monkeypatch):
     monkeypatch.setenv("CONTEXT_PROXY_PROT", "1")
     monkeypatch.setenv("CONTEXT_PROXY_MODELS", "[")
@@ -357,6 +454,14 @@ def test_the_key_is_not_shown_by_repr_and_json(monkeypatch):
     settings = load()
     assert settings.upstream.api_key.get_secret_value() == "SECRET"
     assert "SECRET" not in repr(settings) + settings.model_dump_json() + str(settings.model_dump())
+
+
+def test_the_library_that_reads_the_settings_logs_none_of_them(monkeypatch, caplog):
+    monkeypatch.setenv("PYDANTIC_SETTINGS_DEBUG", "1")
+    monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
+    with caplog.at_level("DEBUG"), caplog.at_level("DEBUG", "pydantic_settings"):
+        load()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("yaml", ["", "# nothing\n", "server:\nmodels:\n"])
