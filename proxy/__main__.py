@@ -79,7 +79,9 @@ def _explain(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
-    return explain_file(create_explainer(settings), settings, options.file, options.model, as_json=options.json)
+    explainer, ask = create_explainer(settings)
+    file, model = options.file, options.model
+    return explain_file(explainer, settings, file, model, ask=ask, as_json=options.json, as_diff=options.diff)
 
 
 def _models(options: argparse.Namespace) -> int:
@@ -166,11 +168,15 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_flags(contest)
     contest.set_defaults(run=demo.run)
 
-    explain = commands.add_parser("explain", help="what would be done to a chat request; nothing is sent or stored")
+    explain = commands.add_parser(
+        "explain", help="what would be done to a chat request; it is not sent, and nothing is stored"
+    )
     _add_settings_flags(explain)
     explain.add_argument("file", metavar="FILE", help="the body of the request, as JSON; -: from standard input")
     explain.add_argument("--model", metavar="NAME", help="as if it were for this model")
-    explain.add_argument("--json", action="store_true", help="as JSON")
+    forms = explain.add_mutually_exclusive_group()
+    forms.add_argument("--diff", action="store_true", help="each message that changes, before and after side by side")
+    forms.add_argument("--json", action="store_true", help="as JSON")
     explain.set_defaults(run=_explain)
 
     models = commands.add_parser("models", help="what a model takes, and who says so")

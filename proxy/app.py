@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from fastapi import FastAPI
 from starlette.routing import Route
@@ -82,14 +82,19 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-def create_explainer(settings: Settings) -> Explainer:
-    """What explains requests without a proxy that runs: reads what was learned, and touches neither network nor disk
-    otherwise."""
+Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
+"""Asks the upstream for its models, and for this one; why it did not list them, None when it did."""
+
+
+def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
+    """What explains requests without a proxy that runs, and what asks the upstream for a model first, as a proxy does;
+    nothing is written."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning)
     folder = create_folder(settings)
     store, here = _store(settings, folder), AccessResolver(settings.artifacts, folder.place_of("")).here
-    return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
+    explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
+    return explainer, models.ask_now
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.operator.explanation_text import plain
+from proxy.shell.operator.plain_text import number, plain
 from proxy.shell.upstream.client import Upstream
 
 WELL, WRONG = 0, 1
@@ -156,7 +156,7 @@ def _one_to_try(settings: Settings, resolver: ModelResolver) -> str | None:
 
 
 def _window(profile: ModelProfile) -> Finding:
-    window = f"{profile.window_tokens:,} tokens for {profile.model}".replace(",", " ", 1)
+    window = f"{number(profile.window_tokens)} tokens for {profile.model}"
     source = stated_by(profile, "window_tokens")
     if profile.window_is_guessed:
         text = f"{window}, {source}: nothing is left out or refused on a guess"
