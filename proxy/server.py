@@ -76,6 +76,8 @@ def serve(settings: Settings, load: Load) -> int:
         print(reason, file=sys.stderr)
         return 1
     logger().info("listening", host=host, port=port, upstream=settings.upstream.base_url, workers=config.workers)
+    if sys.stdout.isatty():
+        print(f"The dashboard: {_dashboard(host, port)}  (Ctrl-C stops the proxy)", flush=True)
     if settings.server.workers > 1:
         with _shared_counts():
             gc.enable()  # off since the start, and of use to the application alone
@@ -83,6 +85,16 @@ def serve(settings: Settings, load: Load) -> int:
     else:
         uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _dashboard(host: str, port: int) -> str:
+    """Where somebody on this machine finds it; an address that stands for all others is none to call.
+
+    >>> _dashboard("0.0.0.0", 8787), _dashboard("::", 80), _dashboard("fe80::1", 80)
+    ('http://127.0.0.1:8787/', 'http://[::1]:80/', 'http://[fe80::1]:80/')
+    """
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound
+    return f"http://[{here}]:{port}/" if ":" in here else f"http://{here}:{port}/"
 
 
 def _application(settings: Settings, load: Load) -> ASGIApp:

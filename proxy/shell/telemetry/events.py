@@ -10,7 +10,8 @@ from typing import Final
 EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_done",),
-        "every chat request, however it ended: sizes, edits, times, outcome, and `prefix_kept`: the share (0–1) of the "
+        "every chat request, however it ended: sizes, edits, times, outcome; `refusal`: what the upstream refused it "
+        "for (`prompt`, `auth`, `rate`, …), in the mode `observe`, too; and `prefix_kept`: the share (0–1) of the "
         "request before in the same conversation, as it was sent, that this one begins with (from 4 KB on); with "
         "`retrieval_rounds`, `usage`: the tokens of all rounds together, of which the client is told the first prompt",
     ),
