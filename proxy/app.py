@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from fastapi import FastAPI
-from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from proxy import __version__
 from proxy.config.settings import Settings
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
@@ -24,11 +22,10 @@ from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
-from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
-from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough, unknown_path
-from proxy.shell.endpoints.operator import add_operator_routes
-from proxy.shell.endpoints.reloading import Reload, add_reload_route
-from proxy.shell.endpoints.status import add_status_routes
+from proxy.shell.endpoints.artifacts import ArtifactRoute
+from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough
+from proxy.shell.endpoints.lifespan import MadeWhenAsked
+from proxy.shell.endpoints.reload import Reload
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -148,7 +145,7 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
     readiness = Readiness({"upstream": upstream_check(relay), "store": store.trouble})
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         tune_interpreter()
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
@@ -166,18 +163,17 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
             await store.start()
             yield
 
-    app = FastAPI(title="context-proxy", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     chat = ChatCompletions(relay, recorder, ways, settings.server, workload)
-    app.router.routes.clear()
-
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
-    add_status_routes(app, metrics, readiness)
-    add_operator_routes(app, settings, recorder.recent, explainer)
-    if reload is not None:
-        add_reload_route(app, settings.server, reload)
-    app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", _artifact_route(settings, reader, owners)))
-    app.router.default = unknown_path
-    return Dispatcher(chat, PassThrough(relay, settings.server.body_timeout_seconds), app)
+    artifacts = _artifact_route(settings, reader, owners)
+
+    def operator_api() -> ASGIApp:
+        from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
+
+        return create_operator_api(settings.server, metrics, readiness, recorder.recent, explainer, artifacts, reload)
+
+    pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
+    return Dispatcher(chat, pass_through, MadeWhenAsked(operator_api), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

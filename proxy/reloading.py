@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from starlette.types import Message, Receive, Scope, Send
@@ -19,6 +19,7 @@ from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
 from proxy.shell.endpoints.dispatch import Dispatcher
+from proxy.shell.endpoints.reload import Reloaded
 from proxy.shell.resources.logs import logger
 
 Load: TypeAlias = Callable[[], Settings]
@@ -82,14 +83,14 @@ class Reloadable:
         else:
             await self._current(scope, receive, send)
 
-    async def reload(self) -> Mapping[str, Any]:
+    async def reload(self) -> Reloaded:
         """Read the settings again and go on with them, here and in the other workers; what came of it. Raises
         SettingsRefused."""
         found = await self._reload()
         self._tell_others()
         return found
 
-    async def _reload(self) -> Mapping[str, Any]:
+    async def _reload(self) -> Reloaded:
         async with self._one_at_a_time:
             try:
                 settings, waiting = await asyncio.to_thread(loaded_again, self._load, self._settings)
@@ -99,9 +100,9 @@ class Reloadable:
             except SettingsRefused as refused:
                 logger().error("settings_not_reloaded", problem=refused.message)
                 raise
-        status = "reloaded" if is_new else "unchanged"
-        logger().info("settings_reloaded", status=status, restart_needed=waiting)
-        return {"status": status, "restart_needed": waiting}
+        found = Reloaded("reloaded" if is_new else "unchanged", waiting)
+        logger().info("settings_reloaded", status=found.status, restart_needed=waiting)
+        return found
 
     async def _go_on_with(self, settings: Settings) -> None:
         """Raises SettingsRefused."""
@@ -143,7 +144,11 @@ class Reloadable:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
-        await self._current.stop()
+        try:
+            await self._current.stop()
+        except RuntimeError as error:
+            await send({"type": "lifespan.shutdown.failed", "message": str(error)})
+            return
         await send({"type": "lifespan.shutdown.complete"})
 
     def _note_hangup(self) -> None:
@@ -186,7 +191,11 @@ class _Generation:
         """Raises RuntimeError when the application cannot start."""
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": {}}
         self._life = asyncio.create_task(self._app(scope, self._messages.get, self._said.put))
-        await self._tell("lifespan.startup")
+        try:
+            await self._tell("lifespan.startup")
+        except RuntimeError:
+            await asyncio.gather(self._life, return_exceptions=True)
+            raise
 
     async def idle(self) -> None:
         """Until no request is under way; none comes any more."""
@@ -195,10 +204,12 @@ class _Generation:
             await self._is_idle.wait()
 
     async def stop(self) -> None:
-        """Let the application end."""
-        await self._tell("lifespan.shutdown")
+        """Let the application end. Raises RuntimeError when something in it could not be closed."""
         assert self._life is not None
-        await self._life
+        try:
+            await self._tell("lifespan.shutdown")
+        finally:
+            await asyncio.gather(self._life, return_exceptions=True)
 
     async def _tell(self, kind: str) -> None:
         await self._messages.put({"type": kind})

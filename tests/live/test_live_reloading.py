@@ -159,6 +159,7 @@ async def test_it_is_for_the_operator_alone(config: Path, start: Any) -> None:
         assert (await client.post("/-/reload", headers={"host": "evil.example"})).status_code == 403
         assert (await client.post("/-/reload", headers={"x-forwarded-for": "1.2.3.4"})).status_code == 403
         assert (await client.get("/-/reload")).status_code == 405
+        assert "post" in (await client.get("/openapi.json")).json()["paths"]["/-/reload"]
     assert "settings_reloaded" not in proxy.log()
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from proxy.core.retrieval_tool.reading import Query
@@ -132,7 +131,7 @@ class ArtifactRoute:
         name, headers = _name(scope), scope["headers"]
         if self._open_on_loopback:
             with contextlib.suppress(NotFromHere):
-                self._guard.check(Request(scope))
+                self._guard.check(scope)
                 return await self._reader.find(name, None)
         try:
             return await self._reader.find(name, self._owners.owner_of(headers).hex())

@@ -26,6 +26,7 @@ from proxy.errors import (
     UpstreamError,
 )
 from proxy.shell.artifacts.access import AccessResolver
+from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.http.keepalive import KeepAlive
@@ -243,13 +244,16 @@ class Dispatcher:
     """The application as the server sees it: what an agent calls goes straight to its handler, the rest to FastAPI,
     whose router and middleware take about a fourteenth of the CPU of a small request."""
 
-    def __init__(self, chat: ChatCompletions, pass_through: PassThrough, rest: ASGIApp) -> None:
+    def __init__(self, chat: ChatCompletions, pass_through: PassThrough, rest: ASGIApp, lifespan: Lifespan) -> None:
         self._chat = chat
         self._pass_through = pass_through
         self._rest = rest
+        self._lifespan = lifespan
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+        if scope["type"] == "lifespan":
+            await run_lifespan(self._lifespan, receive, send)
+        elif not scope["path"].startswith("/v1/"):
             await self._rest(scope, receive, send)
         elif scope["path"] == CHAT_PATH and scope["method"] == "POST":
             await self._chat(scope, receive, send)

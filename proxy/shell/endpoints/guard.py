@@ -10,13 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
-from starlette.requests import Request
 
 from proxy.errors import KeyNeeded, NotFromHere
 from proxy.shell.artifacts.access import FORWARDED, is_loopback
+from proxy.shell.relay.relay import header
+from proxy.shell.upstream.client import Headers
 
 
 class Guard:
@@ -26,15 +29,18 @@ class Guard:
         self._key = admin_key.get_secret_value().encode() if admin_key is not None else None
         self._names = frozenset({"localhost", *(name.lower() for name in host_names)})
 
-    def check(self, request: Request) -> None:
-        """Raises KeyNeeded or NotFromHere."""
-        self._check_origin(request)
-        if self._key is not None and _has_key(request.headers.get("authorization", ""), self._key):
+    def check(self, scope: Mapping[str, Any]) -> None:
+        """Let the request of an ASGI scope in. Raises KeyNeeded or NotFromHere."""
+        headers: Headers = scope["headers"]
+        host = header(headers, b"host").decode("latin-1")
+        _check_origin(headers, host)
+        if self._key is not None and _has_key(header(headers, b"authorization").decode("latin-1"), self._key):
             return
-        peer = request.client.host if request.client is not None else ""
-        behind_proxy = next((name.decode() for name, _ in request.scope["headers"] if name in FORWARDED), None)
+        client = scope.get("client")
+        peer = client[0] if client is not None else ""
+        behind_proxy = next((name.decode() for name, _ in headers if name in FORWARDED), None)
         if is_loopback(peer) and behind_proxy is None:
-            self._check_host(request.headers.get("host", ""))
+            self._check_host(host)
         elif self._key is not None:
             raise KeyNeeded("this page needs the operator's key (server.admin_key) as a bearer token or as password")
         elif behind_proxy is not None:
@@ -53,11 +59,18 @@ class Guard:
                 "this page is called by localhost, a loopback address or a name in server.host_names, and by no other"
             )
 
-    def _check_origin(self, request: Request) -> None:
-        """A foreign page that calls from a browser says so; programs send no `Origin`."""
-        origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-            raise NotFromHere("this page answers no requests of other web pages")
+
+def _check_origin(headers: Headers, host: str) -> None:
+    """A foreign page that calls from a browser says so; programs send no `Origin`."""
+    origin = next((value.decode("latin-1") for name, value in headers if name == b"origin"), None)
+    if origin is None:
+        return
+    try:
+        is_own = urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # brackets that hold no address
+        is_own = False
+    if not is_own:
+        raise NotFromHere("this page answers no requests of other web pages")
 
 
 def _has_key(authorization: str, key: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The operator's pages: recent decisions, the dry run, the dashboard.
+"""The operator's endpoints: recent decisions, the dry run, the description of the API, the dashboard.
 
 Rule: each of them asks the guard first; none of them shows a key or the content of a message.
 """
@@ -6,27 +6,32 @@ Rule: each of them asks the guard first; none of them shows a key or the content
 from __future__ import annotations
 
 import importlib.resources
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from fastapi import FastAPI, Request, Response
-from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from fastapi import Depends, FastAPI, Query, Request, Response
+from pydantic import BeforeValidator
 
-from proxy.config.settings import Settings
+from proxy.config.settings import ServerSettings
 from proxy.core.text import jsontext
-from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, ProxyError, UnknownDecision
-from proxy.shell.endpoints.guard import Guard
+from proxy.errors import MalformedRequest, UnknownDecision
+from proxy.shell.endpoints import answers
+from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED
+from proxy.shell.endpoints.reload import Reload
 from proxy.shell.http.bodies import can_unpack, read_body, unpack
+from proxy.shell.operator.api_page import api_page
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.telemetry.recent import MAX_DECISIONS, RecentDecisions
-from proxy.wire.openai_chat import error_body
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+Handler: TypeAlias = Callable[[], Awaitable[Response]]
 
 _DEFAULT_LIMIT: Final = 50
-_DASHBOARD_TYPES: Final = {"index.html": "text/html", "dashboard.css": "text/css", "dashboard.js": "text/javascript"}
+_DASHBOARD_TYPES: Final = {
+    "index.html": "text/html",
+    "dashboard.css": "text/css",
+    "dashboard.js": "text/javascript",
+    "api.css": "text/css",
+}
 """The files of the dashboard; nothing else is served from its folder."""
 _PAGE_HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -35,80 +40,138 @@ _PAGE_HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
 }
-_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_CHAT_REQUEST: Final = {
+    "requestBody": {
+        "required": True,
+        "description": "The body of a chat request, as an agent would send it; gzip and deflate are read.",
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "model": {"type": "string"},
+                        "messages": {"type": "array", "items": {"type": "object"}},
+                    },
+                    "required": ["messages"],
+                }
+            }
+        },
+    }
+}
 
 
-def add_operator_routes(app: FastAPI, settings: Settings, recent: RecentDecisions, explainer: Explainer) -> None:
-    """Serve `/`, `/decisions`, `/decisions/{request_id}` and `/explain`."""
-    guard = Guard(settings.server.admin_key, settings.server.host_names)
-    workers, max_body_bytes = settings.server.workers, settings.server.max_body_bytes
-    pause_seconds = settings.server.body_timeout_seconds
+def _plain(asked: object) -> object:
+    """Digits and nothing else: pydantic reads `+5`, `5.0` and `1_0` as numbers, too."""
+    if isinstance(asked, str) and not (asked.isascii() and asked.isdigit() and len(asked) < 10):
+        raise ValueError("is no number")
+    return asked
 
-    async def decisions(request: Request) -> Response:
-        return _json(recent.described(_limit(request), workers))
 
-    async def decision(request: Request) -> Response:
-        found = recent.find(request.path_params["request_id"])
+_Limit = Annotated[
+    int, Query(ge=1, le=MAX_DECISIONS, description="How many requests, at most."), BeforeValidator(_plain)
+]
+
+
+def add_operator_endpoints(
+    app: FastAPI,
+    guarded: Callable[..., Awaitable[None]],
+    server: ServerSettings,
+    recent: RecentDecisions,
+    explainer: Explainer,
+) -> None:
+    """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/openapi.json`, `/docs` and the dashboard at `/`."""
+    dependencies = [Depends(guarded), Depends(OPERATOR_KEY)]
+
+    @app.get(
+        "/decisions",
+        summary="The latest requests",
+        tags=["decisions"],
+        dependencies=dependencies,
+        response_model=answers.Decisions,
+        responses=REFUSED,
+    )
+    async def decisions(limit: _Limit = _DEFAULT_LIMIT) -> Response:
+        """Of the process that answers, the newest first: sizes, names and reasons, never content."""
+        return _json(recent.described(limit, server.workers))
+
+    @app.get(
+        "/decisions/{request_id:path}",  # a client's id may hold a slash
+        summary="One request, message by message",
+        tags=["decisions"],
+        dependencies=dependencies,
+        response_model=answers.DecisionDetail,
+        responses=REFUSED,
+    )
+    async def decision(request_id: str) -> Response:
+        """The newest of this id, which stands in the header `x-request-id` of its answer."""
+        found = recent.find(request_id)
         if found is None:
-            others = f"; each of the {workers} workers remembers its own, so ask again" if workers > 1 else ""
-            raise UnknownDecision(f"no request of this id is remembered by this process{others}")
+            others = f"; each of the {server.workers} workers remembers its own, so ask again"
+            raise UnknownDecision(
+                f"no request of this id is remembered by this process{others if server.workers > 1 else ''}"
+            )
         return _json(found.detail())
 
+    @app.post(
+        "/explain",
+        summary="What would be done to a chat request",
+        tags=["decisions"],
+        dependencies=dependencies,
+        response_model=answers.Explanation,
+        responses=REFUSED,
+        openapi_extra=_CHAT_REQUEST,
+    )
     async def explain(request: Request) -> Response:
+        """A dry run: nothing is sent, nothing is stored."""
         announced = request.headers.get("content-length", "")
         length = int(announced) if announced.isdigit() else 0
-        body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
-        explanation = await explainer.explain(_unpacked(body, request, max_body_bytes))
+        body = await read_body(request.receive, length, server.max_body_bytes, server.body_timeout_seconds)
+        explanation = await explainer.explain(_unpacked(body, request, server.max_body_bytes))
         return _json(explanation.described())
 
-    for path, method, handler in (
-        ("/decisions", "GET", decisions),
-        ("/decisions/{request_id:path}", "GET", decision),  # a client's id may hold a slash
-        ("/explain", "POST", explain),
-        ("/", "GET", _page("index.html")),
-        *((f"/dashboard/{name}", "GET", _page(name)) for name in _DASHBOARD_TYPES),
+    async def openapi() -> Response:
+        return _json(app.openapi())
+
+    async def docs() -> Response:
+        page = api_page(app.openapi())
+        return Response(page, media_type="text/html", headers=HEADERS | _PAGE_HEADERS)
+
+    for path, handler in (
+        ("/openapi.json", openapi),
+        ("/docs", docs),
+        ("/", _file("index.html")),
+        *((f"/dashboard/{name}", _file(name)) for name in _DASHBOARD_TYPES),
     ):
-        app.router.routes.append(Route(path, _guarded(guard, handler), methods=[method]))
-    app.add_exception_handler(405, _wrong_method)
+        app.add_api_route(path, handler, dependencies=[Depends(guarded)], include_in_schema=False)
 
 
-def _guarded(guard: Guard, handler: Handler) -> Handler:
-    async def answer(request: Request) -> Response:
-        try:
-            guard.check(request)
-            return await handler(request)
-        except ProxyError as error:
-            return _refusal(error)
+def add_reload_endpoint(
+    app: FastAPI, guarded: Callable[..., Awaitable[None]], server: ServerSettings, reload: Reload
+) -> None:
+    """Serve `/-/reload`, named as Prometheus and its companions name it."""
 
-    return answer
+    @app.post(
+        "/-/reload",
+        summary="Read the settings again",
+        tags=["status"],
+        dependencies=[Depends(guarded), Depends(OPERATOR_KEY)],
+        response_model=answers.Reloaded,
+        responses=REFUSED,
+    )
+    async def reload_settings() -> Response:
+        """As SIGHUP does: running answers end with the settings that they began with, and wrong settings change nothing
+        (422, with a line for each mistake)."""
+        return _json({**(await reload())._asdict(), "workers": server.workers})
 
 
-async def _wrong_method(_: Request, refused: Exception) -> Response:
-    """What the framework refuses, in OpenAI's shape like all else."""
-    assert isinstance(refused, HTTPException)
-    allowed = ", ".join(sorted((refused.headers or {})["Allow"].split(", ")))
-    answer = _refusal(MethodNotAllowed(f"this path is asked with {allowed}"))
-    answer.headers["allow"] = allowed
-    return answer
-
-
-def _page(name: str) -> Handler:
+def _file(name: str) -> Handler:
     """Serves a file of the dashboard."""
     content = importlib.resources.files("proxy").joinpath("dashboard", name).read_bytes()
-    headers = _HEADERS | _PAGE_HEADERS
 
-    async def answer(_: Request) -> Response:
-        return Response(content, media_type=_DASHBOARD_TYPES[name], headers=headers)
+    async def answer() -> Response:
+        return Response(content, media_type=_DASHBOARD_TYPES[name], headers=HEADERS | _PAGE_HEADERS)
 
     return answer
-
-
-def _limit(request: Request) -> int:
-    """How many decisions are asked for. Raises MalformedRequest."""
-    asked = request.query_params.get("limit", str(_DEFAULT_LIMIT))
-    if not (asked.isascii() and asked.isdigit() and len(asked) < 10 and 1 <= int(asked) <= MAX_DECISIONS):
-        raise MalformedRequest(f"`limit` must be a number from 1 to {MAX_DECISIONS}", param="limit")
-    return int(asked)
 
 
 def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
@@ -121,11 +184,4 @@ def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
 
 
 def _json(found: Mapping[str, Any]) -> Response:
-    return Response(jsontext.dump(found), media_type="application/json", headers=_HEADERS)
-
-
-def _refusal(error: ProxyError) -> Response:
-    headers = {**_HEADERS, "x-request-id": f"req-{secrets.token_hex(8)}"}
-    if isinstance(error, KeyNeeded):
-        headers["www-authenticate"] = 'Basic realm="context-proxy", charset="UTF-8"'
-    return Response(error_body(error), error.status, headers, "application/json")
+    return Response(jsontext.dump(found), media_type="application/json", headers=HEADERS)

@@ -5,28 +5,41 @@ Rule: open to everybody who reaches the port, and quick; nothing here names a ke
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.routing import Route
 
+from proxy.shell.endpoints.answers import Alive, NotReady, Ready
 from proxy.shell.operator.readiness import Readiness
 from proxy.shell.telemetry.metrics import Metrics
 
 
-def add_status_routes(app: FastAPI, metrics: Metrics, readiness: Readiness) -> None:
+class _Exposition(Response):
+    media_type = CONTENT_TYPE_LATEST
+
+
+def add_status_endpoints(app: FastAPI, metrics: Metrics, readiness: Readiness) -> None:
     """Serve `/healthz`, `/readyz` and `/metrics`."""
 
-    async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+    @app.get("/healthz", summary="Whether the process lives", tags=["status"])
+    async def healthz() -> Alive:
+        """Always, as long as there is an answer."""
+        return Alive()
 
-    async def readyz(_: Request) -> Response:
+    @app.get(
+        "/readyz",
+        summary="Whether requests would be served well",
+        tags=["status"],
+        responses={503: {"model": NotReady, "description": "The upstream gives no answer, or nothing can be kept."}},
+        response_model=Ready,
+    )
+    async def readyz() -> Ready | Response:
+        """Asks the upstream and tries the store. The result counts for a while, however many ask."""
         if problems := await readiness.problems():
-            return JSONResponse({"status": "not ready", "reasons": problems}, 503)
-        return JSONResponse({"status": "ready"})
+            return JSONResponse(NotReady(reasons=dict(problems)).model_dump(), 503)
+        return Ready()
 
-    async def exposed(_: Request) -> Response:
-        return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
-
-    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", exposed)):
-        app.router.routes.append(Route(path, handler, methods=["GET"]))
+    @app.get("/metrics", summary="Counters for Prometheus", tags=["status"], response_class=_Exposition)
+    async def exposed() -> Response:
+        """Of all workers together; docs/metrics.md has each."""
+        return _Exposition(metrics.exposed())

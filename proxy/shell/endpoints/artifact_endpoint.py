@@ -1,0 +1,102 @@
+"""`GET /artifacts/{name}` as the API describes it; `artifacts.py` reads the query and answers.
+
+Rule: nothing is checked twice: what a parameter may be stands in the description, and is refused by the core's query.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, FastAPI, Header, Path, Query, Response
+from pydantic import WithJsonSchema
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.core.artifact_reading.patterns import CONTEXT, HITS, MAX_CONTEXT, MAX_HITS, MAX_PATTERN_CHARACTERS
+from proxy.core.artifact_reading.pointer import MAX_POINTER_CHARACTERS
+from proxy.shell.endpoints.answers import ArtifactStat
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
+from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED
+
+_WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **REFUSED,
+    200: {
+        "model": ArtifactStat,
+        "description": "The whole with its own type; a page as plain text, with a line before it that says what it "
+        "shows of how much and how to go on; for `stat`, what it is.",
+        "content": {"text/plain": {"schema": {"type": "string"}}, "*/*": _WHOLE},
+    },
+    206: {"description": "A range of bytes.", "content": {"*/*": _WHOLE}},
+}
+
+_Name = Annotated[str, Path(description="As notices name it: `tool_NAME_0123456789abcdef.txt`.")]
+_Lines = Annotated[
+    str | None,
+    Query(
+        description="A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on).",
+    ),
+    WithJsonSchema({"type": "string"}),
+]
+_Grep = Annotated[
+    str | None,
+    Query(description="Lines that match, with the syntax of RE2; alone, or within `lines`."),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}),
+]
+_Context = Annotated[
+    str | None,
+    Query(description=f"Lines before and after each match of `grep`, {CONTEXT} where nothing is said."),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT}),
+]
+_Max = Annotated[
+    str | None,
+    Query(description=f"Most matches of `grep`, {HITS} where nothing is said."),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_HITS}),
+]
+_Pointer = Annotated[
+    str | None,
+    Query(description="A part of JSON: `/messages/3/content`. `lines` and `grep` then read that."),
+    WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS}),
+]
+_Stat = Annotated[str | None, Query(description="What it is; stands alone."), WithJsonSchema({"type": "string"})]
+_Range = Annotated[
+    str | None,
+    Header(description="One range of bytes of the whole: `bytes=0-1023`, `bytes=-500`."),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+class _Served(Response):
+    """The answer of another application to the same request, byte for byte."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__()
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
+    """Serve `/artifacts/{name}` with GET and HEAD."""
+
+    @app.get(
+        ARTIFACTS_PATH + "{name}",
+        summary="What was taken out of a request",
+        tags=["artifacts"],
+        dependencies=[Depends(CLIENT_KEY)],
+        response_class=Response,
+        responses=_RESPONSES,
+    )
+    async def artifact(
+        name: _Name,
+        lines: _Lines = None,
+        grep: _Grep = None,
+        context: _Context = None,
+        max: _Max = None,
+        json: _Pointer = None,
+        stat: _Stat = None,
+        range: _Range = None,
+    ) -> Response:
+        """The whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is."""
+        del name, lines, grep, context, max, json, stat, range  # the route reads the request itself
+        return _Served(artifacts)

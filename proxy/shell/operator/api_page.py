@@ -1,0 +1,128 @@
+"""The page at `/docs`: what `/openapi.json` describes, as HTML for people.
+
+Rule: it is written on the server and holds no script, so that it loads nothing from elsewhere and works under the
+strictest policy; whatever stands in the description is text, never markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, Final
+
+_Schema = Mapping[str, Any]
+_BOUNDS: Final = (("minimum", "from"), ("maximum", "to"), ("minLength", "from"), ("maxLength", "to"))
+
+
+def api_page(described: _Schema) -> str:
+    """The whole page."""
+    about = described["info"]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f'<title>{escape(about["title"])}: API</title>\n<link rel="stylesheet" href="dashboard/api.css">',
+            f"<h1>{escape(about['title'])} {escape(about['version'])}</h1>",
+            f'<p>{_text(about["description"])} The same for programs: <a href="openapi.json">openapi.json</a>.</p>',
+            *(
+                line
+                for path, methods in described["paths"].items()
+                for method, operation in methods.items()
+                for line in _operation(path, method, operation)
+            ),
+            "<h2>Answers</h2>",
+            *(line for name, schema in described["components"]["schemas"].items() for line in _answer(name, schema)),
+            "</html>\n",
+        ]
+    )
+
+
+def _operation(path: str, method: str, operation: _Schema) -> Iterator[str]:
+    yield f'<section id="{escape(operation["operationId"])}">'
+    yield f"<h2><code>{method.upper()} {escape(path)}</code> {escape(operation['summary'])}</h2>"
+    yield f"<p>{_text(operation.get('description', ''))}</p>"
+    if keys := [name for allowed in operation.get("security", ()) for name in allowed]:
+        yield f"<p>With the {escape(' or the '.join(keys))}, where one is needed.</p>"
+    if parameters := operation.get("parameters"):
+        rows = [
+            (
+                f"<code>{escape(one['name'])}</code>",
+                f"{escape(one['in'])}{', required' if one.get('required') else ''}",
+                _kind(one["schema"]),
+                _text(one.get("description", "")),
+            )
+            for one in parameters
+        ]
+        yield from _table(("parameter", "in", "type", "what it says"), rows)
+    if body := operation.get("requestBody"):
+        yield f"<p>Body: {_text(body['description'])}</p>"
+    yield from _table(("status", "type", "what it says"), list(_responses(operation["responses"])))
+    yield "</section>"
+
+
+def _responses(responses: _Schema) -> Iterator[Sequence[str]]:
+    for status, response in responses.items():
+        kinds = [
+            f"<code>{escape(media_type)}</code> {_kind(content.get('schema', {}))}"
+            for media_type, content in response.get("content", {}).items()
+        ]
+        yield escape(status), "<br>".join(kinds), _text(response["description"])
+
+
+def _answer(name: str, schema: _Schema) -> Iterator[str]:
+    yield f'<section id="{escape(name)}">\n<h3>{escape(name)}</h3>\n<p>{_text(schema.get("description", ""))}</p>'
+    required = schema.get("required", ())
+    rows = [
+        (
+            f"<code>{escape(member)}</code>",
+            _kind(kind) + ("" if member in required else ", may be left out"),
+            _text(kind.get("description", "")),
+        )
+        for member, kind in schema.get("properties", {}).items()
+    ]
+    yield from _table(("member", "type", "what it says"), rows)
+    yield "</section>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table of cells that are markup by now."""
+    yield f"<table>\n<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
+    yield from (f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    yield "</table>"
+
+
+def _kind(schema: _Schema) -> str:
+    """A type in a word or two; other answers are linked.
+
+    >>> _kind({"type": "integer", "minimum": 1, "maximum": 9, "default": 5})
+    'integer from 1 to 9, else 5'
+    >>> _kind({"anyOf": [{"type": "array", "items": {"$ref": "#/components/schemas/Block"}}, {"type": "null"}]})
+    'list of <a href="#Block">Block</a> or null'
+    """
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
+    if "const" in schema or "enum" in schema:
+        return " or ".join(f"<code>{escape(str(one))}</code>" for one in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}"
+    if isinstance(more := schema.get("additionalProperties"), Mapping):
+        return f"by name, {_kind(more)}"
+    said = escape(schema.get("format") or schema.get("type", "anything"))
+    bounds = "".join(f" {word} {schema[bound]}" for bound, word in _BOUNDS if bound in schema)
+    unit = " characters" if "maxLength" in schema else ""
+    usual = f", else {escape(str(schema['default']))}" if schema.get("default") not in (None, "", {}) else ""
+    return f"{said}{bounds}{unit}{usual}"
+
+
+def _text(markdown: str) -> str:
+    """Escaped, with `code` as it is meant.
+
+    >>> _text("a `b<c` d")
+    'a <code>b&lt;c</code> d'
+    """
+    pieces = escape(" ".join(markdown.split())).split("`")
+    return "".join(f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces))

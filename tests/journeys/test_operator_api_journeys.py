@@ -1,0 +1,202 @@
+"""What the operator's API says of itself is what it answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Send
+from support.journey import KEY, World, call, long_text, one_call, result
+
+from proxy.shell.endpoints import answers
+
+PATHS = {
+    "/healthz": "get",
+    "/readyz": "get",
+    "/metrics": "get",
+    "/decisions": "get",
+    "/decisions/{request_id}": "get",
+    "/explain": "post",
+    "/artifacts/{name}": "get",
+}
+
+
+def at(world: World, path: str, method: str = "GET", **given: Any) -> httpx.Response:
+    return world.client.request(method, world.proxies[0].removesuffix("/v1") + path, **given)
+
+
+def described(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = at(world, "/openapi.json").json()
+    return found
+
+
+def check(api: dict[str, Any], path: str, answer: httpx.Response) -> None:
+    """Holds an answer against the description of its path, status and type."""
+    operation = api["paths"][path][PATHS[path]]
+    responses, status = operation["responses"], str(answer.status_code)
+    response = responses[status] if status in responses else responses["4XX"]
+    content = response["content"][answer.headers["content-type"]]
+    name = content["schema"]["$ref"].rpartition("/")[2]
+    assert set(api["components"]["schemas"][name]["properties"]) >= set(answer.json())
+    getattr(answers, name).model_validate_json(answer.content, strict=True)
+
+
+def conversation(turns: int) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is the build red? " * 100}]
+    for number in range(turns):
+        messages += [call(number), result(number, long_text(3_000 if number == 2 else 120, f"turn-{number}"))]
+    return {"model": "m", "messages": messages}
+
+
+def test_every_path_of_the_operator_is_described_with_what_may_be_asked(build: Any) -> None:
+    api = described(build())
+    assert {path: "".join(methods) for path, methods in api["paths"].items()} == PATHS
+    for path, methods in api["paths"].items():
+        operation = methods[PATHS[path]]
+        assert operation["summary"], path
+        assert operation["description"], path
+        assert all(
+            parameter["description"] for parameter in operation.get("parameters", ()) if parameter["in"] != "path"
+        )
+    limit = api["paths"]["/decisions"]["get"]["parameters"][0]["schema"]
+    assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 500, 50)
+    asked = {one["name"]: one["schema"] for one in api["paths"]["/artifacts/{name}"]["get"]["parameters"]}
+    assert set(asked) == {"name", "lines", "grep", "context", "max", "json", "stat", "range"}
+    assert (asked["max"]["minimum"], asked["max"]["maximum"]) == (1, 1000)
+
+
+def test_the_bounds_that_are_described_are_those_that_are_checked(build: Any) -> None:
+    world = build()
+    world.ask(conversation(4))
+    api = described(world)
+    name = next(iter(world.kept))
+    headers = {"authorization": f"Bearer {KEY}"}
+    for parameter in api["paths"]["/artifacts/{name}"]["get"]["parameters"]:
+        schema = parameter["schema"]
+        if parameter["name"] not in ("context", "max"):
+            assert schema["type"] == "string"
+            continue
+        for value, status in (
+            (schema["minimum"], 200),
+            (schema["maximum"], 200),
+            (schema["minimum"] - 1, 400),
+            (schema["maximum"] + 1, 400),
+        ):
+            query = {"grep": "turn", parameter["name"]: value}
+            answer = at(world, f"/artifacts/{name}", params=query, headers=headers)
+            assert answer.status_code == status, query
+
+
+def test_status_answers_are_as_described(build: Any, tmp_path: Any) -> None:
+    (tmp_path / "file").write_text("in the way")
+    world = build(proxies=[{}, {"artifacts": {"folder": tmp_path / "file" / "kept"}}])
+    api = described(world)
+    for path in ("/healthz", "/readyz"):
+        check(api, path, at(world, path))
+    not_ready = world.client.get(world.proxies[1].replace("/v1", "/readyz"))
+    assert not_ready.status_code == 503
+    check(api, "/readyz", not_ready)
+    metrics = at(world, "/metrics")
+    assert metrics.headers["content-type"] in api["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
+
+
+def test_decisions_are_as_described_however_their_requests_ended(build: Any) -> None:
+    world = build(8_000)
+    for turns in range(1, 9):
+        world.ask(conversation(turns), x_request_id=f"turn-{turns}")
+    world.ask(b"{", x_request_id="unreadable")
+    world.ask({"model": "m", "messages": [{"role": "system", "content": "word " * 20_000}]}, x_request_id="too-long")
+    world.ask(conversation(8), x_request_id="observed", x_context_proxy_mode="observe")
+    world.logged("request_done", 11)
+    api = described(world)
+    check(api, "/decisions", at(world, "/decisions"))
+    for name in ("turn-8", "unreadable", "too-long", "observed"):
+        answer = at(world, f"/decisions/{name}")
+        assert answer.status_code == 200
+        check(api, "/decisions/{request_id}", answer)
+    for path, asked in (("/decisions", "/decisions?limit=0"), ("/decisions/{request_id}", "/decisions/unknown")):
+        refused = at(world, asked)
+        assert refused.status_code in (400, 404)
+        check(api, path, refused)
+
+
+def test_so_is_a_second_send_and_a_request_that_is_under_way(build: Any) -> None:
+    seen: list[httpx.Response] = []
+
+    async def look(received: Any, send: Send) -> bool:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            seen.append(await client.get(world.proxies[0].replace("/v1", "/decisions")))
+        return False
+
+    world: World = build(6_000, answer=look, defaults={"context_window": 128_000})
+    assert world.ask(conversation(12)).status_code == 200
+    (line,) = world.logged("request_done")
+    assert line["attempts"] == 2
+    api = described(world)
+    assert seen[0].json()["running"]
+    for answer in (*seen, at(world, "/decisions")):
+        check(api, "/decisions", answer)
+
+
+def test_explanations_are_as_described(build: Any) -> None:
+    world = build(8_000)
+    api = described(world)
+    for body in (conversation(12), one_call("x"), {**one_call("x"), "max_tokens": 100_000}):
+        answer = at(world, "/explain", "POST", content=json.dumps(body).encode())
+        assert answer.status_code == 200
+        check(api, "/explain", answer)
+    refused = at(world, "/explain", "POST", content=b"{")
+    assert refused.status_code == 400
+    check(api, "/explain", refused)
+
+
+def test_what_an_artifact_is_stands_there_as_described(build: Any) -> None:
+    world = build()
+    world.ask(conversation(4))
+    api = described(world)
+    headers = {"authorization": f"Bearer {KEY}"}
+    name = next(iter(world.kept))
+    check(api, "/artifacts/{name}", at(world, f"/artifacts/{name}?stat", headers=headers))
+    for asked in (f"/artifacts/{name}", "/artifacts/unknown", f"/artifacts/{name}?lines=0"):
+        refused = at(world, asked, headers=headers if "?" in asked else {})
+        assert refused.status_code in (400, 401)
+        check(api, "/artifacts/{name}", refused)
+
+
+def test_the_description_is_for_who_may_see_the_pages(build: Any) -> None:
+    key = "operator-key-0123456789"
+    world = build(proxies=[{"server": {"admin_key": key}}])
+    through = {"x-forwarded-for": "10.0.0.7", "host": "proxy.example"}
+    for path in ("/openapi.json", "/docs"):
+        assert at(world, path).status_code == 200
+        assert at(world, path, headers=through).status_code == 401
+        assert at(world, path, headers={**through, "authorization": f"Bearer {key}"}).status_code == 200
+        assert at(world, path, headers={"origin": "http://["}).status_code == 403
+
+
+def test_the_page_about_the_api_names_every_path_and_loads_nothing_from_elsewhere(build: Any) -> None:
+    world = build()
+    page = at(world, "/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    for path, method in PATHS.items():
+        assert f"<code>{method.upper()} {path}</code>" in page.text
+    assert "<script" not in page.text
+    assert "://" not in page.text
+    anchors = set(re.findall(r'href="([^"]+)"', page.text))
+    ids = set(re.findall(r'id="([^"]+)"', page.text))
+    assert {anchor.removeprefix("#") for anchor in anchors if anchor.startswith("#")} <= ids
+    for address in anchors:
+        if not address.startswith("#"):
+            assert at(world, f"/{address}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/decisions", "/", "/docs", "/openapi.json"])
+def test_head_is_answered_as_get_is_without_a_body(build: Any, path: str) -> None:
+    world = build()
+    head, get = at(world, path, "HEAD"), at(world, path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
