@@ -1,5 +1,6 @@
-# Everything a newcomer needs: `make demo` and `make test`. Both make the environment in .venv first, from the versions in
-# requirements-dev.lock; with uv when it is there, else with venv and pip.
+# Everything a newcomer needs: `make demo` and `make test`. Both make their environment first, with uv when it is there,
+# else with venv and pip: .demo from requirements.lock, which is what the proxy runs on, and .venv from
+# requirements-dev.lock, which is all that a developer needs.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 UPSTREAM ?= https://api.openai.com/v1
@@ -29,11 +30,25 @@ help: ## what can be made
 	fi
 	@touch $@
 
-demo: .venv/made ## one agent's work with and without the proxy
-	@$(BIN)/context-proxy demo
+.demo/made: requirements.lock pyproject.toml build_vocabulary.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; make PYTHON=… names one")'
+	@echo "Installing $$(grep -c '==' requirements.lock) packages and the tokenizers' vocabularies (42 MB) into .demo, once."
+	@if command -v uv >/dev/null 2>&1; then \
+		uv venv --quiet --allow-existing --python $(PYTHON) .demo && \
+		uv pip install --python .demo/bin/python --require-hashes -r requirements.lock && \
+		uv pip install --python .demo/bin/python --no-deps -e .; \
+	else \
+		$(PYTHON) -m venv .demo && .demo/bin/python -m pip install --disable-pip-version-check --require-hashes \
+			-r requirements.lock && \
+		.demo/bin/python -m pip install --disable-pip-version-check --no-deps -e .; \
+	fi
+	@touch $@
 
-test: .venv/made ## all tests
-	@$(BIN)/pytest
+demo: .demo/made ## one agent's work with and without the proxy, then the dashboard; ONCE=1 ends after the work
+	@.demo/bin/context-proxy demo $(if $(ONCE),--once)
+
+test: .venv/made ## all tests, or those in TESTS=…
+	@$(BIN)/pytest $(TESTS)
 
 coverage: .venv/made ## all tests, and what of core/ and wire/ they leave out
 	@$(BIN)/pytest --cov --cov-report=term
@@ -89,8 +104,8 @@ docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py pro
 	@$(BIN)/python -m proxy.reference log > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
-	@$(LOCK) --upgrade --extra demo --extra otel --group dev -o requirements-dev.lock
+	@$(LOCK) --upgrade --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
 
 clean: ## remove what was made
-	rm -rf .venv .e2e .deploy-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .demo .e2e .deploy-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist

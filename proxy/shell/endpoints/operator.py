@@ -17,6 +17,7 @@ from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision
 from proxy.shell.endpoints import answers
 from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED
+from proxy.shell.endpoints.reload import Reload
 from proxy.shell.http.bodies import can_unpack, read_body, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.operator.explaining import Explainer
@@ -142,6 +143,25 @@ def add_operator_endpoints(
         *((f"/dashboard/{name}", _file(name)) for name in _DASHBOARD_TYPES),
     ):
         app.add_api_route(path, handler, dependencies=[Depends(guarded)], include_in_schema=False)
+
+
+def add_reload_endpoint(
+    app: FastAPI, guarded: Callable[..., Awaitable[None]], server: ServerSettings, reload: Reload
+) -> None:
+    """Serve `/-/reload`, named as Prometheus and its companions name it."""
+
+    @app.post(
+        "/-/reload",
+        summary="Read the settings again",
+        tags=["status"],
+        dependencies=[Depends(guarded), Depends(OPERATOR_KEY)],
+        response_model=answers.Reloaded,
+        responses=REFUSED,
+    )
+    async def reload_settings() -> Response:
+        """As SIGHUP does: running answers end with the settings that they began with, and wrong settings change nothing
+        (422, with a line for each mistake)."""
+        return _json({**(await reload())._asdict(), "workers": server.workers})
 
 
 def _file(name: str) -> Handler:

@@ -15,8 +15,9 @@ from proxy.shell.endpoints.artifact_endpoint import add_artifact_endpoint
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 from proxy.shell.endpoints.dispatch import unknown_path
 from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.operator import add_operator_endpoints
+from proxy.shell.endpoints.operator import add_operator_endpoints, add_reload_endpoint
 from proxy.shell.endpoints.refusals import Endpoint, add_refusals
+from proxy.shell.endpoints.reload import Reload
 from proxy.shell.endpoints.status import add_status_endpoints
 from proxy.shell.operator.explaining import Explainer
 from proxy.shell.operator.readiness import Readiness
@@ -36,8 +37,9 @@ def create_operator_api(
     recent: RecentDecisions,
     explainer: Explainer,
     artifacts: ArtifactRoute,
+    reload: Reload | None = None,
 ) -> FastAPI:
-    """The API as an ASGI application, for everything outside `/v1/`."""
+    """The API as an ASGI application, for everything outside `/v1/`; `reload` reads the settings again."""
     app = FastAPI(
         title="context-proxy",
         version=__version__,
@@ -64,6 +66,8 @@ def create_operator_api(
 
     add_status_endpoints(app, metrics, readiness)
     add_operator_endpoints(app, guarded, server, recent, explainer)
+    if reload is not None:
+        add_reload_endpoint(app, guarded, server, reload)
     add_artifact_endpoint(app, artifacts)
     app.router.routes.append(Route(ARTIFACTS_PATH + "{name}", artifacts))  # refuses every other method
     return app

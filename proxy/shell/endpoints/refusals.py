@@ -5,6 +5,7 @@ Rule: a path and a parameter are named, what was sent is not repeated.
 
 from __future__ import annotations
 
+import html
 import secrets
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from fastapi.security import HTTPBearer
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, ProxyError
+from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.endpoints.answers import Refusal
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 from proxy.wire.chat_completions.request import error_body
@@ -34,6 +35,21 @@ CLIENT_KEY: Final = HTTPBearer(
 )
 _ALLOWED: Final = {"limit": f"a number from 1 to {MAX_DECISIONS}"}
 """Of parameters that FastAPI reads."""
+
+
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<title>context-proxy</title>
+<h1>context-proxy</h1>
+<p>You cannot see this page from here: {message}.</p>
+<p>On the machine that the proxy runs on, open it as <code>http://127.0.0.1:PORT/</code>, or forward the port:
+<code>ssh -L 8787:127.0.0.1:8787 HOST</code>. For other machines set <code>server.admin_key</code> and give it as the
+password.</p>
+</html>
+"""
 
 
 class Endpoint(APIRoute):
@@ -62,9 +78,10 @@ class Endpoint(APIRoute):
 def add_refusals(app: FastAPI) -> None:
     """Answer errors that endpoints raise, and parameters that they cannot read."""
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, ProxyError)
-        return refusal(error)
+        is_page = isinstance(error, KeyNeeded | NotFromHere) and "text/html" in request.headers.get("accept", "")
+        return _page(refusal(error), error) if is_page else refusal(error)
 
     async def wrong_parameter(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -73,6 +90,13 @@ def add_refusals(app: FastAPI) -> None:
 
     app.add_exception_handler(ProxyError, refused)
     app.add_exception_handler(RequestValidationError, wrong_parameter)
+
+
+def _page(answer: Response, error: ProxyError) -> Response:
+    """The same for somebody with a browser, who asked for a page."""
+    headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
+    page = _PAGE.format(message=html.escape(error.message))
+    return Response(page, answer.status_code, headers | {"content-security-policy": "default-src 'none'"}, "text/html")
 
 
 def refusal(error: ProxyError) -> Response:

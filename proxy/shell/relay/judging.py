@@ -64,6 +64,7 @@ class Judge:
             window_is_certain=planned.basis.profile.certain_window_tokens is not None,
             request=planned.request.body,
         )
+        decision.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
         if verdict.is_overflow and verdict.limit is None:
@@ -75,6 +76,26 @@ class Judge:
             media = media.union(*(modalities_in(ChatMessage.read(raw)) for raw in plan.messages))
         fitting = self._fitting(answer, planned, decision) if verdict.kind is VerdictKind.ACCEPTED else None
         return Outcome(answer.status, verdict, media, fitting)
+
+    def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
+        """Write down what a request was refused for that went up as it came; nothing is learned or done about it."""
+        try:
+            verdict = judge(
+                answer.status,
+                answer.headers,
+                answer.evidence,
+                estimate_tokens=planned.plan.before.tokens,
+                chars=planned.plan.before.chars,
+                window_tokens=planned.plan.budget.certain_room_tokens,
+                window_is_certain=planned.basis.profile.certain_window_tokens is not None,
+                request=planned.request.body,
+            )
+        except Exception:
+            self._log.exception("judging_failed", request_id=decision.request_id)
+            return
+        decision.refusal = verdict.kind.value
+        if verdict.is_overflow or verdict.is_over_rate:
+            self._recorder.overflowed(decision, verdict)
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> int | None:
         """How much the upstream reads whole, by our estimate, when a whole answer proves that it has cut the prompt."""
