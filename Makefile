@@ -88,6 +88,9 @@ docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference log > $@
 
+docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy handbook -name '*.py') pyproject.toml .venv/made
+	@$(BIN)/python -m handbook $(@F) > $@
+
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra demo --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
