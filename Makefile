@@ -10,7 +10,7 @@ PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
-.PHONY: help demo test coverage check bench faults fuzz e2e validate serve lock clean
+.PHONY: help demo test coverage check bench faults fuzz e2e validate fronts docs serve lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -76,6 +76,18 @@ validate: .deploy-tools/made ## the Dockerfile and deploy/, by the tools and sch
 		.deploy-tools/bin/kubernetes-validate --strict --quiet .deploy-tools/rendered.yaml || exit 1; \
 	done
 
+fronts: .venv/made ## nginx and Caddy in front of a proxy, as far as they are installed
+	@$(BIN)/python deploy/check_fronts.py
+
+.docs-tools/made: requirements-docs.lock
+	@$(PYTHON) -m venv .docs-tools
+	@.docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+docs: .docs-tools/made ## the documentation as a site, in .site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 .docs-tools/bin/mkdocs build
+	@echo "$(CURDIR)/.site/index.html"
+
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
@@ -94,6 +106,7 @@ docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy handboo
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra demo --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 
 clean: ## remove what was made
-	rm -rf .venv .e2e .deploy-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf .venv .e2e .deploy-tools .docs-tools .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
