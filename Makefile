@@ -63,8 +63,10 @@ e2e: .venv/made ## real clients and coding agents, directly and through the prox
 
 MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
 
-validate: .deploy-tools/made ## the Dockerfile and deploy/, by the tools and schemas of each format
+validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by the tools and schemas of each format
 	.deploy-tools/bin/hadolint Dockerfile
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	.deploy-tools/bin/kubernetes-validate --strict --quiet $(MANIFESTS)
 	@for unit in $$(command -v systemd-analyze >/dev/null && ls deploy/systemd/*.service); do \
