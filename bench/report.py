@@ -163,7 +163,7 @@ Where the floor lies, for what is not met (figures of November 2026, taken one b
 * **200 KB sent again.** 0.1 ms to find it among others that begin alike, and to plan it; the rest is what 2 KB cost,
   and a body that is copied three times on its way through Python.
 * **First token.** Of a request that comes after a pause nearly all is waiting for memory: 0.2 ms to plan it, 0.2 for
-  everything before and behind that, and 0.5 in the server and the client library, as much as with the proxy switched
+  everything before and after that, and 0.5 in the server and the client library, as much as with the proxy switched
   off. Upstream, client and proxy share two cores, and what other work there is decides this figure: 0.8 to 1.3.
 * **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (FastAPI 0.26 s, aiohttp 0.1, rich 0.06
   where the demo is installed, as structlog looks for it); the figure doubles with the load.
