@@ -153,8 +153,8 @@ class ChatCompletions:
         answer: Answer | None = None
         share = self._workload.share()
         try:
-            received = share.taking(receive)
-            body = await read_body(received, _announced_bytes(headers), self._max_body_bytes, self._pause_seconds)
+            announced = _announced_bytes(headers)
+            body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
                 answer = await self._served(scope, body, decision, alive, sender)
