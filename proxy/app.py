@@ -43,7 +43,7 @@ from proxy.shell.telemetry.logs import configure_logging
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
-from proxy.shell.workload import Workload, give_memory_back
+from proxy.shell.workload import Workload, give_memory_back, keep_large_blocks_apart
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -75,6 +75,7 @@ def _tune_interpreter() -> None:
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_large_blocks_apart()
 
 
 def create_explainer(settings: Settings) -> Explainer:

@@ -7,6 +7,7 @@ large it is, and who sends a body slowly loses its place while others wait. Smal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,6 +24,10 @@ PACE_SECONDS: Final = 5.0
 of 64 MB, the most by default, is over within minutes, and a line of 30 kbit/s is enough for small ones."""
 PACE_PART: Final = 32
 LEAST_BYTES: Final = 16 * 1024
+APART_BYTES: Final = 256 * 1024
+"""Of a block of memory that is taken from the system by itself; twice what glibc begins with."""
+_M_MMAP_THRESHOLD: Final = -3
+"""https://man7.org/linux/man-pages/man3/mallopt.3.html"""
 LOOK_SECONDS: Final = 2.0
 """Between two looks at whether there is memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
@@ -149,6 +154,13 @@ async def give_memory_back(workload: Workload) -> None:
         if workload.done_bytes - done_bytes >= WORTH_BYTES:
             done_bytes = workload.done_bytes
             await asyncio.to_thread(trim, 0)
+
+
+def keep_large_blocks_apart() -> None:
+    """Have the C library take each large block from the system, and give it back at once: it begins so, but the first
+    that is freed raises the bound to as much as 32 MB, and bodies then leave holes in its heap."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # as below
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, APART_BYTES)
 
 
 def _malloc_trim() -> Callable[[int], int] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -261,3 +263,28 @@ async def test_memory_is_given_back_after_large_requests(
 async def test_without_such_a_c_library_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload_module, "_malloc_trim", lambda: None)
     assert await give_memory_back(Workload()) is None
+
+
+HOLES = """if True:
+    import sys
+    from pathlib import Path
+    from proxy.shell.workload import keep_large_blocks_apart
+    resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+    if sys.argv[1] == "apart":
+        keep_large_blocks_apart()
+    before, first = resident(), b"x" * 2_000_000
+    del first  # which tells glibc that such blocks come and go
+    large = [b"x" * 1_000_000 for _ in range(100)]
+    above = b"x" * 200_000
+    large.clear()
+    print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(workload_module._malloc_trim() is None, reason="of glibc alone")
+def test_large_blocks_of_memory_leave_no_holes() -> None:
+    held = {
+        how: int(subprocess.run([sys.executable, "-c", HOLES, how], check=True, capture_output=True).stdout)
+        for how in ("apart", "as it comes")
+    }
+    assert held["apart"] < 10_000_000 < 80_000_000 < held["as it comes"]
