@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
@@ -35,7 +34,7 @@ from proxy.shell.telemetry.logs import logger
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
 from proxy.shell.workload import Workload
-from proxy.wire.answer_end import is_whole
+from proxy.wire.answer_end import TAIL_BYTES, Tail, is_whole
 from proxy.wire.openai_chat import error_body
 
 API_PREFIX: Final = b"/v1"
@@ -74,13 +73,13 @@ class AnswerSender:
         self.status = 0
         """Of the response; 0 as long as it has not begun."""
         self.sent_bytes = 0
-        self._last: deque[bytes] = deque(maxlen=_PIECES_OF_THE_END)
+        self._last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
         self._is_read = False
 
     @property
     def is_whole(self) -> bool:
         """Whether the client has the whole of a streamed answer, however its connection or the upstream's ends."""
-        return is_whole(b"".join(self._last))
+        return is_whole(self._last.joined)
 
     def head(self, headers: Headers, own: Headers | None) -> Headers:
         """The headers of an answer, with the proxy's `own`; None: untouched."""
@@ -95,7 +94,7 @@ class AnswerSender:
             async for piece in answer.chunks():
                 self.sent_bytes += len(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-                self._last.append(piece)
+                self._last.add(piece)
         except UpstreamError:
             if not self.is_whole:
                 raise
