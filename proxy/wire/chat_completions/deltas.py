@@ -92,5 +92,5 @@ def _merge(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
             _merge(before, found)
         elif isinstance(before, list) and isinstance(found, list):
             whole[name] = before + found
-        elif found is not None:
+        elif found is not None and not isinstance(before, (str, dict)):  # those are put together, never replaced
             whole[name] = found

@@ -194,6 +194,8 @@ def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None
     head = _members_before_messages(known)
     if (rest.startswith(b",") and not added) or head.keys() & tail.keys() - {"messages"}:
         return None
+    # As bytes of their own: a view of any of them would hold a second copy of all that is new.
+    tail = {name: b"[]" if name == "messages" else bytes(raw) for name, raw in tail.items()}
     messages = known.conversation.messages[:count] + added
     ends = known.ends[:count] + _ends_from(body, end, added)
     has_images = known.has_images or may_hold_images(rest)
