@@ -117,7 +117,7 @@ docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference log > $@
 
-docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy handbook -name '*.py') pyproject.toml .venv/made
+docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy handbook -name '*.py') pyproject.toml .venv/made
 	@$(BIN)/python -m handbook $(@F) > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from handbook import picture, rooms, settings_page
+from handbook import api_page, picture, rooms, settings_page
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "api.md": api_page.render,
     "architecture.svg": picture.render,
     "rooms.md": rooms.render,
     "settings.md": settings_page.render,
