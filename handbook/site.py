@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).parent.parent
-PAGES: Final = {"README.md": "index.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
+PAGES: Final = {
+    "README.md": "index.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 """Pages of the root, and where the site has them."""
-DOWNLOADS: Final = ("config.example.yaml", "deploy/**/*")
+DOWNLOADS: Final = ("config.example.yaml", "LICENSE", "deploy/**/*")
 _LINK: Final = re.compile(r"\]\((?P<path>[^)#:\s]+)(?P<rest>#[^)\s]*)?\)")
 
 

@@ -24,8 +24,9 @@ from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough
+from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
-from proxy.shell.endpoints.reload import Reload
+from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -95,12 +96,19 @@ def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
     return explainer, models.ask_now
 
 
+def _operator_api() -> ASGIApp:
+    from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
+
+    return create_operator_api()
+
+
 @dataclass(slots=True)
 class Carried:
     """What one application leaves to the next one in its process, when the settings are read again."""
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: RecentDecisions = field(default_factory=RecentDecisions)
+    operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
 
     def following(self, learning: Learning) -> Metrics:
         """The metrics, which tell from now on what this one has learned."""
@@ -168,13 +176,10 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     artifacts = _artifact_route(settings, reader, owners)
 
-    def operator_api() -> ASGIApp:
-        from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
-
-        return create_operator_api(settings.server, metrics, readiness, recorder.recent, explainer, artifacts, reload)
-
+    guard = Guard(settings.server.admin_key, settings.server.host_names)
+    parts = Parts(settings.server, guard, metrics, readiness, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, MadeWhenAsked(operator_api), lifespan)
+    return Dispatcher(chat, pass_through, WithParts(carried.operator_api, parts), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

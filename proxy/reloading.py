@@ -19,7 +19,7 @@ from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
 from proxy.shell.endpoints.dispatch import Dispatcher
-from proxy.shell.endpoints.reload import Reloaded
+from proxy.shell.endpoints.parts import Reloaded
 from proxy.shell.resources.logs import logger
 
 Load: TypeAlias = Callable[[], Settings]

@@ -85,7 +85,6 @@ def test_the_platforms_are_stated():
 def test_no_link_of_the_readme_leads_nowhere_on_an_index(source):
     shown = build_readme.for_an_index((ROOT / "README.md").read_text(), source)
     targets = re.findall(r"\]\(([^)\s]+)\)", shown)
-    assert targets
     assert [target for target in targets if not target.startswith(("https://", "http://", "#"))] == []
     assert (source is not None) == ("https://host/repository/blob/main/docs/how-it-decides.md" in targets)
 

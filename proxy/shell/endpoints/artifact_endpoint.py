@@ -9,12 +9,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Response
 from pydantic import WithJsonSchema
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from proxy.core.artifact_reading.patterns import CONTEXT, HITS, MAX_CONTEXT, MAX_HITS, MAX_PATTERN_CHARACTERS
 from proxy.core.artifact_reading.pointer import MAX_POINTER_CHARACTERS
 from proxy.shell.endpoints.answers import ArtifactStat
-from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
+from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED
 
 _WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
@@ -65,18 +66,15 @@ _Range = Annotated[
 ]
 
 
-class _Served(Response):
-    """The answer of another application to the same request, byte for byte."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__()
-        self._app = app
+class WhatIsKept(Response):
+    """The answer of the store's own route to the same request, byte for byte."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        parts: Parts = scope[PARTS]
+        await parts.artifacts(scope, receive, send)
 
 
-def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
+def add_artifact_endpoint(app: FastAPI) -> None:
     """Serve `/artifacts/{name}` with GET and HEAD."""
 
     @app.get(
@@ -99,4 +97,4 @@ def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
     ) -> Response:
         """The whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is."""
         del name, lines, grep, context, max, json, stat, range  # the route reads the request itself
-        return _Served(artifacts)
+        return WhatIsKept()

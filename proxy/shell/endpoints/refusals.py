@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.endpoints.answers import Refusal
+from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 from proxy.wire.chat_completions.request import error_body
 
@@ -73,6 +74,17 @@ class Endpoint(APIRoute):
     def _asked(self, scope: Scope) -> str:
         method: str = scope["method"]
         return "GET" if method == "HEAD" and "GET" in (self.methods or ()) else method
+
+
+def parts_of(request: Request) -> Parts:
+    """What a request brings along."""
+    found: Parts = request.scope[PARTS]
+    return found
+
+
+async def guarded(request: Request) -> None:
+    """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
+    parts_of(request).guard.check(request.scope)
 
 
 def add_refusals(app: FastAPI) -> None:
