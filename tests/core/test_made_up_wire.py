@@ -91,7 +91,7 @@ def test_what_has_to_stay_is_cut_where_nothing_else_is_left_to_give():
 @pytest.mark.parametrize("target", [ToolImages.USER_AFTER_BATCH, ToolImages.KEEP])
 @pytest.mark.parametrize("reads", [frozenset({Modality.TEXT}), frozenset({Modality.TEXT, Modality.VISION})])
 def test_an_image_goes_where_the_model_reads_it(reads, target):
-    picture = LineMessage(f"tool call_0a\n> a screenshot\n! {data_url(PNG, "image/png")}".encode())
+    picture = LineMessage(f"tool call_0a\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode())
     messages = [*run(1)[:3], picture, run(1)[4]]
     every = pipeline(Budget(100_000))
     routing = replace(every, local=(RouteMedia(Routes(reads), target), *every.local))
