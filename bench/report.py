@@ -165,8 +165,9 @@ Where the floor lies, for what is not met (figures of November 2026, taken one b
 * **First token.** Of a request that comes after a pause nearly all is waiting for memory: 0.2 ms to plan it, 0.2 for
   everything before and behind that, and 0.5 in the server and the client library, as much as with the proxy switched
   off. Upstream, client and proxy share two cores, and what other work there is decides this figure: 0.8 to 1.3.
-* **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (FastAPI 0.26 s, aiohttp 0.1, rich 0.06
-  where the demo is installed, as structlog looks for it); the figure doubles with the load.
+* **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (aiohttp 0.1 s, rich 0.06 where the
+  demo is installed, as structlog looks for it); the figure doubles with the load. FastAPI, 0.26 s of it when this was
+  measured, is loaded with the first request to the operator's API since then.
 * **The exponent**, where it is over: what a turn costs beyond nginx is mostly the copying of its body, and bodies grow;
   a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). The planning of a turn is the same at 20 KB and
   at 2 MB but for one comparison of bytes, 0.1 ms for 2 MB.

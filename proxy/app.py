@@ -24,6 +24,7 @@ from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
+from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -146,10 +147,11 @@ def create_app(settings: Settings) -> Dispatcher:
     def operator_api() -> ASGIApp:
         from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
 
-        return create_operator_api(settings.server, metrics, readiness, recorder.recent, explainer, artifacts)
+        return create_operator_api(settings.server, asked, metrics, recorder.recent, explainer, artifacts)
 
+    asked = probes(readiness)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, MadeWhenAsked(operator_api), lifespan)
+    return Dispatcher(chat, pass_through, asked, MadeWhenAsked(operator_api), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -115,8 +115,8 @@ class ServerSettings(_Section):
     """Clients of one worker at once, or as many as the system's limit of open files lets it have. One more takes the
     place of the longest idle one; when all wait for answers, it gets a 503."""
     admin_key: Annotated[Key, Field(min_length=16)] | None = None
-    """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`, or as the
-    password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
+    """Opens the dashboard, `/docs`, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`,
+    or as the password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
     host_names: frozenset[str] = frozenset()
     """Names besides `localhost` and loopback addresses by which clients on this machine may call those pages."""
     shutdown_grace_seconds: float = Field(default=25, ge=0)

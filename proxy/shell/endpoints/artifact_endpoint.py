@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Response
 from pydantic import WithJsonSchema
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.artifact_reading.patterns import CONTEXT, HITS, MAX_CONTEXT, MAX_HITS, MAX_PATTERN_CHARACTERS
 from proxy.core.artifact_reading.pointer import MAX_POINTER_CHARACTERS
 from proxy.shell.endpoints.answers import ArtifactStat
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
-from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED
+from proxy.shell.endpoints.endpoint import CLIENT_KEY, REFUSED, Served
 
 _WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -65,17 +64,6 @@ _Range = Annotated[
 ]
 
 
-class _Served(Response):
-    """The answer of another application to the same request, byte for byte."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__()
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-
-
 def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
     """Serve `/artifacts/{name}` with GET and HEAD."""
 
@@ -99,4 +87,4 @@ def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
     ) -> Response:
         """The whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is."""
         del name, lines, grep, context, max, json, stat, range  # the route reads the request itself
-        return _Served(artifacts)
+        return Served(artifacts)

@@ -16,7 +16,7 @@ from proxy.config.settings import ServerSettings
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision
 from proxy.shell.endpoints import answers
-from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED
+from proxy.shell.endpoints.endpoint import HEADERS, OPERATOR_KEY, REFUSED
 from proxy.shell.http.bodies import can_unpack, read_body, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.operator.explaining import Explainer

@@ -5,12 +5,15 @@ Rule: open to everybody who reaches the port, and quick; nothing here names a ke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp
 
 from proxy.shell.endpoints.answers import Alive, NotReady, Ready
-from proxy.shell.operator.readiness import Readiness
+from proxy.shell.endpoints.endpoint import Served
+from proxy.shell.endpoints.probes import ALIVE_PATH, READY_PATH
 from proxy.shell.telemetry.metrics import Metrics
 
 
@@ -18,26 +21,24 @@ class _Exposition(Response):
     media_type = CONTENT_TYPE_LATEST
 
 
-def add_status_endpoints(app: FastAPI, metrics: Metrics, readiness: Readiness) -> None:
-    """Serve `/healthz`, `/readyz` and `/metrics`."""
+def add_status_endpoints(app: FastAPI, probes: Mapping[str, ASGIApp], metrics: Metrics) -> None:
+    """Serve `/metrics`, and describe the probes, whose GET and HEAD do not come this way."""
 
-    @app.get("/healthz", summary="Whether the process lives", tags=["status"])
-    async def healthz() -> Alive:
+    @app.get(ALIVE_PATH, summary="Whether the process lives", tags=["status"], response_model=Alive)
+    async def healthz() -> Response:
         """Always, as long as there is an answer."""
-        return Alive()
+        return Served(probes[ALIVE_PATH])
 
     @app.get(
-        "/readyz",
+        READY_PATH,
         summary="Whether requests would be served well",
         tags=["status"],
         responses={503: {"model": NotReady, "description": "The upstream gives no answer, or nothing can be kept."}},
         response_model=Ready,
     )
-    async def readyz() -> Ready | Response:
+    async def readyz() -> Response:
         """Asks the upstream and tries the store. The result counts for a while, however many ask."""
-        if problems := await readiness.problems():
-            return JSONResponse(NotReady(reasons=dict(problems)).model_dump(), 503)
-        return Ready()
+        return Served(probes[READY_PATH])
 
     @app.get("/metrics", summary="Counters for Prometheus", tags=["status"], response_class=_Exposition)
     async def exposed() -> Response:

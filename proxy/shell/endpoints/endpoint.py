@@ -1,6 +1,7 @@
-"""What the endpoints refuse: FastAPI's own refusals and ours, in OpenAI's shape like all else.
+"""What all endpoints of the operator's API share: how they are asked, how they refuse, who answers in their place.
 
-Rule: a path and a parameter are named, what was sent is not repeated.
+Rule: every refusal, FastAPI's own ones too, has OpenAI's shape; it names the parameter and repeats nothing of what was
+sent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, ProxyError
 from proxy.shell.endpoints.answers import Refusal
@@ -57,6 +58,17 @@ class Endpoint(APIRoute):
     def _asked(self, scope: Scope) -> str:
         method: str = scope["method"]
         return "GET" if method == "HEAD" and "GET" in (self.methods or ()) else method
+
+
+class Served(Response):
+    """The answer of a plain application to the same request, byte for byte: FastAPI only describes it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__()
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 def add_refusals(app: FastAPI) -> None:
