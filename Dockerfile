@@ -19,7 +19,7 @@ RUN python3 -m venv /build \
     && python3 -m venv --without-pip /opt/context-proxy \
     && /build/bin/pip --python /opt/context-proxy install --no-cache-dir --disable-pip-version-check --require-hashes \
         -r requirements.lock
-COPY pyproject.toml build_vocabulary.py README.md ./
+COPY pyproject.toml build_vocabulary.py build_readme.py context_proxy.py README.md LICENSE NOTICE ./
 COPY proxy proxy
 # The wheel carries the vocabularies of the tokenizers. Debug symbols of compiled packages go: 29 MB that nobody reads.
 RUN /build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation -w /wheel . \

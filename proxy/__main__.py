@@ -1,4 +1,8 @@
-"""Command line: `serve`, `demo`, `explain`, `models`, `artifacts`. `python -m proxy` is the same as `context-proxy`."""
+"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `completion`.
+
+Rule: `python -m proxy` is the same as `context-proxy`; each command loads what it needs itself, so that none waits for
+what another needs.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,24 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from proxy import __version__, demo
 from proxy.config.settings import Settings, SettingsError, load
 
+NOT_ON_WINDOWS: Final = (
+    "context-proxy runs on Linux and macOS: Windows lacks its file locks and shared ports. "
+    "On Windows run it in WSL (https://learn.microsoft.com/windows/wsl/) or in its container."
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0 done, 1 it cannot be, 2 wrong flags, settings or input."""
+    if sys.platform == "win32":
+        print(NOT_ON_WINDOWS, file=sys.stderr)
+        return 1
     options = _parser().parse_args(arguments)
     try:
         status = int(options.run(options))
@@ -36,7 +49,27 @@ def _serve(options: argparse.Namespace) -> int:
     gc.disable()
     from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
 
-    return serve(_settings(options))
+    flags = _flags(options)
+    return serve(load(options.config, flags), partial(load, options.config, flags))
+
+
+def _check(options: argparse.Namespace) -> int:
+    from proxy.commands.check import check  # noqa: PLC0415 - for this command alone
+
+    return check(_settings(options))
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
+
+    return doctor(_settings(options), options.model)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from proxy.commands.completion import script  # noqa: PLC0415 - for this command alone
+
+    sys.stdout.write(script(_parser(), options.shell))
+    return 0
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -46,7 +79,9 @@ def _explain(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
-    return explain_file(create_explainer(settings), settings, options.file, options.model, as_json=options.json)
+    explainer, ask = create_explainer(settings)
+    file, model = options.file, options.model
+    return explain_file(explainer, settings, file, model, ask=ask, as_json=options.json, as_diff=options.diff)
 
 
 def _models(options: argparse.Namespace) -> int:
@@ -89,6 +124,11 @@ def _artifacts(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
+    return load(options.config, _flags(options))
+
+
+def _flags(options: argparse.Namespace) -> dict[str, Any]:
+    """What flags say, nested like the YAML."""
     flags: dict[str, Any] = {}
     for section, key, given in (
         ("upstream", "base_url", options.upstream),
@@ -101,7 +141,7 @@ def _settings(options: argparse.Namespace) -> Settings:
             flags.setdefault(section, {})[key] = given
     if options.data_dir is not None:
         flags["data_dir"] = options.data_dir
-    return load(options.config, flags)
+    return flags
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,20 +151,32 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the proxy")
     _add_settings_flags(serve)
-    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    serve.add_argument("--port", help="port to listen on (default 8787; 0: any free one)")
-    serve.add_argument("--workers", metavar="N", help="processes that share the port (default 1)")
+    _add_listening_flags(serve)
     serve.set_defaults(run=_serve)
+
+    check = commands.add_parser("check", help="whether the settings are right: one line for each mistake")
+    _add_settings_flags(check)
+    _add_listening_flags(check)
+    check.set_defaults(run=_check)
+
+    doctor = commands.add_parser("doctor", help="whether a request goes through, and what to do if not")
+    _add_settings_flags(doctor)
+    doctor.add_argument("--model", metavar="NAME", help="the model to try (default: the first that is listed)")
+    doctor.set_defaults(run=_doctor)
 
     contest = commands.add_parser("demo", help="one agent's work with and without the proxy; no key, no network")
     demo.add_flags(contest)
     contest.set_defaults(run=demo.run)
 
-    explain = commands.add_parser("explain", help="what would be done to a chat request; nothing is sent or stored")
+    explain = commands.add_parser(
+        "explain", help="what would be done to a chat request; it is not sent, and nothing is stored"
+    )
     _add_settings_flags(explain)
     explain.add_argument("file", metavar="FILE", help="the body of the request, as JSON; -: from standard input")
     explain.add_argument("--model", metavar="NAME", help="as if it were for this model")
-    explain.add_argument("--json", action="store_true", help="as JSON")
+    forms = explain.add_mutually_exclusive_group()
+    forms.add_argument("--diff", action="store_true", help="each message that changes, before and after side by side")
+    forms.add_argument("--json", action="store_true", help="as JSON")
     explain.set_defaults(run=_explain)
 
     models = commands.add_parser("models", help="what a model takes, and who says so")
@@ -135,6 +187,10 @@ def _parser() -> argparse.ArgumentParser:
     models.set_defaults(run=_models)
 
     _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
+
+    completion = commands.add_parser("completion", help="a script that completes this command line at TAB")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="whose script is printed")
+    completion.set_defaults(run=_completion)
     return parser
 
 
@@ -173,6 +229,12 @@ def _add_settings_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", metavar="FILE", type=Path, help="settings in YAML; see config.example.yaml")
     command.add_argument("--context-window", metavar="N", help="tokens of every model that the settings do not name")
     command.add_argument("--data-dir", metavar="DIR", help="folder for what is kept (default .context-proxy)")
+
+
+def _add_listening_flags(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    command.add_argument("--port", help="port to listen on (default 8787; 0: any free one)")
+    command.add_argument("--workers", metavar="N", help="processes that share the port (default 1)")
 
 
 if __name__ == "__main__":

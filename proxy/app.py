@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.types import ASGIApp
 
@@ -23,7 +24,9 @@ from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough
+from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
+from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
@@ -38,8 +41,9 @@ from proxy.shell.references.resolver import Downloads, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.resources.workload import Workload, give_memory_back
+from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
@@ -67,35 +71,65 @@ def _reconsider(learning: Learning, discovery: Discovery) -> None:
             learning.note_allocated(model, window)
 
 
-def _tune_interpreter() -> None:
+def tune_interpreter() -> None:
+    """For a server whose objects stay or go with a request; again whenever many that were to stay are gone."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_large_blocks_apart()
 
 
-def create_explainer(settings: Settings) -> Explainer:
-    """What explains requests without a proxy that runs: reads what was learned, and touches neither network nor disk
-    otherwise."""
+Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
+"""Asks the upstream for its models, and for this one; why it did not list them, None when it did."""
+
+
+def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
+    """What explains requests without a proxy that runs, and what asks the upstream for a model first, as a proxy does;
+    nothing is written."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning)
     folder = create_folder(settings)
     store, here = _store(settings, folder), AccessResolver(settings.artifacts, folder.place_of("")).here
-    return Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
+    explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
+    return explainer, models.ask_now
 
 
-def create_app(settings: Settings) -> Dispatcher:
-    """The proxy as an ASGI application; connections open when it starts and close when it stops."""
+def _operator_api() -> ASGIApp:
+    from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
+
+    return create_operator_api()
+
+
+@dataclass(slots=True)
+class Carried:
+    """What one application leaves to the next one in its process, when the settings are read again."""
+
+    metrics: Metrics = field(default_factory=Metrics)
+    recent: RecentDecisions = field(default_factory=RecentDecisions)
+    operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
+
+    def following(self, learning: Learning) -> Metrics:
+        """The metrics, which tell from now on what this one has learned."""
+        self.metrics.follow(learning)
+        return self.metrics
+
+
+def create_app(settings: Settings, carried: Carried | None = None, reload: Reload | None = None) -> Dispatcher:
+    """The proxy as an ASGI application; connections open when it starts and close when it stops. `reload` puts another
+    one in its place."""
+    carried = carried or Carried()
     configure_logging(settings.log)
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    metrics = Metrics(learning)
+    metrics = carried.following(learning)
     models = ModelResolver(settings, learned=learning)
     learning.on_change = models.forget
     models.discovery.on_allocated = lambda: _reconsider(learning, models.discovery)
     upstream = Upstream(settings.upstream)
     tracer = _tracer(settings)
-    recorder = Recorder(metrics, tracer)
+    recorder = Recorder(metrics, tracer, carried.recent)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder)
@@ -122,7 +156,7 @@ def create_app(settings: Settings) -> Dispatcher:
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        _tune_interpreter()
+        tune_interpreter()
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
@@ -141,17 +175,13 @@ def create_app(settings: Settings) -> Dispatcher:
 
     chat = ChatCompletions(relay, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
-    names = settings.server.host_names
-    artifacts = ArtifactRoute(reader, owners, open_on_loopback=kept.open_on_loopback, host_names=names)
+    artifacts = _artifact_route(settings, reader, owners)
 
-    def operator_api() -> ASGIApp:
-        from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
-
-        return create_operator_api(settings.server, asked, metrics, recorder.recent, explainer, artifacts)
-
+    guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness)
+    parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, asked, MadeWhenAsked(operator_api), lifespan)
+    return Dispatcher(chat, pass_through, asked, WithParts(carried.operator_api, parts), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
@@ -179,6 +209,11 @@ def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     if isinstance(folder, Bucket):
         return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
     return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+
+
+def _artifact_route(settings: Settings, reader: ArtifactReader, owners: Tenants) -> ArtifactRoute:
+    names, is_open = settings.server.host_names, settings.artifacts.open_on_loopback
+    return ArtifactRoute(reader, owners, open_on_loopback=is_open, host_names=names)
 
 
 def _tracer(settings: Settings) -> Tracer | None:

@@ -5,7 +5,7 @@
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
     │                  RequestTimeout 408 · HeadTooLarge 431
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
-    │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404
+    │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 
@@ -91,6 +91,13 @@ class UnknownDecision(ClientError):
 
     status = 404
     code = "unknown_decision"
+
+
+class SettingsRefused(ClientError):
+    """The settings were to be read again, and are wrong or cannot work; one line for each mistake."""
+
+    status = 422
+    code = "settings_refused"
 
 
 class HeadTooLarge(ClientError):

@@ -20,7 +20,7 @@ import yaml
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
+from pydantic.fields import FieldInfo
 
 from proxy.config import settings
 from proxy.config.sources import section_in
@@ -32,6 +32,7 @@ LINE_CHARS: Final = 110
 HEAD: Final = """\
 # Every setting of context-proxy with its default; generated from proxy/config/settings.py by make config.example.yaml.
 # Each can also be set by a variable, such as CONTEXT_PROXY_SERVER__PORT=8080, which beats this file; flags beat both.
+# Lines that begin with `#` and no blank after it are settings, too: take the `#` away from the whole block.
 """
 
 
@@ -47,15 +48,30 @@ def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]]
             yield ""
         yield from _comment(docstrings[section.__name__].get(name) or docstrings[_name_of(inner)][""], depth)
         several = field.annotation is not inner
-        if inner is not None and not several:
+        if inner is None:
+            yield f"{_blank(depth)}{name}: {_written(_default_of(field))}"
+        elif not several:
             yield f"{_blank(depth)}{name}:"
             yield from _lines(inner, docstrings, depth + 1)
-            continue
-        default = field.get_default(call_default_factory=True)
-        yield f"{_blank(depth)}{name}: {_written(default)}"
-        if inner is not None:
-            yield from _comment("Each may have:", depth + 1)
-            yield from (f"{_blank(depth + 1)}#   {line.strip()}" for line in _lines(inner, docstrings, depth + 1))
+        else:
+            yield from _commented_out(name, field, _lines(inner, docstrings, 1), depth)
+
+
+def _commented_out(name: str, field: FieldInfo, entry: Iterator[str], depth: int) -> Iterator[str]:
+    """An entry of a list, or one under a name, which is none of the defaults: to be had by taking the `#` away."""
+    yield f"{_blank(depth)}#{name}:"
+    if field.examples:
+        yield f"{_blank(depth)}#  {field.examples[0]}:"
+        yield from (f"{_blank(depth)}#  {line}" for line in entry)
+        return
+    yield from (f"{_blank(depth)}#  {'- ' if number == 0 else '  '}{line.strip()}" for number, line in enumerate(entry))
+
+
+def _default_of(field: FieldInfo) -> Any:
+    """What stands there when nobody says anything, or an example where something must."""
+    if field.is_required():
+        return (field.examples or [None])[0]
+    return field.get_default(call_default_factory=True)
 
 
 def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
@@ -85,8 +101,6 @@ def _blank(depth: int) -> str:
 
 
 def _written(default: Any) -> str:
-    if default is PydanticUndefined:
-        return "# must be set"
     if isinstance(default, Enum | Path):
         default = default.value if isinstance(default, Enum) else str(default)
     if isinstance(default, frozenset | tuple):

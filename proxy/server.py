@@ -20,9 +20,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
-from proxy.app import create_app, unwritable
+from proxy.app import unwritable
 from proxy.config.settings import ServerSettings, Settings
+from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
+from proxy.reloading import Load, Reloadable, loaded_again
 from proxy.shell.http.connection import ConnectionLimits, Connections, telling
 from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
@@ -36,10 +38,11 @@ _BACKLOG: Final = 2048
 """Connections that wait to be taken; uvicorn's own figure."""
 
 
-def serve(settings: Settings) -> int:
-    """Serve until a signal comes; the exit status: 0, or 1 when the port cannot be had or nothing be kept."""
+def serve(settings: Settings, load: Load) -> int:
+    """Serve until a signal comes; the exit status: 0, or 1 when the port cannot be had or nothing be kept. `load` reads
+    the settings again, in each worker, so it can be pickled."""
     config = uvicorn.Config(
-        partial(_application, settings),
+        partial(_application, settings, load),
         factory=True,
         host=settings.server.host,
         port=settings.server.port,
@@ -73,22 +76,40 @@ def serve(settings: Settings) -> int:
         print(reason, file=sys.stderr)
         return 1
     logger().info("listening", host=host, port=port, upstream=settings.upstream.base_url, workers=config.workers)
+    if sys.stdout.isatty():
+        print(f"The dashboard: {_dashboard(host, port)}  (Ctrl-C stops the proxy)", flush=True)
     if settings.server.workers > 1:
         with _shared_counts():
             gc.enable()  # off since the start, and of use to the application alone
-            _Workers(config, sockets=[listener]).run()
+            _Workers(config, [listener], settings, load).run()
     else:
         uvicorn.Server(config).run(sockets=[listener])
     return 0
 
 
-def _application(settings: Settings) -> ASGIApp:
+def _dashboard(host: str, port: int) -> str:
+    """Where somebody on this machine finds it; an address that stands for all others is none to call.
+
+    >>> _dashboard("0.0.0.0", 8787), _dashboard("::", 80), _dashboard("fe80::1", 80)
+    ('http://127.0.0.1:8787/', 'http://[::1]:80/', 'http://[fe80::1]:80/')
+    """
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound
+    return f"http://[{here}]:{port}/" if ":" in here else f"http://{here}:{port}/"
+
+
+def _application(settings: Settings, load: Load) -> ASGIApp:
     """Made in the process that serves."""
-    if hasattr(signal, "SIGHUP"):  # not on Windows
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes would cut running streams
-    if settings.server.workers > 1:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    return telling(create_app(settings))
+    if settings.server.workers == 1:
+        return telling(Reloadable(settings, load))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    return telling(Reloadable(settings, load, _tell_parent))
+
+
+def _tell_parent() -> None:
+    """It tells all workers; the one that asks finds nothing new then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid is not None:
+        os.kill(parent.pid, signal.SIGHUP)
 
 
 def _end_with_parent() -> None:
@@ -138,6 +159,11 @@ def _listener(settings: ServerSettings) -> socket.socket:
 class _Workers(Multiprocess):
     """uvicorn's, but for the parent's own hold on the socket, and for SIGHUP, which it takes for a restart."""
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], settings: Settings, load: Load) -> None:
+        super().__init__(config, sockets)
+        self._settings = settings
+        self._load = load
+
     def terminate_all(self) -> None:
         # With the parent's hold new connections would be taken until the last worker has ended, and answered by nobody.
         for listener in self.sockets:
@@ -145,7 +171,17 @@ class _Workers(Multiprocess):
         super().terminate_all()
 
     def handle_hup(self) -> None:
-        """Nothing, as in a single process: a restart ends running streams."""
+        """Have every worker read the settings again, and give those to workers that come; wrong ones go no further."""
+        try:
+            self._settings, _ = loaded_again(self._load, self._settings)
+        except SettingsRefused as refused:
+            logger().error("settings_not_reloaded", problem=refused.message)
+            return
+        self.config.app = partial(_application, self._settings, self._load)
+        for process in self.processes:
+            if process.pid is not None:
+                with contextlib.suppress(ProcessLookupError):  # its successor gets the new ones
+                    os.kill(process.pid, signal.SIGHUP)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from proxy import __main__, __version__
 from proxy.__main__ import main
 from proxy.config.settings import ENV_ALIASES
 
-COMMANDS = ("serve", "demo", "explain", "models", "artifacts")
+COMMANDS = ("serve", "check", "doctor", "demo", "explain", "models", "artifacts", "completion")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def clean_environment(monkeypatch):
 def served(monkeypatch):
     """The settings that reach the server, which does not start."""
     found = []
-    monkeypatch.setattr("proxy.server.serve", lambda settings: found.append(settings) or 0)
+    monkeypatch.setattr("proxy.server.serve", lambda settings, load: found.append(settings) or 0)
     return found
 
 
@@ -99,7 +99,7 @@ def test_wrong_arguments_are_status_2(arguments, capsys, served):
 
 
 def test_ctrl_c_is_status_130(monkeypatch):
-    def interrupted(settings):
+    def interrupted(settings, load):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("proxy.server.serve", interrupted)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock"]
+LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock", ROOT / "requirements-docs.lock"]
 
 
 def test_the_example_is_what_the_settings_say():
@@ -27,7 +27,26 @@ def test_the_example_holds_the_defaults_and_nothing_else(monkeypatch):
     for name in ("UPSTREAM", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     assert load(ROOT / "config.example.yaml") == Settings()
-    assert set(yaml.safe_load((ROOT / "config.example.yaml").read_text())) == set(Settings.model_fields)
+
+
+COMMENTED_OUT = re.compile(r"^( *)#(?=\S|  )", re.MULTILINE)
+"""A setting; a comment has one blank behind its sign."""
+
+
+def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeypatch):
+    for name in ("UPSTREAM", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    text = (ROOT / "config.example.yaml").read_text()
+    blocks = re.findall(r"(?:^ *#(?:\S|  ).*\n)+", text, re.MULTILINE)
+    assert [block.split(":")[0].strip() for block in blocks] == ["#models", "#tools"]
+    for block in blocks:
+        (tmp_path / "config.yaml").write_text(text.replace(block, COMMENTED_OUT.sub(r"\1", block)))
+        assert load(tmp_path / "config.yaml") != Settings()
+    (tmp_path / "config.yaml").write_text(COMMENTED_OUT.sub(r"\1", text))
+    found = load(tmp_path / "config.yaml")
+    assert [entry.match for entry in found.models] == ["qwen-vl*"]
+    assert list(found.tool_output.tools) == ["Read"]
+    assert set(yaml.safe_load((tmp_path / "config.yaml").read_text())) == set(Settings.model_fields)
 
 
 def test_every_setting_has_its_docstring():
@@ -114,7 +133,7 @@ def test_a_lock_names_versions_and_hashes_and_no_place(lock):
 
 
 def test_the_locks_agree_and_hold_every_requirement():
-    run, dev = (dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS)
+    run, dev = (dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS[:2])
     assert run.items() <= dev.items()
 
     def names(requirements):
@@ -122,6 +141,11 @@ def test_the_locks_agree_and_hold_every_requirement():
 
     project = PROJECT["project"]
     assert names(project["dependencies"]) <= set(run), "make lock"
-    assert names(PROJECT["dependency-groups"]["dev"] + project["optional-dependencies"]["demo"]) <= set(dev), (
-        "make lock"
-    )
+    assert names(PROJECT["dependency-groups"]["dev"]) <= set(dev), "make lock"
+
+
+def test_the_demo_is_a_small_install():
+    """No extra, and few packages: who tries it waits for all of them."""
+    assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"otel"}
+    assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()

@@ -34,5 +34,5 @@ def test_without_a_place_for_it_each_tells_its_own_and_the_log_says_so(monkeypat
 def test_a_start_that_cannot_work_ends_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     settings = Settings(data_dir=tmp_path / "file", server=ServerSettings(port=0))
-    assert server.serve(settings) == 1
+    assert server.serve(settings, lambda: settings) == 1
     assert capsys.readouterr().err.startswith("nothing can be kept in ")

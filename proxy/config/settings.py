@@ -6,9 +6,10 @@ line that names the key and what is allowed; nothing is guessed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -19,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -40,6 +42,7 @@ from proxy.config.types import (
     BaseUrl,
     Folder,
     Key,
+    KeyFile,
     MaxChars,
     Modalities,
     Mode,
@@ -47,6 +50,7 @@ from proxy.config.types import (
     SentKey,
     StoreUrl,
     Tokenizer,
+    key_in,
 )
 from proxy.core.compaction.budget import LOW_MARK
 from proxy.core.media.routes import MAX_BYTES, MAX_IMAGE_PIXELS
@@ -78,13 +82,30 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def _key_from_file(name: str) -> Callable[[Any], Any]:
+    """Fills a key that is not set from the file that is named for it; its own field says what is wrong with it."""
+
+    def filled(given: Any) -> Any:
+        if isinstance(given, dict) and given.get(name) is None and given.get(f"{name}_file"):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                return {**given, name: key_in(Path(given[f"{name}_file"]))}
+        return given
+
+    return filled
+
+
 class UpstreamSettings(_Section):
     """Where requests go."""
+
+    _fill_key = model_validator(mode="before")(staticmethod(_key_from_file("api_key")))
 
     base_url: BaseUrl = "https://api.openai.com/v1"
     """The OpenAI-compatible API that requests are forwarded to; without a path, `/v1` is added."""
     api_key: SentKey | None = None
     """Sent as `Authorization: Bearer …` when a client sends no key of its own. Also `OPENAI_API_KEY`."""
+    api_key_file: KeyFile | None = None
+    """A file that holds that key and nothing else, such as a secret of Kubernetes or Docker; `api_key` beats it. It is
+    read at the start and whenever the settings are read again."""
     connect_timeout_seconds: float = Field(default=10, gt=0)
     """Longest wait for a connection."""
     first_byte_timeout_seconds: float = Field(default=600, gt=0)
@@ -95,6 +116,8 @@ class UpstreamSettings(_Section):
 
 class ServerSettings(_Section):
     """Where the proxy listens."""
+
+    _fill_key = model_validator(mode="before")(staticmethod(_key_from_file("admin_key")))
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on; 0.0.0.0 in a container."""
@@ -115,8 +138,10 @@ class ServerSettings(_Section):
     """Clients of one worker at once, or as many as the system's limit of open files lets it have. One more takes the
     place of the longest idle one; when all wait for answers, it gets a 503."""
     admin_key: Annotated[Key, Field(min_length=16)] | None = None
-    """Opens the dashboard, `/docs`, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`,
-    or as the password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
+    """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`, or as the
+    password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
+    admin_key_file: KeyFile | None = None
+    """A file that holds that key and nothing else; `admin_key` beats it."""
     host_names: frozenset[str] = frozenset()
     """Names besides `localhost` and loopback addresses by which clients on this machine may call those pages."""
     shutdown_grace_seconds: float = Field(default=25, ge=0)
@@ -139,7 +164,7 @@ class DefaultSettings(_Section):
 class ModelSettings(_Section):
     """What holds for the models whose name matches; whatever is left out is found out as for other models."""
 
-    match: str = Field(min_length=1)
+    match: str = Field(min_length=1, examples=["qwen-vl*"])
     """Glob over the model's name, upper and lower case alike: `qwen-vl*`."""
     context_window: int | None = Field(default=None, ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)
     """Tokens of context, prompt and reply together."""
@@ -189,7 +214,7 @@ class ToolOutputSettings(_Section):
     """Characters of a result that stay when it is cut, besides the notice; empty: as many as the limits allow."""
     never: frozenset[str] = frozenset()
     """Tools whose results are never cut at arrival."""
-    tools: dict[str, ToolLimits] = {}
+    tools: dict[str, ToolLimits] = Field(default={}, examples=["Read"])
     """Other limits by tool name: `{Read: {max_bytes: 200000}}`."""
 
 
@@ -201,7 +226,7 @@ class BudgetSettings(_Section):
     low_mark: float = Field(default=LOW_MARK, ge=0.3, le=0.95)
     """Share of what may be used up that stays after a cut; lower: fewer cuts and warmer caches, with less context."""
     margin: int | None = Field(default=None, ge=0)
-    """Tokens kept free for errors of the estimate; empty: 2 % of the window with an exact tokenizer, else 4 %."""
+    """Tokens kept free for errors of the estimate; empty: 1 % of the window; 4 % before usage is seen."""
     clamp_reply: bool = True
     """Lower a request's reply limit when prompt and reply together do not fit."""
 

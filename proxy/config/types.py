@@ -94,6 +94,34 @@ SentKey = Annotated[Key, AfterValidator(_sendable)]
 """A key that goes into a header."""
 
 
+MAX_KEY_BYTES: Final = 16 * 1024
+"""Of a file that holds a key; more is another file."""
+
+
+def _readable(path: Path) -> Path:
+    try:
+        key_in(path)
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ValueError("must be a file with a key in it, and nothing else") from None
+    return path
+
+
+def key_in(path: Path) -> str:
+    """The key that a file holds. Raises OSError, and ValueError for what is none."""
+    with path.open("rb") as file:
+        content = file.read(MAX_KEY_BYTES + 1)
+    key = content.decode("ascii").strip()
+    if not key or len(content) > MAX_KEY_BYTES or not key.isprintable():
+        raise ValueError
+    return key
+
+
+KeyFile = Annotated[Path, BeforeValidator(_named), AfterValidator(_readable)]
+"""A file that holds a key and nothing else, as Docker and Kubernetes give secrets; its path is no secret."""
+
+
 def _max_chars(given: int) -> int:
     """0 or less: 4000; 1 to 999: 1000, as less says nothing; else as given."""
     return 4_000 if given <= 0 else max(1_000, given)

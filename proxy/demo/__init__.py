@@ -1,6 +1,7 @@
 """`context-proxy demo`: one agent on the same work twice, directly and through the proxy, with no key and no network.
 
-Rule: the top layer; nothing in the proxy knows of it. Importing it costs nothing: what it needs is loaded when it runs.
+Rule: the top layer; nothing in the proxy knows of it. It needs no package that the proxy does not need. Importing it
+costs nothing: what it needs is loaded when it runs.
 """
 
 from __future__ import annotations
@@ -9,13 +10,11 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from proxy.demo.refusals import FLAVOURS, OPENAI
-
-INSTALL: Final = "context-proxy demo needs openai-python: pip install openai"
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
@@ -32,32 +31,40 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     flag("--seed", type=int, default=1, metavar="N", help="another seed, another incident (default 1)")
     flag("--flavour", choices=FLAVOURS, default=OPENAI.name, help="whose refusals the model server speaks")
     flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="the proxy's port (default: any free one)")
+    flag("--once", action="store_true", help="end after the work, as always when no person watches a terminal")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the demo; 0 when both runs were held, however they ended, 1 when the demo itself could not be held."""
-    try:
-        import openai  # noqa: F401, PLC0415 - the one thing that may be missing, found out before anything starts
-    except ModuleNotFoundError:
-        print(INSTALL, file=sys.stderr)
-        return 1
     from rich.console import Console  # noqa: PLC0415 - these only when the demo runs
 
-    from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415 - needs the extra `demo`, which may be missing
-    from proxy.demo.screen import introduce, progress, show  # noqa: PLC0415 - needs the extra `demo`, which may be missing
-    from proxy.demo.servers import CannotStart  # noqa: PLC0415 - needs the extra `demo`, which may be missing
+    from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415 - as above
+    from proxy.demo.screen import introduce, invite, progress, show  # noqa: PLC0415 - as above
+    from proxy.demo.servers import CannotStart  # noqa: PLC0415 - as above
 
     console = Console(highlight=False)
     brief = Brief(options.window, options.turns, options.seed, FLAVOURS[options.flavour], options.port)
+    is_watched = console.is_terminal and sys.stdin.isatty() and not options.once
     introduce(console, brief)
     try:
-        with _stopped_in_order(), progress(console, brief.turns) as report:
-            contest = hold_contest(brief, report)
+        with _stopped_in_order(), ExitStack() as running:
+            with progress(console, brief.turns) as report:
+                contest = running.enter_context(hold_contest(brief, report))
+            show(console, contest)
+            if is_watched:
+                invite(console, contest)
+                _until_interrupted()
     except CannotStart as error:
         print(f"the demo could not be held: {error}", file=sys.stderr)
         return 1
-    show(console, contest)
     return 0
+
+
+def _until_interrupted() -> None:
+    """Until Ctrl-C, or the end of the input."""
+    with suppress(KeyboardInterrupt):
+        while sys.stdin.readline():
+            pass
 
 
 @contextmanager

@@ -1,21 +1,19 @@
-"""A tool-using agent as people write them: openai-python, a loop, streamed answers.
+"""A tool-using agent as people write them: a client of OpenAI's API, a loop, streamed answers.
 
-Rule: it knows a base URL and nothing else. It never shortens anything itself, and looks at the proxy's response headers
-only to report them.
+Rule: it knows a base URL and nothing else, and none of the proxy's code reads its answers. It never shortens anything
+itself, and looks at the proxy's response headers only to report them. Its client is a few lines of httpx, so that the
+demo needs no package that the proxy does not need.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
 
 import httpx
-import openai
-from openai.lib.streaming.chat import ChatCompletionStreamState
-from openai.types.chat import ParsedChatCompletion
 
 from proxy.demo import counting
 from proxy.demo.toolbox import TOOLS, Toolbox
@@ -73,70 +71,123 @@ def investigate(
     return tuple(turns)
 
 
-def _client(base_url: str) -> openai.OpenAI:
+class _Refused(Exception):
+    """The server answered with an error; the text is its status, its code and its words."""
+
+
+@dataclass(slots=True)
+class _Said:
+    """An answer, put together from its stream."""
+
+    headers: Mapping[str, str]
+    text: str = ""
+    calls: list[dict[str, str]] = field(default_factory=list)
+    """Each with `id`, `name` and `arguments`."""
+    prompt_tokens: int = 0
+
+    def add(self, chunk: Mapping[str, Any]) -> None:
+        """One event of the stream; the last has the usage and no choice."""
+        self.prompt_tokens = (chunk.get("usage") or {}).get("prompt_tokens", self.prompt_tokens)
+        for choice in chunk.get("choices", ())[:1]:
+            delta = choice.get("delta", {})
+            self.text += delta.get("content") or ""
+            for part in delta.get("tool_calls") or ():
+                self._add_call(part["index"], part)
+
+    def _add_call(self, index: int, part: Mapping[str, Any]) -> None:
+        while len(self.calls) <= index:
+            self.calls.append({"id": "", "name": "", "arguments": ""})
+        function = part.get("function") or {}
+        for name, piece in (("id", part.get("id")), *((name, function.get(name)) for name in ("name", "arguments"))):
+            self.calls[index][name] += piece or ""
+
+    def message(self) -> dict[str, Any]:
+        """As it goes back into the conversation."""
+        said: dict[str, Any] = {"role": "assistant", "content": self.text or None}
+        if self.calls:
+            said["tool_calls"] = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                }
+                for call in self.calls
+            ]
+        return said
+
+
+def _client(base_url: str) -> httpx.Client:
     """No retries, so that each refusal is seen; no proxies of the environment between two local servers."""
-    http_client = openai.DefaultHttpxClient(trust_env=False)
-    return openai.OpenAI(
-        base_url=base_url, api_key="demo", max_retries=0, timeout=TIMEOUT_SECONDS, http_client=http_client
+    return httpx.Client(
+        base_url=base_url, headers={"authorization": "Bearer demo"}, timeout=TIMEOUT_SECONDS, trust_env=False
     )
 
 
-def _ask(client: openai.OpenAI, messages: list[dict[str, Any]], number: int) -> tuple[Turn, dict[str, Any] | None]:
+def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> tuple[Turn, dict[str, Any] | None]:
     sent = counting.prompt_tokens(messages) + counting.tool_tokens(list(TOOLS))
     request: dict[str, Any] = {
         "model": "embedded-model",
         "messages": messages,
         "tools": TOOLS,
+        "stream": True,
         "stream_options": {"include_usage": True},
     }
     try:
-        completion, headers = _streamed(client, request)
-    except (openai.APIError, httpx.HTTPError) as refused:
-        return Turn(number, (), sent, 0, refusal=_in_short(refused)), None
-    spoken = completion.choices[0].message
-    said: dict[str, Any] = {"role": "assistant", "content": spoken.content}
-    calls = [{"name": call.function.name, "arguments": call.function.arguments} for call in spoken.tool_calls or ()]
-    if spoken.tool_calls:
-        said["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": function}
-            for call, function in zip(spoken.tool_calls, calls, strict=True)
-        ]
+        said = _streamed(client, request)
+    except _Refused as refused:
+        return Turn(number, (), sent, 0, refusal=str(refused)), None
+    except httpx.HTTPError as failed:
+        return Turn(number, (), sent, 0, refusal=f"{type(failed).__name__}: {failed}"), None
     turn = Turn(
         number,
-        tuple(_step(call["name"], call["arguments"]) for call in calls),
+        tuple(_step(call["name"], call["arguments"]) for call in said.calls),
         sent,
-        completion.usage.prompt_tokens if completion.usage else 0,
-        edits=headers.get("x-context-proxy-edits", ""),
-        attempts=int(headers.get("x-context-proxy-attempts", "1")),
-        answer="" if calls else spoken.content or "(nothing)",
+        said.prompt_tokens,
+        edits=said.headers.get("x-context-proxy-edits", ""),
+        attempts=int(said.headers.get("x-context-proxy-attempts", "1")),
+        answer="" if said.calls else said.text or "(nothing)",
     )
-    return turn, said
+    return turn, said.message()
 
 
-def _streamed(
-    client: openai.OpenAI, request: Mapping[str, Any]
-) -> tuple[ParsedChatCompletion[None], Mapping[str, str]]:
-    """The streamed answer, put together, and the head it came with."""
-    state: ChatCompletionStreamState[None] = ChatCompletionStreamState(input_tools=request["tools"])
-    with client.chat.completions.create(stream=True, **request) as stream:
-        for chunk in stream:
-            state.handle_chunk(chunk)
-    return state.get_final_completion(), stream.response.headers
+def _streamed(client: httpx.Client, request: Mapping[str, Any]) -> _Said:
+    """The streamed answer. Raises _Refused, and httpx.HTTPError for a connection that fails."""
+    with client.stream("POST", "/chat/completions", json=request) as response:
+        if response.status_code != 200:
+            raise _Refused(_in_short(response.status_code, response.read()))
+        said = _Said(response.headers)
+        for event in _events(response.iter_lines()):
+            if "error" in event:
+                raise _Refused(_in_short(response.status_code, json.dumps(event).encode()))
+            said.add(event)
+    return said
 
 
-def _in_short(refused: Exception) -> str:
-    """Status, code and the server's words.
+def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
+    """What the events of a stream hold.
 
-    >>> _in_short(httpx.ReadError("broken"))
-    'ReadError: broken'
+    >>> list(_events(iter([": waiting", 'data: {"a": 1}', "", "data: [DONE]"])))
+    [{'a': 1}]
     """
-    if not isinstance(refused, openai.APIStatusError):
-        return f"{type(refused).__name__}: {refused}"
-    body = refused.body if isinstance(refused.body, dict) else {}
-    code = body.get("code")
-    return (
-        f"{refused.status_code}{f' {code}' if isinstance(code, str) else ''}: {body.get('message') or refused.message}"
-    )
+    for line in lines:
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
+
+
+def _in_short(status: int, body: bytes) -> str:
+    """Status, code and the server's words; the whole body where it is not OpenAI's shape.
+
+    >>> _in_short(400, b'{"error": {"message": "Too long.", "code": "context_length_exceeded"}}')
+    '400 context_length_exceeded: Too long.'
+    >>> _in_short(502, b"<html>")
+    '502: <html>'
+    """
+    try:
+        error = json.loads(body)["error"]
+        code, message = error.get("code"), error["message"]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        code, message = None, body[:2_000].decode(errors="replace")
+    return f"{status}{f' {code}' if isinstance(code, str) else ''}: {message}"
 
 
 def _step(name: str, arguments: str) -> str:

@@ -7,8 +7,8 @@ turns.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -66,14 +66,17 @@ class Contest:
     brief: Brief
     direct: Run
     proxied: Run
+    proxy_url: str
+    """Its base URL, which ends in `/v1`."""
 
 
 Report = Callable[[str, Turn], None]
 """Told of each turn as it ends: ("direct" or "proxy", the turn)."""
 
 
-def hold_contest(brief: Brief, report: Report) -> Contest:
-    """Start both servers, let the agent work twice, stop everything. Raises CannotStart."""
+@contextmanager
+def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
+    """Start both servers and let the agent work twice; everything runs until the block is left. Raises CannotStart."""
     incident = make_incident(brief.turns - TURNS_BESIDE_HOPS, brief.seed)
     model = create_model_server(brief.window_tokens, brief.flavour, detective)
     with ExitStack() as stopped_at_the_end:
@@ -84,7 +87,7 @@ def hold_contest(brief: Brief, report: Report) -> Contest:
         toolbox = Toolbox(incident, folder)
         direct = _run(model_url, incident, toolbox, brief.turns, lambda turn: report("direct", turn))
         proxied = _run(proxy_url, incident, toolbox, brief.turns, lambda turn: report("proxy", turn))
-    return Contest(brief, direct, proxied)
+        yield Contest(brief, direct, proxied, proxy_url)
 
 
 def _run(base_url: str, incident: Incident, toolbox: Toolbox, turns: int, report: Callable[[Turn], None]) -> Run:

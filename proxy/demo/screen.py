@@ -48,8 +48,10 @@ def progress(console: Console, turns: int) -> Iterator[Report]:
 
 
 def show(console: Console, contest: Contest) -> None:
-    """The table, the refusal in the server's words, the verdict, and the next step."""
-    console.print(_table(contest, console.width))
+    """The table, the refusal in the server's words, the verdict, and the next step. Where lines told of each turn,
+    there is no table to tell it again."""
+    if console.is_terminal:
+        console.print(_table(contest, console.width))
     for side, run in (("direct", contest.direct), ("through the proxy", contest.proxied)):
         if run.refusal:
             console.print(Text(f"\n{side}, turn {len(run.turns)}: {run.refusal}", style="red"))
@@ -57,6 +59,12 @@ def show(console: Console, contest: Contest) -> None:
             console.print(Text(f"\n{side}, turn {len(run.turns)}: {run.turns[-1].answer}"))
     console.print(Text(f"\n{verdict(contest)}", style="bold"))
     console.print(Text("\n" + NEXT))
+
+
+def invite(console: Console, contest: Contest) -> None:
+    """Where the requests of the second run can be looked at, while the proxy still runs."""
+    dashboard = contest.proxy_url.removesuffix("v1")
+    console.print(Text(f"\nSee what the proxy did to each request: {dashboard}  (Ctrl-C ends it)", style="bold green"))
 
 
 NEXT = """\

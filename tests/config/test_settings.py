@@ -143,7 +143,7 @@ def test_a_base_url_without_a_path_gets_v1(given, used):
         ("prot: 1", "prot: unknown setting; known here are artifacts, budget, "),
         (
             "server: {prot: 1}",
-            "server.prot: unknown setting; known here are admin_key, body_timeout_seconds, header_timeout_seconds, ",
+            "server.prot: unknown setting; known here are admin_key, admin_key_file, body_timeout_seconds, ",
         ),
         (
             "models: [{match: x}, {match: y, windo: 1}]",
@@ -271,7 +271,7 @@ def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
         (
             "CONTEXT_PROXY_SERVER__PRT",
             "1",
-            "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are ADMIN_KEY, BODY_TIMEOUT_SECONDS, ",
+            "CONTEXT_PROXY_SERVER__PRT: unknown setting; known here are ADMIN_KEY, ADMIN_KEY_FILE, ",
         ),
         ("CONTEXT_PROXY_", "1", "CONTEXT_PROXY_: unknown setting; known here are ARTIFACTS, "),
         ("CONTEXT_PROXY_PROT", "", "CONTEXT_PROXY_PROT: unknown setting"),

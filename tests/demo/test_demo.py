@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import re
 import signal
 import socket
 import subprocess
@@ -78,7 +79,7 @@ def test_an_agent_whose_server_is_gone_ends_with_a_refusal(tmp_path: Path) -> No
         pass
     turns = investigate(url, "task", Toolbox(make_incident(2), tmp_path), 5, lambda _: None)
     assert len(turns) == 1
-    assert turns[0].refusal.startswith("APIConnectionError")
+    assert turns[0].refusal.startswith("ConnectError")
 
 
 def test_a_server_is_gone_when_its_block_is_left() -> None:
@@ -173,12 +174,10 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
     assert capsys.readouterr().err == "the demo could not be held: the proxy did not start: no room\n"
 
 
-def test_without_openai_python_it_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    assert run(options()) == 1
-    assert capsys.readouterr().err == "context-proxy demo needs openai-python: pip install openai\n"
+def test_it_needs_nothing_but_what_the_proxy_needs() -> None:
+    """A plain install has no openai-python."""
+    code = "import sys; sys.modules['openai'] = None; import proxy.demo.contest, proxy.demo.screen"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--flavour", "x")])
@@ -188,6 +187,7 @@ def test_flags_out_of_range_are_refused(flags: tuple[str, ...], capsys: pytest.C
     assert flags[0] in capsys.readouterr().err
 
 
+URL = "http://127.0.0.1:8788/v1"
 DIED = Turn(
     2, (), 17_000, 0, refusal="400 context_length_exceeded: This model's maximum context length is 16000 tokens."
 )
@@ -197,11 +197,11 @@ DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
 
 
 def held(direct: tuple[Turn, ...], proxied: tuple[Turn, ...]) -> Contest:
-    return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"))
+    return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"), URL)
 
 
 def drawn(contest: Contest, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width)
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     show(console, contest)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -255,3 +255,48 @@ def test_on_a_terminal_bars_stand_for_the_lines() -> None:
     shown = console.file.getvalue()
     assert "turn 1 read_file a-service" in shown
     assert "turn 2 refused" in shown
+
+
+def test_each_turn_is_told_once_off_a_terminal_and_on_one() -> None:
+    contest = held((READ, DIED), (READ, CUT, DONE))
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, color_system=None)
+        if not is_terminal:
+            with progress(console, 3) as report:
+                for turn in (READ, CUT, DONE):
+                    report("proxy", turn)
+        show(console, contest)
+        assert isinstance(console.file, io.StringIO)
+        assert console.file.getvalue().count("12 000") == 1
+
+
+class Terminal(io.StringIO):
+    """Somebody who watches, and types what is given."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("flags", "is_open"), [((), True), (("--once",), False)])
+def test_who_watches_is_told_where_the_dashboard_is_while_it_is_open(
+    flags: tuple[str, ...], is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    class Typing(Terminal):
+        def readline(self, *_: object) -> str:  # type: ignore[override] # of a text stream
+            address = re.search(r"http://127\.0\.0\.1:\d+/(?= )", output.getvalue())
+            assert address is not None
+            seen.append(httpx.get(address[0], trust_env=False).status_code)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+            return "\n"
+
+    output = Terminal()
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(sys, "stdin", Typing())
+    assert run(options("--turns", "6", *flags)) == 0
+    assert seen == ([200, 200] if is_open else [])
+    assert ("Ctrl-C ends it" in output.getvalue()) == is_open

@@ -75,6 +75,32 @@ def test_observing_sends_the_very_bytes_and_says_what_would_have_been_done(by_he
     assert not world.log("artifact_saved")
 
 
+def test_observing_says_what_the_upstream_refused_and_passes_it_as_it_is(build: Any) -> None:
+    world = build(8_000, mode="observe")
+    too_long = json.dumps(one_call(long_text(9_000))).encode()
+    answer = world.ask(too_long)
+    assert (answer.status_code, world.upstream.last.body) == (400, too_long)
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    done = world.logged("request_done")[0]
+    assert (done["status"], done["refusal"], done["mode"], done.get("attempts")) == (400, "prompt", "observe", None)
+    assert world.log("overflow_detected")[0]["kind"] == "prompt"
+    assert not world.log("limit_learned")
+
+
+@pytest.mark.parametrize("mode", ["on", "observe"])
+def test_a_refused_key_is_told_as_that_in_every_mode(mode: str, build: Any) -> None:
+    async def refuse(_: Any, send: Any) -> bool:
+        body = b'{"error":{"message":"Incorrect API key provided.","code":"invalid_api_key"}}'
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        return True
+
+    world = build(answer=refuse, mode=mode)
+    assert world.ask(BODY).status_code == 401
+    assert world.logged("request_done")[0]["refusal"] == "auth"
+
+
 def test_observing_refuses_nothing(build: Any) -> None:
     world = build(8_000, mode="observe")
     request = one_call("short")

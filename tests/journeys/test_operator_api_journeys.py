@@ -14,6 +14,7 @@ from support.journey import KEY, World, call, long_text, one_call, result
 from proxy.shell.endpoints import answers
 
 PATHS = {
+    "/-/reload": "post",
     "/healthz": "get",
     "/readyz": "get",
     "/metrics": "get",

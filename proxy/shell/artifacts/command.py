@@ -29,9 +29,13 @@ _KEPT_SIGNS: Final = frozenset("\n\t")
 def list_artifacts(folder: ArtifactFolder, most: int, *, as_json: bool) -> int:
     """Print the artifacts that were used last; the exit status."""
     try:
+        is_there = folder.is_used()
         found = sorted(_found(folder), key=lambda one: -one["used"])
     except TROUBLE as error:
         return _complain(f"{folder.address} cannot be read: {reason_of(error)}")
+    if not is_there and not as_json:
+        print(f"There is no store in {folder.address}: nothing was kept there yet. --data-dir names another folder.")
+        return DONE
     shown = [{**one, "used": _moment(one["used"])} for one in found[:most]]
     if as_json:
         print(json.dumps({"folder": folder.address, "total": len(found), "artifacts": shown}, indent=2))

@@ -35,6 +35,17 @@ class NotReady(_Answer):
     """By what is not ready, `upstream` or `store`, why."""
 
 
+class Reloaded(_Answer):
+    """What came of reading the settings again."""
+
+    status: Literal["reloaded", "unchanged"]
+    """Of the worker that answers; the others are told."""
+    restart_needed: list[str]
+    """Settings that are written otherwise now, and cannot change while the proxy runs: they stay as they are."""
+    workers: int
+    """Processes that share the port."""
+
+
 class Problem(_Answer):
     """What is wrong."""
 
@@ -90,6 +101,8 @@ class Decision(_Answer):
     """Of HTTP, as the client got it; 0: it left before."""
     problem: str = ""
     """Why there was no whole answer."""
+    refusal: str = ""
+    """What the upstream refused it for, as it was judged; left out where it did not."""
     model: str = ""
     stream: bool = False
     messages: int = 0

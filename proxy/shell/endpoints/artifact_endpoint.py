@@ -9,12 +9,14 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Response
 from pydantic import WithJsonSchema
+from starlette.types import Receive, Scope, Send
 
 from proxy.core.artifact_reading.patterns import CONTEXT, HITS, MAX_CONTEXT, MAX_HITS, MAX_PATTERN_CHARACTERS
 from proxy.core.artifact_reading.pointer import MAX_POINTER_CHARACTERS
 from proxy.shell.endpoints.answers import ArtifactStat
-from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
-from proxy.shell.endpoints.endpoint import CLIENT_KEY, REFUSED, Served
+from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH
+from proxy.shell.endpoints.parts import PARTS, Parts
+from proxy.shell.endpoints.refusals import CLIENT_KEY, REFUSED
 
 _WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -64,7 +66,15 @@ _Range = Annotated[
 ]
 
 
-def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
+class WhatIsKept(Response):
+    """The answer of the store's own route to the same request, byte for byte."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts: Parts = scope[PARTS]
+        await parts.artifacts(scope, receive, send)
+
+
+def add_artifact_endpoint(app: FastAPI) -> None:
     """Serve `/artifacts/{name}` with GET and HEAD."""
 
     @app.get(
@@ -87,4 +97,4 @@ def add_artifact_endpoint(app: FastAPI, artifacts: ArtifactRoute) -> None:
     ) -> Response:
         """The whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is."""
         del name, lines, grep, context, max, json, stat, range  # the route reads the request itself
-        return Served(artifacts)
+        return WhatIsKept()

@@ -12,15 +12,13 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Depends, FastAPI, Query, Request, Response
 from pydantic import BeforeValidator
 
-from proxy.config.settings import ServerSettings
 from proxy.core.text import jsontext
-from proxy.errors import MalformedRequest, UnknownDecision
+from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
 from proxy.shell.endpoints import answers
-from proxy.shell.endpoints.endpoint import HEADERS, OPERATOR_KEY, REFUSED
+from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED, guarded, parts_of
 from proxy.shell.http.bodies import can_unpack, read_body, unpack
 from proxy.shell.operator.api_page import api_page
-from proxy.shell.operator.explaining import Explainer
-from proxy.shell.telemetry.recent import MAX_DECISIONS, RecentDecisions
+from proxy.shell.telemetry.recent import MAX_DECISIONS
 
 Handler: TypeAlias = Callable[[], Awaitable[Response]]
 
@@ -71,14 +69,9 @@ _Limit = Annotated[
 ]
 
 
-def add_operator_endpoints(
-    app: FastAPI,
-    guarded: Callable[..., Awaitable[None]],
-    server: ServerSettings,
-    recent: RecentDecisions,
-    explainer: Explainer,
-) -> None:
-    """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/openapi.json`, `/docs` and the dashboard at `/`."""
+def add_operator_endpoints(app: FastAPI) -> None:
+    """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/-/reload`, `/openapi.json`, `/docs`, and at `/` the
+    dashboard."""
     dependencies = [Depends(guarded), Depends(OPERATOR_KEY)]
 
     @app.get(
@@ -89,9 +82,10 @@ def add_operator_endpoints(
         response_model=answers.Decisions,
         responses=REFUSED,
     )
-    async def decisions(limit: _Limit = _DEFAULT_LIMIT) -> Response:
+    async def decisions(request: Request, limit: _Limit = _DEFAULT_LIMIT) -> Response:
         """Of the process that answers, the newest first: sizes, names and reasons, never content."""
-        return _json(recent.described(limit, server.workers))
+        parts = parts_of(request)
+        return _json(parts.recent.described(limit, parts.server.workers))
 
     @app.get(
         "/decisions/{request_id:path}",  # a client's id may hold a slash
@@ -101,14 +95,12 @@ def add_operator_endpoints(
         response_model=answers.DecisionDetail,
         responses=REFUSED,
     )
-    async def decision(request_id: str) -> Response:
+    async def decision(request: Request, request_id: str) -> Response:
         """The newest of this id, which stands in the header `x-request-id` of its answer."""
-        found = recent.find(request_id)
+        found, workers = parts_of(request).recent.find(request_id), parts_of(request).server.workers
         if found is None:
-            others = f"; each of the {server.workers} workers remembers its own, so ask again"
-            raise UnknownDecision(
-                f"no request of this id is remembered by this process{others if server.workers > 1 else ''}"
-            )
+            others = f"; each of the {workers} workers remembers its own, so ask again"
+            raise UnknownDecision(f"no request of this id is remembered by this process{others if workers > 1 else ''}")
         return _json(found.detail())
 
     @app.post(
@@ -122,11 +114,29 @@ def add_operator_endpoints(
     )
     async def explain(request: Request) -> Response:
         """A dry run: nothing is sent, nothing is stored."""
+        parts = parts_of(request)
+        max_body_bytes, pause_seconds = parts.server.max_body_bytes, parts.server.body_timeout_seconds
         announced = request.headers.get("content-length", "")
         length = int(announced) if announced.isdigit() else 0
-        body = await read_body(request.receive, length, server.max_body_bytes, server.body_timeout_seconds)
-        explanation = await explainer.explain(_unpacked(body, request, server.max_body_bytes))
+        body = await read_body(request.receive, length, max_body_bytes, pause_seconds)
+        explanation = await parts.explainer.explain(_unpacked(body, request, max_body_bytes))
         return _json(explanation.described())
+
+    @app.post(
+        "/-/reload",
+        summary="Read the settings again",
+        tags=["status"],
+        dependencies=dependencies,
+        response_model=answers.Reloaded,
+        responses=REFUSED,
+    )
+    async def reload_settings(request: Request) -> Response:
+        """As SIGHUP does: running answers end with the settings that they began with, and wrong settings change nothing
+        (422, with a line for each mistake)."""
+        parts = parts_of(request)
+        if parts.reload is None:
+            raise UnknownPath("the settings can be read again where `context-proxy serve` runs")
+        return _json({**(await parts.reload())._asdict(), "workers": parts.server.workers})
 
     async def openapi() -> Response:
         return _json(app.openapi())

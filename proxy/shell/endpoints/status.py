@@ -5,29 +5,35 @@ Rule: open to everybody who reaches the port, and quick; nothing here names a ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.types import ASGIApp
+from starlette.types import Receive, Scope, Send
 
 from proxy.shell.endpoints.answers import Alive, NotReady, Ready
-from proxy.shell.endpoints.endpoint import Served
+from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.endpoints.probes import ALIVE_PATH, READY_PATH
-from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.endpoints.refusals import parts_of
 
 
 class _Exposition(Response):
     media_type = CONTENT_TYPE_LATEST
 
 
-def add_status_endpoints(app: FastAPI, probes: Mapping[str, ASGIApp], metrics: Metrics) -> None:
+class _Probe(Response):
+    """The answer of the probe itself, which FastAPI only describes."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts: Parts = scope[PARTS]
+        await parts.probes[scope["path"]](scope, receive, send)
+
+
+def add_status_endpoints(app: FastAPI) -> None:
     """Serve `/metrics`, and describe the probes, whose GET and HEAD do not come this way."""
 
     @app.get(ALIVE_PATH, summary="Whether the process lives", tags=["status"], response_model=Alive)
     async def healthz() -> Response:
         """Always, as long as there is an answer."""
-        return Served(probes[ALIVE_PATH])
+        return _Probe()
 
     @app.get(
         READY_PATH,
@@ -38,9 +44,9 @@ def add_status_endpoints(app: FastAPI, probes: Mapping[str, ASGIApp], metrics: M
     )
     async def readyz() -> Response:
         """Asks the upstream and tries the store. The result counts for a while, however many ask."""
-        return Served(probes[READY_PATH])
+        return _Probe()
 
     @app.get("/metrics", summary="Counters for Prometheus", tags=["status"], response_class=_Exposition)
-    async def exposed() -> Response:
+    async def exposed(request: Request) -> Response:
         """Of all workers together; docs/metrics.md has each."""
-        return _Exposition(metrics.exposed())
+        return _Exposition(parts_of(request).metrics.exposed())

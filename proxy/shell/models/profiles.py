@@ -39,6 +39,10 @@ class Learned(Protocol):
 SMALL_BODY_BYTES: Final = 8 * 1024
 """A request of no more fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives out less than 4 096."""
 
+ASK_SECONDS: Final = 3.0
+"""For a command: somebody is looking at the terminal, and the catalogue's answer is worth having without the
+upstream's."""
+
 _TOLD_NAMES: Final = 10
 """Of the models whose window is a guess, at the start."""
 
@@ -121,6 +125,14 @@ class ModelResolver:
             logger().warning(
                 "window_guessed", model=profile.model, window_tokens=window, source=source, advice=HOW_TO_STATE_A_WINDOW
             )
+
+    async def ask_now(self, model: str | None, timeout_seconds: float = ASK_SECONDS) -> str | None:
+        """Ask the upstream for its models, and for this one by name where it says more then; why it did not list them,
+        None when it did. For commands, which have no loop that asks in the background; nothing is loaded for it."""
+        failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
+        if model is not None and (allocated := self.discovery.allocated(model)) and allocated[0].window_tokens is None:
+            await self.discovery.ask_for(model)
+        return failure
 
     def offer_key(self, authorization: bytes) -> None:
         """A client's `Authorization` header, for an upstream that lists its models to nobody without one."""

@@ -23,9 +23,6 @@ from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 
-TIMEOUT_SECONDS: Final = 3.0
-"""Somebody is looking at the terminal; the catalogue's answer is worth having without the upstream's."""
-
 MAX_TOOLS: Final = 12
 """Shown with limits of their own; the JSON has all of them."""
 
@@ -55,7 +52,7 @@ def print_models(
     console = console or Console()
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     resolver = ModelResolver(settings, learned=learning)
-    failure = asyncio.run(_ask(resolver, name))
+    failure = asyncio.run(resolver.ask_now(name))
     names = (name,) if name is not None else _names(settings, resolver, learning)
     profiles = [resolver.profile(one) for one in names]
     ratios = [learning.ratio(one.model, counter_for(one.tokenizer, one.model).name) for one in profiles]
@@ -78,14 +75,6 @@ def print_models(
         console.print(Text(f"Nothing is left out or refused on a guessed window; {HOW_TO_STATE_A_WINDOW}"))
     if failure is not None:
         console.print(Text(f"{settings.upstream.base_url} did not list its models: {failure}", style="yellow"))
-
-
-async def _ask(resolver: ModelResolver, name: str | None) -> str | None:
-    """Why the upstream did not list its models; None when it did. Nothing is loaded for it."""
-    failure = await resolver.discovery.ask(timeout_seconds=TIMEOUT_SECONDS)
-    if name is not None and (allocated := resolver.discovery.allocated(name)) and allocated[0].window_tokens is None:
-        await resolver.discovery.ask_for(name)
-    return failure
 
 
 def _names(settings: Settings, resolver: ModelResolver, learning: Learning) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -22,10 +22,14 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
+from proxy.shell.operator.difference import difference
 from proxy.shell.operator.explaining import PROFILE_VALUES, Explainer, Explanation
+from proxy.shell.operator.plain_text import number, plain
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""
+Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
+"""Asks the upstream for its models, and for this one; why it did not list them, None when it did."""
 MIN_WIDTH: Final = 100
 """Columns, when the output is no terminal: a pipe has no width of its own."""
 _LABELS: Final = dict(zip(PROFILE_VALUES, ("window", "input limit", "output limit", "reads", "tokenizer"), strict=True))
@@ -37,22 +41,34 @@ def explain_file(
     file: str,
     model: str | None = None,
     *,
+    ask: Ask | None = None,
     as_json: bool = False,
+    as_diff: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Explain the request in a file, or in standard input for `-`; the exit status."""
+    """Explain the request in a file, or in standard input for `-`; the exit status. `ask` asks the upstream what it
+    gives the model."""
     console = console or _console()
     try:
         body = _read(file, settings.server.max_body_bytes)
+        failure = asyncio.run(_asked(ask, body, model)) if ask is not None else None
         explanation = asyncio.run(explainer.explain(body, model))
     except OSError as error:
         return _complain(f"{file}: {error.strerror}")
     except MalformedRequest as error:
         return _complain(f"{'standard input' if file == '-' else file}: {error.message}")
+    where = settings.upstream.base_url
     if as_json:
-        console.out(jsontext.dump(explanation.described()).decode(), highlight=False)
+        upstream = {"base_url": where, "listed": failure is None, "reason": failure}
+        console.out(jsontext.dump({**explanation.described(), "upstream": upstream}).decode(), highlight=False)
     else:
-        console.print(_page(explanation))
+        console.print(_page(explanation, difference(explanation) if as_diff else _messages(explanation.blocks)))
+        stated = explanation.value_of("window_tokens")["from"] or ""
+        if failure is not None and not stated.startswith("config"):
+            told = (
+                f"{where} was asked for the window and did not list its models: {failure}. `serve` may learn another."
+            )
+            console.print(Text(plain(told), style="yellow"))
     return FITS if explanation.problem is None else DOES_NOT_FIT
 
 
@@ -80,8 +96,19 @@ def _complain(problem: str) -> int:
     return NOT_READ
 
 
-def _page(explanation: Explanation) -> Group:
-    return Group(_facts(explanation), Text(), _messages(explanation.blocks), Text(), *_verdict(explanation))
+async def _asked(ask: Ask, body: bytes, model: str | None) -> str | None:
+    """Why the upstream said nothing of its models; None when it did."""
+    if model is None:
+        try:
+            named = jsontext.opened(jsontext.members(body).get("model"))
+        except jsontext.NotJson:
+            return None  # the explainer says what is wrong with it
+        model = named if isinstance(named, str) else None
+    return await ask(model)
+
+
+def _page(explanation: Explanation, messages: RenderableType) -> Group:
+    return Group(_facts(explanation), Text(), messages, Text(), *_verdict(explanation))
 
 
 def _facts(explanation: Explanation) -> Table:
@@ -96,13 +123,13 @@ def _facts(explanation: Explanation) -> Table:
         if stated["value"] is not None:
             table.add_row(label, f"{_shown(stated['value'])}  [dim]{_escaped(stated['from'] or '')}[/dim]")
     room = planned.room_tokens
-    limits = [f"unknown: {HOW_TO_STATE_A_WINDOW}" if room is None else f"{_number(room)} tokens"]
-    limits += [f"{_number(budget.room_chars)} characters"] if budget.room_chars is not None else []
-    limits += [f"{_number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
+    limits = [f"unknown: {HOW_TO_STATE_A_WINDOW}" if room is None else f"{number(room)} tokens"]
+    limits += [f"{number(budget.room_chars)} characters"] if budget.room_chars is not None else []
+    limits += [f"{number(budget.room_bytes)} bytes"] if budget.room_bytes is not None else []
     table.add_row("room", " · ".join(limits))
     reply = planned.reply_limit
     if reply is not None and planned.request.reply_limit is not None:
-        table.add_row("reply limit", f"{_number(planned.request.reply_limit[1])} → {_number(reply[1])} tokens")
+        table.add_row("reply limit", f"{number(planned.request.reply_limit[1])} → {number(reply[1])} tokens")
     ratio, measured = explanation.ratio
     counted = f"by {planned.basis.counted_by}" + (f", the upstream counts {ratio:.2f} for one" if measured else "")
     table.add_row("counted", _escaped(counted))
@@ -129,7 +156,7 @@ def _messages(blocks: Sequence[MessageReport]) -> Table:
             numbers,
             Text(plain(role)),
             Text(plain(tool)),
-            _number(before),
+            number(before),
             _after(run[0], after),
             _what(run[0]),
             style=style,
@@ -151,7 +178,7 @@ def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageRe
 
 
 def _after(block: MessageReport, tokens: int) -> str:
-    return _number(tokens) if block.tokens_after else "–"
+    return number(tokens) if block.tokens_after else "–"
 
 
 def _what(block: MessageReport) -> Text:
@@ -166,7 +193,7 @@ def _what(block: MessageReport) -> Text:
 def _verdict(explanation: Explanation) -> Iterator[Text]:
     before, after = explanation.planned.tokens_before, explanation.planned.tokens_after
     beside = explanation.beside_tokens
-    total = f"{_number(before)} tokens before, {_number(after)} after, {_number(beside)} of them besides the messages."
+    total = f"{number(before)} tokens before, {number(after)} after, {number(beside)} of them besides the messages."
     yield Text(total, style="bold")
     if explanation.problem is not None:
         yield Text(plain(f"It would be refused: {explanation.problem}"), style="bold red")
@@ -180,25 +207,12 @@ def _verdict(explanation: Explanation) -> Iterator[Text]:
             yield Text(f"  {plain(place)}", style="dim")
 
 
-def _number(count: int) -> str:
-    return f"{count:,}".replace(",", " ")
-
-
 def _shown(value: object) -> str:
     if isinstance(value, int):
-        return f"{_number(value)} tokens"
+        return f"{number(value)} tokens"
     return _escaped(", ".join(value) if isinstance(value, list) else str(value))
 
 
 def _escaped(text: str) -> str:
     """Foreign text inside markup."""
     return plain(text).replace("[", r"\[")
-
-
-def plain(text: str) -> str:
-    """Foreign text for a terminal: no control characters, nor what turns the direction of writing.
-
-    >>> plain("a\\x1b[31m\\u202eb")
-    'a\ufffd[31m\ufffdb'
-    """
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

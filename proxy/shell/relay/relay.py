@@ -96,7 +96,8 @@ class Relay:
         if planned is None or mode == "observe":
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
-            return await self._send(target, sent, body, decision)
+            observed = await self._send(target, sent, body, decision)
+            return observed if planned is None else await self._observed(observed, planned, decision)
         has_our_tool = planned.basis.tools is not None  # and may call it, even where this request withholds it
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
@@ -109,6 +110,19 @@ class Relay:
             return answer
         was_sent = decision.planned or planned
         return await watched(answer, ToolLoop(self._retrieval, self._send_round, journey, decision, was_sent))
+
+    async def _observed(self, answer: UpstreamAnswer, planned: Planned, decision: Decision) -> Answer:
+        """An answer that passes as it is; of a refusal it is written down what it was for."""
+        if answer.status < 400:
+            return answer
+        refusal = PeekedResponse(answer)
+        try:
+            await refusal.look()
+        except BaseException:
+            await refusal.aclose()
+            raise
+        self._judge.observed(refusal, planned, decision)
+        return refusal
 
     async def _send_round(self, journey: Journey, request_id: str) -> tuple[PeekedResponse, Planned]:
         """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""

@@ -46,6 +46,8 @@ class Decision:
     """Whether the plan is only for the record."""
     refused_as_too_long: bool = False
     """Whether the upstream said so of any send."""
+    refusal: str = ""
+    """What the upstream refused the last send for, as it was judged: the kind of a verdict."""
     counted_as_stream: bool = False
     """Whether it is among the streams that run."""
     attempts: int = 1
@@ -173,6 +175,7 @@ class Decision:
         line: dict[str, Any] = {"request_id": self.request_id, "outcome": self.outcome, "status": self.status}
         if self.problem:
             line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
+        line |= {"refusal": self.refusal} if self.refusal and self.status >= 400 else {}
         if self.planned is not None:
             line |= _described_plan(self.planned)
         if self.warning:

@@ -10,7 +10,8 @@ from typing import Final
 EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_done",),
-        "every chat request, however it ended: sizes, edits, times, outcome, and `prefix_kept`: the share (0–1) of the "
+        "every chat request, however it ended: sizes, edits, times, outcome; `refusal`: what the upstream refused it "
+        "for (`prompt`, `auth`, `rate`, …), in the mode `observe`, too; and `prefix_kept`: the share (0–1) of the "
         "request before in the same conversation, as it was sent, that this one begins with (from 4 KB on); with "
         "`retrieval_rounds`, `usage`: the tokens of all rounds together, of which the client is told the first prompt",
     ),
@@ -72,5 +73,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("metrics_not_shared",), "there is no folder for temporary files: each worker's `/metrics` tells its own figures"),
     (("listening",), "the port is open"),
+    (
+        ("settings_reloaded", "settings_not_reloaded"),
+        "after SIGHUP or `POST /-/reload`: what came of it; `restart_needed` names what could not change; wrong "
+        "settings change nothing, and `problem` has a line for each mistake",
+    ),
 )
 """(Names of events, when they are written), the most frequent ones first."""

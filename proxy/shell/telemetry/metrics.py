@@ -140,6 +140,10 @@ class Metrics:
         self._first = self.attempts.labels(Rung.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
+    def follow(self, learning: Learning) -> None:
+        """Tell from now on what this one has learned."""
+        self._learned.follow(learning)
+
     def planned(self, decision: Decision) -> None:
         """It is clear what to send."""
         planned = decision.planned
@@ -203,6 +207,10 @@ class LearnedCollector(Collector):
     """What refusals have taught, read when somebody asks; the same in all workers, as they share one file."""
 
     def __init__(self, learning: Learning | None) -> None:
+        self._learning = learning
+
+    def follow(self, learning: Learning) -> None:
+        """Read this one from now on."""
         self._learning = learning
 
     def describe(self) -> list[Metric]:

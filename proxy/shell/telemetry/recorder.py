@@ -34,10 +34,10 @@ _RETRIED: Final = {
 class Recorder:
     """Writes decisions to the log, the metrics and what is remembered of late."""
 
-    def __init__(self, metrics: Metrics, tracer: Tracer | None = None) -> None:
+    def __init__(self, metrics: Metrics, tracer: Tracer | None = None, recent: RecentDecisions | None = None) -> None:
         self._tracer = tracer
         self._metrics = metrics
-        self.recent = RecentDecisions()
+        self.recent = RecentDecisions() if recent is None else recent
         self._log = logger().bind()  # bound once and for all: every request writes a line
 
     def plan_made(self, decision: Decision) -> None:

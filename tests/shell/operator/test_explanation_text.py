@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,11 @@ from rich.console import Console
 from support.strategies import exchange, system, user
 
 from proxy.__main__ import main
+from proxy.demo.model_server import create_model_server
+from proxy.demo.refusals import FLAVOURS
+from proxy.demo.servers import serving
 
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 HOSTILE = "\x1b[31mred\x1b[0m [bold]bold[/bold] \u202eevil\x07"
 
 
@@ -34,17 +39,21 @@ def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "untouched"
 
-    def run(request: Any, *flags: str, window: int = 32_000, by_stdin: bool = False) -> tuple[int, str, str]:
+    def run(
+        request: Any,
+        *flags: str,
+        window: int | None = 32_000,
+        by_stdin: bool = False,
+        upstream: str = "http://127.0.0.1:9/v1",
+    ) -> tuple[int, str, str]:
         body = request if isinstance(request, bytes) else json.dumps(request).encode()
         file = tmp_path / "request.json"
         file.write_bytes(body)
         if by_stdin:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body)))
-        where = ["--data-dir", str(folder), "--context-window", str(window)]
-        # An upstream that would refuse every connection: nothing is asked of it.
-        status = main(
-            ["explain", *where, "--upstream", "http://127.0.0.1:9/v1", *flags, "-" if by_stdin else str(file)]
-        )
+        where = ["--data-dir", str(folder), *([] if window is None else ["--context-window", str(window)])]
+        # An upstream that refuses every connection, of which nothing is needed.
+        status = main(["explain", *where, "--upstream", upstream, *flags, "-" if by_stdin else str(file)])
         output = capsys.readouterr()
         assert not folder.exists(), "nothing is stored"
         return status, output.out, output.err
@@ -162,3 +171,70 @@ def test_a_lowered_reply_limit_and_every_limit_of_the_room_are_shown(explain, mo
 def test_a_narrow_terminal_is_no_reason_to_fail(monkeypatch, explain):
     monkeypatch.setattr("proxy.shell.operator.explanation_text._console", lambda: Console(width=40))
     assert explain(conversation())[0] == 0
+
+
+def test_the_upstream_is_asked_for_the_window_as_a_proxy_asks_it(explain):
+    server = create_model_server(9_000, FLAVOURS["vllm"])
+    with serving(server) as url:
+        found = json.loads(
+            explain(conversation(2), "--json", "--model", "embedded-model", window=None, upstream=url)[1]
+        )
+    assert found["profile"]["window_tokens"] == {"value": 9_000, "from": "upstream /v1/models"}
+    assert found["upstream"] == {"base_url": url, "listed": True, "reason": None}
+
+
+def test_an_upstream_that_says_nothing_is_told_where_the_window_hangs_on_it(explain):
+    _, output, _ = explain(conversation(2), window=None)
+    assert "was asked for the window and did not list its models: " in " ".join(output.split())
+    assert "did not list" not in explain(conversation(2))[1]
+    assert json.loads(explain(conversation(2), "--json")[1])["upstream"]["listed"] is False
+
+
+def test_before_and_after_stand_side_by_side_with_the_reasons(explain):
+    request = conversation(3, 2_100)
+    request["messages"].append(user("thanks"))
+    status, output, _ = explain(request, "--diff", window=200_000)
+    assert status == 0
+    lines = output.splitlines()
+    titles = [line for line in lines if line.startswith("message")]
+    assert titles[0] == "messages 0–2: as it came, 24 tokens"
+    assert titles[1].startswith("message 3: tool · ")
+    assert "truncate_tool_output" in titles[1]
+    cut = next(line for line in lines if "canary line 0" in line)
+    assert cut.count("canary line 0") == 2, "the same before and after"
+    assert any("lines" in line and "context-proxy" not in line and "…" in line for line in lines)
+    assert len(lines) < 150
+
+
+def test_what_is_left_out_and_what_is_said_of_it_is_seen(explain):
+    _, output, _ = explain(conversation(), "--diff")
+    assert re.search(r"^messages \d+–\d+: left out \(old_exchange\), [\d ]+ tokens$", output, re.MULTILINE)
+    assert len(output.splitlines()) < 150
+    assert "omission_note" in output
+    assert "It would be refused" not in output
+
+
+def test_a_difference_does_not_steer_the_terminal(explain):
+    request = conversation(2)
+    request["messages"][3]["content"] = f"{HOSTILE}\n" * 3_000
+    _, output, _ = explain(request, "--diff", window=200_000)
+    assert "\x1b" not in output
+    assert "\u202e" not in output
+    assert "[bold]bold[/bold]" in output
+
+
+def test_media_that_go_behind_their_batch_are_shown_as_put_in(explain):
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+    request = conversation(1, 1)
+    request["messages"][3]["content"] = [{"type": "text", "text": "seen"}, picture]
+    request["messages"].append(user("and now?"))
+    _, output, _ = explain(request, "--diff", window=200_000)
+    assert "put in: user" in output
+    assert "route_media" in output
+    assert output.index("message 3: tool") < output.index("put in: user") < output.index("message 4: as it came")
+
+
+def test_either_json_or_a_difference(explain, capsys):
+    with pytest.raises(SystemExit):
+        explain(conversation(1), "--diff", "--json")
+    assert "not allowed with" in capsys.readouterr().err

@@ -1,0 +1,245 @@
+"""`context-proxy doctor`: whether a request would go through, and what to do where it would not.
+
+Rule: it is the proxy itself that is tried, with its settings, its upstream and its store; each finding is a line, and
+each that is wrong says what to do. Nothing waits longer than a person would, and no key is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import httpx
+from rich.console import Console
+from rich.text import Text
+
+from proxy.app import create_app, create_folder
+from proxy.config.settings import LogSettings, Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.demo.servers import serving
+from proxy.errors import ProxyError
+from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, reason_of
+from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.profiles import ModelResolver, stated_by
+from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.operator.plain_text import number, plain
+from proxy.shell.upstream.client import Upstream
+
+WELL, WRONG = 0, 1
+"""The exit status."""
+REACH_SECONDS: Final = 10.0
+"""For the upstream's list of models."""
+ANSWER_SECONDS: Final = 60.0
+"""For an answer to three words: a server of one's own may load its model first."""
+WORDS: Final = "Say hello, please."
+TRIAL: Final = b"context-proxy doctor was here\n"
+SHOWN_CHARS: Final = 300
+"""Of what an upstream says is wrong."""
+_NO_CHAT: Final = re.compile(
+    r"embedding|embed(?=[-_:]|$)|whisper|tts|audio|dall-e|image|moderation|rerank|realtime|davinci|babbage|sora"
+)
+"""Names of models that do not chat, in the lists of OpenAI and of gateways; it only helps to choose one to try."""
+
+State: TypeAlias = Literal["ok", "wrong", "note", "skipped"]
+_STYLES: Final[dict[str, str]] = {"ok": "green", "wrong": "bold red", "note": "yellow", "skipped": "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one look has found."""
+
+    about: str
+    state: State
+    text: str
+    advice: str = ""
+    """What to do."""
+
+
+def doctor(settings: Settings, model: str | None, console: Console | None = None) -> int:
+    """Look at everything that a request needs; the exit status."""
+    console = console or Console(highlight=False, soft_wrap=True)
+    worst = WELL
+    for finding in examined(settings, model):
+        line = Text(f"{finding.state:<8}", style=_STYLES[finding.state])
+        line.append(
+            f"{finding.about:<11}{plain(finding.text)}", style="dim" if finding.state == "skipped" else "default"
+        )
+        console.print(line)
+        if finding.advice:
+            console.print(Text(f"{'':<8}{'':<11}→ {plain(finding.advice)}"))
+        worst = max(worst, WRONG if finding.state == "wrong" else WELL)
+    console.print(Text("Something is wrong." if worst else "A request goes through.", style="bold"))
+    return worst
+
+
+def examined(settings: Settings, model: str | None = None) -> Iterator[Finding]:
+    """The findings, each as soon as it is there."""
+    status, reached = asyncio.run(_upstream(settings))
+    yield reached
+    resolver = ModelResolver(
+        settings, learned=Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
+    )
+    if status is not None:
+        yield _key(settings, status)
+        failure = asyncio.run(resolver.ask_now(model))
+        model = model or _one_to_try(settings, resolver)
+        if failure is None and model is not None:
+            asyncio.run(resolver.ask_now(model))
+    model = model or _one_to_try(settings, resolver)
+    if model is not None:
+        profile = resolver.profile(model)
+        yield _window(profile)
+        yield _tokenizer(profile)
+    yield _store(settings)
+    if status is None or status in (401, 403):
+        why = "cannot be reached" if status is None else "takes no request without another key"
+        yield Finding("request", "skipped", f"not tried: the upstream {why}")
+    elif model is None:
+        yield Finding("request", "wrong", "not tried: the upstream lists no model", "name one: --model NAME")
+    else:
+        yield from _requests(settings, model)
+
+
+async def _upstream(settings: Settings) -> tuple[int | None, Finding]:
+    """The status of its list of models; None when it gave no answer."""
+    base_url, upstream = settings.upstream.base_url, Upstream(settings.upstream)
+    key = settings.upstream.api_key
+    headers = [(b"authorization", b"Bearer " + key.get_secret_value().encode())] if key is not None else []
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            answer = await upstream.send("GET", b"/models", headers, None)
+            status = answer.status
+            await answer.aclose()
+    except ProxyError as error:
+        return None, Finding("upstream", "wrong", error.message, f"is it running? upstream.base_url is {base_url}")
+    except TimeoutError:
+        text = f"{base_url} gave no answer within {REACH_SECONDS:g} s"
+        return None, Finding("upstream", "wrong", text, "look whether it is busy, and whether the address is right")
+    finally:
+        await upstream.aclose()
+    took = f"{base_url} answers ({status} in {1000 * (time.perf_counter() - started):.0f} ms)"
+    if status >= 500:
+        return status, Finding("upstream", "wrong", took, "its own log says why it fails")
+    if status in (404, 405, 501):
+        return status, Finding(
+            "upstream", "note", f"{took}, and lists no models", "if it should, is /v1 in the URL right?"
+        )
+    return status, Finding("upstream", "ok", took)
+
+
+def _key(settings: Settings, status: int) -> Finding:
+    is_set, is_refused = settings.upstream.api_key is not None, status in (401, 403)
+    how = "export OPENAI_API_KEY=…, or name a file in upstream.api_key_file"
+    if is_refused and is_set:
+        return Finding("key", "wrong", f"the upstream refuses upstream.api_key ({status})", f"set another: {how}")
+    if is_refused:
+        text = f"the upstream wants a key ({status}), and none is set here"
+        return Finding("key", "wrong", text, f"to try it here: {how}; clients that send their own need neither")
+    if is_set:
+        return Finding("key", "ok", "upstream.api_key is taken")
+    return Finding("key", "ok", "none is set, and the list of models needs none; clients may send their own")
+
+
+def _one_to_try(settings: Settings, resolver: ModelResolver) -> str | None:
+    written = [entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?[")]
+    listed = [name for name in resolver.discovery.names if not _NO_CHAT.search(name.lower())]
+    return next(iter([*written, *listed, *resolver.discovery.names]), None)
+
+
+def _window(profile: ModelProfile) -> Finding:
+    window = f"{number(profile.window_tokens)} tokens for {profile.model}"
+    source = stated_by(profile, "window_tokens")
+    if profile.window_is_guessed:
+        text = f"{window}, {source}: nothing is left out or refused on a guess"
+        return Finding("window", "note", text, HOW_TO_STATE_A_WINDOW)
+    return Finding("window", "ok", f"{window}, says {source}")
+
+
+def _tokenizer(profile: ModelProfile) -> Finding:
+    counter = counter_for(profile.tokenizer, profile.model)
+    if counter.exact:
+        return Finding("tokenizer", "ok", f"{counter.name}, the model's own")
+    return Finding("tokenizer", "ok", f"{counter.name}, an estimate until the upstream has counted a request")
+
+
+def _store(settings: Settings) -> Finding:
+    folder = create_folder(settings)
+    where = f"{folder.address} (data_dir, artifacts.folder or artifacts.url)"
+    try:
+        folder.put(TRIAL_KEY, TRIAL)
+        if bytes(folder.opened().get(TRIAL_KEY).bytes()) != TRIAL:
+            return Finding(
+                "store", "wrong", f"{where} gives back something else than was put there", "use another place"
+            )
+    except TROUBLE as error:
+        advice = "make it writable for this user, or name another place; of a bucket look at its credentials"
+        return Finding("store", "wrong", f"nothing can be kept in {where}: {reason_of(error)}", advice)
+    return Finding("store", "ok", f"{folder.address} can be written and read")
+
+
+def _requests(settings: Settings, model: str) -> Iterator[Finding]:
+    """Three words through the proxy, whole and streamed."""
+    quiet = settings.model_copy(update={"log": LogSettings(level="error")})
+    with contextlib.redirect_stdout(sys.stderr):  # the log, if there is anything to say
+        app = create_app(quiet)
+    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=ANSWER_SECONDS) as client:
+        for about, stream in (("request", False), ("stream", True)):
+            yield _request(client, model, about, stream=stream)
+
+
+def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> Finding:
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": WORDS}]}
+    started = time.perf_counter()
+    try:
+        answer = client.post("/chat/completions", json=body | ({"stream": True} if stream else {}))
+    except httpx.TimeoutException:
+        text = f"no answer of {model} within {ANSWER_SECONDS:g} s"
+        return Finding(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
+    except httpx.HTTPError as error:
+        return Finding(about, "wrong", f"the answer broke off: {type(error).__name__}", "the upstream's log says why")
+    if answer.status_code != 200:
+        text = f"{model} was refused ({answer.status_code}): {_words_of(answer)[:SHOWN_CHARS]}"
+        return Finding(about, "wrong", text, _advice_for(answer.status_code))
+    took = f"{model} answers in {time.perf_counter() - started:.1f} s"
+    if stream:
+        events = [line for line in answer.text.splitlines() if line.startswith("data:")]
+        if not events:
+            return Finding(about, "wrong", f"{took}, but not as a stream", "agents that stream need a server that does")
+        return Finding(about, "ok", f"{took}, in {len(events)} events")
+    try:
+        is_answer = bool(answer.json()["choices"])
+    except (ValueError, LookupError, TypeError):
+        is_answer = False
+    if not is_answer:
+        return Finding(
+            about, "wrong", f"{took}, but not as OpenAI does", "is the base URL that of an OpenAI-compatible API?"
+        )
+    return Finding(about, "ok", took)
+
+
+def _words_of(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return json.dumps(answer.text[:SHOWN_CHARS])
+
+
+def _advice_for(status: int) -> str:
+    if status in (401, 403):
+        return "the upstream wants another key: export OPENAI_API_KEY=…, or upstream.api_key_file"
+    if status == 404:
+        return "ask for a model that is there: --model NAME; context-proxy models lists them"
+    if status == 429:
+        return "the upstream limits this key's requests or has no credit left: wait, or look at its account"
+    if status >= 500:
+        return "the upstream fails, or cannot be reached; its log says why"
+    return "the upstream's words say what it wants; --model NAME tries another model"

@@ -1,0 +1,119 @@
+"""What the endpoints refuse: FastAPI's own refusals and ours, in OpenAI's shape like all else.
+
+Rule: a path and a parameter are named, what was sent is not repeated.
+"""
+
+from __future__ import annotations
+
+import html
+import secrets
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
+
+from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
+from proxy.shell.endpoints.answers import Refusal
+from proxy.shell.endpoints.parts import PARTS, Parts
+from proxy.shell.telemetry.recent import MAX_DECISIONS
+from proxy.wire.chat_completions.request import error_body
+
+HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": Refusal, "description": "Why not."}}
+OPERATOR_KEY: Final = HTTPBearer(
+    scheme_name="operator key",
+    description="`server.admin_key`, also as the password of HTTP's Basic. A client on this machine needs none.",
+    auto_error=False,  # the guard decides; this is for the description alone
+)
+CLIENT_KEY: Final = HTTPBearer(
+    scheme_name="client key",
+    description="The API key that the artifact came with; what came without one is read without one.",
+    auto_error=False,
+)
+_ALLOWED: Final = {"limit": f"a number from 1 to {MAX_DECISIONS}"}
+"""Of parameters that FastAPI reads."""
+
+
+_PAGE: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<title>context-proxy</title>
+<h1>context-proxy</h1>
+<p>You cannot see this page from here: {message}.</p>
+<p>On the machine that the proxy runs on, open it as <code>http://127.0.0.1:PORT/</code>, or forward the port:
+<code>ssh -L 8787:127.0.0.1:8787 HOST</code>. For other machines set <code>server.admin_key</code> and give it as the
+password.</p>
+</html>
+"""
+
+
+class Endpoint(APIRoute):
+    """One path of the API. What is read with GET is asked about with HEAD, as with Starlette's own routes."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As a GET, if it is a HEAD."""
+        return super().matches({**scope, "method": self._asked(scope)} if scope["type"] == "http" else scope)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers, or says with what to ask."""
+        methods = self.methods or set()
+        if self._asked(scope) in methods:
+            await self.app(scope, receive, send)
+            return
+        allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+        answer = refusal(MethodNotAllowed(f"this path is asked with {allowed}"))
+        answer.headers["allow"] = allowed
+        await answer(scope, receive, send)
+
+    def _asked(self, scope: Scope) -> str:
+        method: str = scope["method"]
+        return "GET" if method == "HEAD" and "GET" in (self.methods or ()) else method
+
+
+def parts_of(request: Request) -> Parts:
+    """What a request brings along."""
+    found: Parts = request.scope[PARTS]
+    return found
+
+
+async def guarded(request: Request) -> None:
+    """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
+    parts_of(request).guard.check(request.scope)
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Answer errors that endpoints raise, and parameters that they cannot read."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ProxyError)
+        is_page = isinstance(error, KeyNeeded | NotFromHere) and "text/html" in request.headers.get("accept", "")
+        return _page(refusal(error), error) if is_page else refusal(error)
+
+    async def wrong_parameter(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        name = str(error.errors()[0]["loc"][-1])
+        return refusal(MalformedRequest(f"`{name}` must be {_ALLOWED[name]}", param=name))
+
+    app.add_exception_handler(ProxyError, refused)
+    app.add_exception_handler(RequestValidationError, wrong_parameter)
+
+
+def _page(answer: Response, error: ProxyError) -> Response:
+    """The same for somebody with a browser, who asked for a page."""
+    headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
+    page = _PAGE.format(message=html.escape(error.message))
+    return Response(page, answer.status_code, headers | {"content-security-policy": "default-src 'none'"}, "text/html")
+
+
+def refusal(error: ProxyError) -> Response:
+    """The answer to what is refused."""
+    headers = {**HEADERS, "x-request-id": f"req-{secrets.token_hex(8)}"}
+    if isinstance(error, KeyNeeded):
+        headers["www-authenticate"] = 'Basic realm="context-proxy", charset="UTF-8"'
+    return Response(error_body(error), error.status, headers, "application/json")

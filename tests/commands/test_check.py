@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from proxy.__main__ import main
+from proxy.config.settings import ENV_ALIASES
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("CONTEXT_PROXY_") or name in ENV_ALIASES:
+            monkeypatch.delenv(name)
+
+
+def test_right_settings_are_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("upstream: {base_url: http://host:1, api_key: sk-canary}\nmode: observe\n")
+    assert main(["check", "--config", str(file), "--port", "9", "--data-dir", str(tmp_path / "kept")]) == 0
+    said = capsys.readouterr()
+    where = f"127.0.0.1 port 9, to http://host:1/v1 with a key of its own, mode observe, files in {tmp_path / 'kept'}"
+    assert (said.out, said.err) == (f"The settings are right: {where}.\n", "")
+    assert list(tmp_path.iterdir()) == [file], "nothing is made"
+
+
+def test_each_mistake_is_a_line_and_the_status_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("server: {prot: 1}\nmode: maybe\n")
+    assert main(["check", "--config", str(file)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert [line.split(":")[0] for line in said.err.splitlines()] == ["server.prot", "mode"]
+
+
+def test_an_upstream_that_is_the_proxy_itself_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--upstream", "http://127.0.0.1:8787"]) == 2
+    assert (
+        capsys.readouterr().err == "upstream.base_url: must not be the proxy itself, found http://127.0.0.1:8787/v1\n"
+    )

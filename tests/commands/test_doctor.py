@@ -1,0 +1,143 @@
+"""`context-proxy doctor` before upstreams that are well, that want a key, that cannot stream, that are not there."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from rich.console import Console
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from proxy.commands.doctor import Finding, doctor, examined
+from proxy.config.settings import Settings
+from proxy.demo.model_server import create_model_server
+from proxy.demo.servers import serving
+
+KEY = "sk-key-canary"
+ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    handlers = logging.getLogger().handlers[:]
+    yield
+    logging.getLogger().handlers[:] = handlers
+    structlog.reset_defaults()
+
+
+def settings_for(url: str, folder: Path, **upstream: Any) -> Settings:
+    return Settings(upstream={"base_url": url, **upstream}, data_dir=folder)  # type: ignore[arg-type] # pydantic's work
+
+
+def states(findings: list[Finding]) -> dict[str, str]:
+    return {finding.about: finding.state for finding in findings}
+
+
+def upstream(
+    models: tuple[str, ...] = ("text-embedding-3", "chatty"), answer: Any = ANSWER, status: int = 200
+) -> Starlette:
+    """An upstream that wants KEY, and answers every request alike."""
+
+    async def listed(request: Request) -> Response:
+        if request.headers.get("authorization") != f"Bearer {KEY}":
+            return JSONResponse({"error": {"message": "no"}}, 401)
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in models]})
+
+    async def chat(_: Request) -> Response:
+        return JSONResponse(answer, status)
+
+    return Starlette(routes=[Route("/v1/models", listed), Route("/v1/chat/completions", chat, methods=["POST"])])
+
+
+def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with serving(create_model_server(8_000)) as url:
+        assert doctor(settings_for(url, tmp_path), None, console) == 0
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    told = [line.split()[:2] for line in lines if not line.startswith(" ")]
+    about = ["upstream", "key", "window", "tokenizer", "store", "request", "stream"]
+    assert [word for _, word in told[:-1]] == about
+    assert {state for state, _ in told[:-1]} <= {"ok", "note"}
+    assert lines[-1] == "A request goes through."
+
+
+def test_the_window_is_told_with_who_says_so(tmp_path: Path) -> None:
+    settings = Settings(
+        data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
+    )  # type: ignore[arg-type]
+    found = {finding.about: finding for finding in examined(settings, "gpt-4o")}
+    assert found["window"].text == "9 000 tokens for gpt-4o, says config defaults"
+    assert found["tokenizer"].text == "o200k_base, the model's own"
+
+
+def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_path: Path) -> None:
+    with serving(create_model_server(8_000)) as url:
+        pass
+    found = list(examined(settings_for(url, tmp_path)))
+    assert states(found) == {"upstream": "wrong", "store": "ok", "request": "skipped"}
+    assert "upstream.base_url" in found[0].advice
+
+
+@pytest.mark.parametrize(("key", "says"), [(None, "none is set here"), ("sk-other-canary", "refuses upstream.api_key")])
+def test_a_key_that_is_missing_or_refused_is_told_and_never_shown(key: str | None, says: str, tmp_path: Path) -> None:
+    with serving(upstream()) as url:
+        found = list(examined(settings_for(url, tmp_path, api_key=key)))
+    assert states(found)["key"] == "wrong"
+    assert states(found)["request"] == "skipped"
+    assert says in next(finding.text for finding in found if finding.about == "key")
+    assert "canary" not in str(found)
+
+
+def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp_path: Path) -> None:
+    with serving(upstream()) as url:
+        found = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY))}
+    assert found["request"].state == "ok"
+    assert found["request"].text.startswith("chatty answers in ")
+    assert (found["stream"].state, found["window"].state) == ("wrong", "note")
+    assert "not as a stream" in found["stream"].text
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(404, "--model NAME"), (401, "another key"), (429, "wait"), (400, "words"), (500, "its log")],
+)
+def test_a_refusal_is_told_in_the_upstreams_words_with_what_to_do(status: int, advice: str, tmp_path: Path) -> None:
+    with serving(upstream(answer={"error": {"message": "It is \x1b[31m so."}}, status=status)) as url:
+        console = Console(file=io.StringIO(), width=200)
+        assert doctor(settings_for(url, tmp_path, api_key=KEY), "named", console) == 1
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert f"named was refused ({status}): It is \ufffd[31m so." in shown
+    assert advice in shown.split("request ")[1].splitlines()[1]
+    assert shown.splitlines()[-1] == "Something is wrong."
+
+
+def test_what_is_no_answer_of_a_model_is_wrong(tmp_path: Path) -> None:
+    with serving(upstream(answer={"hello": "world"})) as url:
+        found = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY))}
+    assert "not as OpenAI does" in found["request"].text
+
+
+def test_an_upstream_without_a_list_wants_a_name(tmp_path: Path) -> None:
+    chat = Route("/v1/chat/completions", lambda _: JSONResponse(ANSWER), methods=["POST"])
+    with serving(Starlette(routes=[chat])) as url:
+        nameless = states(list(examined(settings_for(url, tmp_path))))
+        named = states(list(examined(settings_for(url, tmp_path), "m")))
+    assert (nameless["upstream"], nameless["request"]) == ("note", "wrong")
+    assert named["request"] == "ok"
+
+
+def test_a_store_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = {f.about: f for f in examined(settings_for("http://127.0.0.1:9", tmp_path / "file"))}
+    assert found["store"].state == "wrong"
+    assert "Not a directory" in found["store"].text

@@ -1,0 +1,186 @@
+"""Settings that are read again while requests are under way: by SIGHUP and by `POST /-/reload`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, answering, chunk, soon
+
+CHAT = "POST /v1/chat/completions"
+BODY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "go"}]}).encode()
+ANSWER = b'{"choices":[]}'
+WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+
+
+class Serving:
+    """An upstream that streams, and goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.finish = asyncio.Event()
+
+    async def __call__(self, connection: Connection) -> None:
+        while True:
+            request = await connection.request()
+            if b"chat" not in request.line:
+                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                continue
+            await connection.send(CHUNKED + chunk(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'))
+            await soon(self.finish.wait())
+            await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
+
+
+async def reload_by_request(proxy: Any) -> dict[str, Any]:
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        answer = await client.post(f"http://127.0.0.1:{proxy.port}/-/reload")
+    found: dict[str, Any] = answer.json()
+    return {"http": answer.status_code, **found}
+
+
+async def reload_by_signal(proxy: Any) -> dict[str, Any]:
+    os.kill(proxy.process.pid, signal.SIGHUP)
+    found: dict[str, Any] = await proxy.logged(event="settings_reloaded")
+    return {"http": 200, **found}
+
+
+async def mode_of(proxy: Any) -> str:
+    """What a new request is served with, on a connection of its own."""
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        explained = await client.post(f"http://127.0.0.1:{proxy.port}/explain", content=BODY)
+    mode: str = explained.json()["mode"]
+    return mode
+
+
+def write(config: Path, text: str) -> None:
+    config.write_text(text)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.yaml"
+    file.write_text("mode: 'on'\n")
+    return file
+
+
+@pytest.mark.parametrize("reload", [reload_by_request, reload_by_signal])
+async def test_a_stream_goes_on_while_the_next_request_has_the_new_settings(
+    reload: Callable[[Any], Awaitable[dict[str, Any]]], config: Path, start: Any, connect: Any
+) -> None:
+    proxy, serving = start("--config", str(config)), Serving()
+    async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY)
+        assert (await client.head())[0] == 200
+        await client.chunk()
+        write(config, "mode: observe\nserver: {port: 9, max_header_bytes: 9999, max_body_bytes: 2000}\n")
+        found = await reload(proxy)
+        assert (found["http"], found["status"]) == (200, "reloaded")
+        assert found["restart_needed"] == ["server.max_header_bytes"], "the flag beats the file's port"
+        assert await mode_of(proxy) == "observe"
+        serving.finish.set()
+        assert await client.chunk() == b"data: [DONE]\n\n"
+        assert await client.chunk() == b""
+        client.ask(CHAT, b" " * 3_000)
+        assert (await client.answer())[0] == 413, "the same connection has the new settings, too"
+    done = await proxy.logged(event="request_done", status=200)
+    assert done["outcome"] == "answered"
+
+
+async def test_wrong_settings_change_nothing_and_are_told(config: Path, start: Any) -> None:
+    proxy = start("--config", str(config))
+    write(config, "mode: observe\nserver: {prot: 1}\nupstream: {api_key: sk canary}\n")
+    found = await reload_by_request(proxy)
+    assert found["http"] == 422
+    assert found["error"]["code"] == "settings_refused"
+    assert [line.split(":")[0] for line in found["error"]["message"].splitlines()] == [
+        "upstream.api_key",
+        "server.prot",
+    ]
+    assert await mode_of(proxy) == "on"
+    told = await proxy.logged(event="settings_not_reloaded")
+    assert told["problem"] == found["error"]["message"]
+    os.kill(proxy.process.pid, signal.SIGHUP)
+    write(config, "mode: [\n")
+    await proxy.logged(event="settings_not_reloaded", level="error")
+    assert await mode_of(proxy) == "on"
+    assert "canary" not in proxy.log()
+
+
+async def test_settings_that_cannot_work_change_nothing(config: Path, start: Any, tmp_path: Path) -> None:
+    proxy = start("--config", str(config))
+    (tmp_path / "file").touch()
+    write(config, f"artifacts: {{folder: {tmp_path}/file}}\n")
+    found = await reload_by_request(proxy)
+    assert found["http"] == 422
+    assert "nothing can be kept in" in found["error"]["message"]
+
+
+async def test_what_did_not_change_is_said_and_counts_and_decisions_go_on(config: Path, start: Any) -> None:
+    proxy = start("--config", str(config))
+    async with (
+        ScriptedUpstream(answering(WHOLE), proxy.upstream_port),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, timeout=20) as client,
+    ):
+        assert (await reload_by_request(proxy))["status"] == "unchanged"
+        for mode in ("on", "observe", "on"):
+            write(config, f"mode: '{mode}'\n")
+            await reload_by_request(proxy)
+            assert (await client.post("/v1/chat/completions", content=BODY)).status_code == 200
+        await proxy.logged(event="request_done")
+        decisions = (await client.get("/decisions")).json()
+        assert len(decisions["decisions"]) == 3
+        assert 'context_proxy_requests_total{outcome="answered"} 3.0' in (await client.get("/metrics")).text
+
+
+async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(config: Path, start: Any) -> None:
+    proxy = start("--config", str(config), "--workers", "2")
+    workers = await _two_workers(proxy)
+    write(config, "mode: observe\n")
+    assert (await reload_by_request(proxy))["workers"] == 2
+    await _until(lambda modes: modes == {"observe"}, proxy)
+    os.kill(min(workers), signal.SIGKILL)
+    await _two_workers(proxy, without=min(workers))
+    await _until(lambda modes: modes == {"observe"}, proxy)
+    write(config, "mode: maybe\n")
+    os.kill(proxy.process.pid, signal.SIGHUP)
+    await proxy.logged(event="settings_not_reloaded")
+    assert {await mode_of(proxy) for _ in range(10)} == {"observe"}
+
+
+async def test_it_is_for_the_operator_alone(config: Path, start: Any) -> None:
+    proxy = start("--config", str(config))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, timeout=20) as client:
+        assert (await client.post("/-/reload", headers={"host": "evil.example"})).status_code == 403
+        assert (await client.post("/-/reload", headers={"x-forwarded-for": "1.2.3.4"})).status_code == 403
+        assert (await client.get("/-/reload")).status_code == 405
+        assert "post" in (await client.get("/openapi.json")).json()["paths"]["/-/reload"]
+    assert "settings_reloaded" not in proxy.log()
+
+
+async def _workers(proxy: Any) -> set[int]:
+    found = set()
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+        for _ in range(20):  # on a connection of its own, so that any worker may take it
+            headers = {"connection": "close"}
+            answer = await client.get(f"http://127.0.0.1:{proxy.port}/decisions?limit=1", headers=headers)
+            found.add(answer.json()["worker"]["pid"])
+    return found
+
+
+async def _two_workers(proxy: Any, without: int = 0) -> set[int]:
+    async with asyncio.timeout(20):
+        while len(found := await _workers(proxy)) < 2 or without in found:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def _until(holds: Callable[[set[str]], bool], proxy: Any) -> None:
+    async with asyncio.timeout(20):
+        while not holds({await mode_of(proxy) for _ in range(10)}):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
