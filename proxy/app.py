@@ -27,6 +27,7 @@ from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThro
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
+from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -177,9 +178,10 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
     artifacts = _artifact_route(settings, reader, owners)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
-    parts = Parts(settings.server, guard, metrics, readiness, recorder.recent, explainer, artifacts, reload)
+    asked = probes(readiness)
+    parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, WithParts(carried.operator_api, parts), lifespan)
+    return Dispatcher(chat, pass_through, asked, WithParts(carried.operator_api, parts), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -240,24 +240,34 @@ class PassThrough:
 
 
 class Dispatcher:
-    """The application as the server sees it: what an agent calls goes straight to its handler, the rest to FastAPI,
-    whose router and middleware take about a fourteenth of the CPU of a small request."""
+    """The application as the server sees it: what agents and probes ask goes straight to its handler, the rest to
+    FastAPI, whose router and middleware take about a fourteenth of the CPU of a small request."""
 
-    def __init__(self, chat: ChatCompletions, pass_through: PassThrough, rest: ASGIApp, lifespan: Lifespan) -> None:
+    def __init__(
+        self,
+        chat: ChatCompletions,
+        pass_through: PassThrough,
+        probes: Mapping[str, ASGIApp],
+        rest: ASGIApp,
+        lifespan: Lifespan,
+    ) -> None:
         self._chat = chat
         self._pass_through = pass_through
+        self._probes = probes
         self._rest = rest
         self._lifespan = lifespan
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
-        elif not scope["path"].startswith("/v1/"):
-            await self._rest(scope, receive, send)
         elif scope["path"] == CHAT_PATH and scope["method"] == "POST":
             await self._chat(scope, receive, send)
-        else:
+        elif scope["path"].startswith("/v1/"):
             await self._pass_through(scope, receive, send)
+        elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):
+            await self._probes[scope["path"]](scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
 
 
 def _wants_stream(decision: Decision) -> bool:

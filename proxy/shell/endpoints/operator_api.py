@@ -1,7 +1,7 @@
 """The operator's API: status, decisions, artifacts and pages, as typed endpoints that `/openapi.json` describes.
 
-Rule: FastAPI stands behind these paths and no others, and is loaded when the first of them is asked for: it takes a
-quarter of the start, and what agents call does not need it (docs/decisions/0015). It is made once for a process and
+Rule: FastAPI stands behind these paths and no others, and is loaded when the first of them is asked for: neither what
+agents call nor a probe waits for it (docs/decisions/0015-the-operators-api.md). It is made once for a process and
 holds nothing of an application, as its caches live as long as the process.
 """
 

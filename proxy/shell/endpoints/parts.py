@@ -6,7 +6,7 @@ keep it alive. Nothing here loads FastAPI.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,6 @@ from proxy.config.settings import ServerSettings
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.operator.explaining import Explainer
-from proxy.shell.operator.readiness import Readiness
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 
@@ -43,7 +42,7 @@ class Parts:
     server: ServerSettings
     guard: Guard
     metrics: Metrics
-    readiness: Readiness
+    probes: Mapping[str, ASGIApp]
     recent: RecentDecisions
     explainer: Explainer
     artifacts: ArtifactRoute

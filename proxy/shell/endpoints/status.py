@@ -6,10 +6,12 @@ Rule: open to everybody who reaches the port, and quick; nothing here names a ke
 from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.types import Receive, Scope, Send
 
 from proxy.shell.endpoints.answers import Alive, NotReady, Ready
+from proxy.shell.endpoints.parts import PARTS, Parts
+from proxy.shell.endpoints.probes import ALIVE_PATH, READY_PATH
 from proxy.shell.endpoints.refusals import parts_of
 
 
@@ -17,26 +19,32 @@ class _Exposition(Response):
     media_type = CONTENT_TYPE_LATEST
 
 
-def add_status_endpoints(app: FastAPI) -> None:
-    """Serve `/healthz`, `/readyz` and `/metrics`."""
+class _Probe(Response):
+    """The answer of the probe itself, which FastAPI only describes."""
 
-    @app.get("/healthz", summary="Whether the process lives", tags=["status"])
-    async def healthz() -> Alive:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts: Parts = scope[PARTS]
+        await parts.probes[scope["path"]](scope, receive, send)
+
+
+def add_status_endpoints(app: FastAPI) -> None:
+    """Serve `/metrics`, and describe the probes, whose GET and HEAD do not come this way."""
+
+    @app.get(ALIVE_PATH, summary="Whether the process lives", tags=["status"], response_model=Alive)
+    async def healthz() -> Response:
         """Always, as long as there is an answer."""
-        return Alive()
+        return _Probe()
 
     @app.get(
-        "/readyz",
+        READY_PATH,
         summary="Whether requests would be served well",
         tags=["status"],
         responses={503: {"model": NotReady, "description": "The upstream gives no answer, or nothing can be kept."}},
         response_model=Ready,
     )
-    async def readyz(request: Request) -> Ready | Response:
+    async def readyz() -> Response:
         """Asks the upstream and tries the store. The result counts for a while, however many ask."""
-        if problems := await parts_of(request).readiness.problems():
-            return JSONResponse(NotReady(reasons=dict(problems)).model_dump(), 503)
-        return Ready()
+        return _Probe()
 
     @app.get("/metrics", summary="Counters for Prometheus", tags=["status"], response_class=_Exposition)
     async def exposed(request: Request) -> Response:
