@@ -11,7 +11,7 @@ PYTHON ?= python3
 LOCK := uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
-.PHONY: help demo test coverage check bench faults fuzz e2e validate serve lock clean
+.PHONY: help demo test coverage check bench faults fuzz e2e validate fronts docs serve lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -78,8 +78,10 @@ e2e: .venv/made ## real clients and coding agents, directly and through the prox
 
 MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
 
-validate: .deploy-tools/made ## the Dockerfile and deploy/, by the tools and schemas of each format
+validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by the tools and schemas of each format
 	.deploy-tools/bin/hadolint Dockerfile
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	.deploy-tools/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
 	.deploy-tools/bin/kubernetes-validate --strict --quiet $(MANIFESTS)
 	@for unit in $$(command -v systemd-analyze >/dev/null && ls deploy/systemd/*.service); do \
@@ -90,6 +92,18 @@ validate: .deploy-tools/made ## the Dockerfile and deploy/, by the tools and sch
 		kubectl kustomize $$folder > .deploy-tools/rendered.yaml && \
 		.deploy-tools/bin/kubernetes-validate --strict --quiet .deploy-tools/rendered.yaml || exit 1; \
 	done
+
+fronts: .venv/made ## nginx and Caddy in front of a proxy, as far as they are installed
+	@$(BIN)/python deploy/check_fronts.py
+
+.docs-tools/made: requirements-docs.lock
+	@$(PYTHON) -m venv .docs-tools
+	@.docs-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+docs: .docs-tools/made ## the documentation as a site, in .site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 .docs-tools/bin/mkdocs build
+	@echo "$(CURDIR)/.site/index.html"
 
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
@@ -103,9 +117,13 @@ docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
 docs/log.md: proxy/shell/telemetry/events.py proxy/core/conversation/edit.py proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference log > $@
 
+docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find proxy handbook -name '*.py') pyproject.toml .venv/made
+	@$(BIN)/python -m handbook $(@F) > $@
+
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 
 clean: ## remove what was made
 	rm -rf .venv .demo .e2e .deploy-tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist

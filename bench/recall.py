@@ -1,22 +1,23 @@
 """What is left of a conversation when it is over its room: `python -m bench.recall [--window 8000] [--seed 1]`.
 
-Made-up agents read files; each step uses names that only earlier results hold, mostly recent ones. Every request is
-planned as the proxy would plan it, turn by turn. Recall: of the names that the next step uses, the share that still
-stands in what is sent. Prefix: of the bytes sent, the share that repeats the head of the request before.
+Made-up agents read files and edit them; each step uses what only earlier results hold, mostly recent ones. Every
+request is planned as the proxy would plan it, turn by turn. Recall: of the names that the next step uses, the share
+that still stands in what is sent, wherever; real, edits and lines: `bench/fidelity.py`. Prefix: of the bytes sent, the
+share that repeats the head of the request before.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
+from bench.fidelity import Chat, History, Tally
 from proxy.config.settings import Settings
 from proxy.core.compaction.budget import BudgetRules, budget_for
-from proxy.core.compaction.plan import Progress, plan
+from proxy.core.compaction.plan import Pipeline, Progress, plan
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import Size
 from proxy.core.models.agent_tools import AgentFileAccess
@@ -24,6 +25,7 @@ from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
+from proxy.wire.chat_completions.message import ChatMessage
 
 CONVERSATIONS = 12
 TURNS = 80
@@ -47,61 +49,107 @@ _WORDS = [
 
 @dataclass(frozen=True)
 class Turn:
-    """One request, and the names that the step after it needs."""
+    """One request, and the step that the agent takes after it."""
 
     messages: tuple[Message, ...]
-    needed: frozenset[str]
+    chat: Sequence[Chat]
+    step: Chat
 
 
 def turns(seed: int) -> Iterator[Turn]:
-    """One agent's run."""
+    """One agent's run: it reads files, and edits what it has read, mostly a little while ago."""
     random = Random(seed)
-    messages = [_message(role="system", content="You are a coding agent."), _message(role="user", content="Fix it.")]
-    seen: list[list[str]] = []
+    chat: list[Chat] = [
+        {"role": "system", "content": "You are a coding agent."},
+        {"role": "user", "content": "Fix it."},
+    ]
+    messages = [_message(message) for message in chat]
+    files: dict[str, list[str]] = {}
     for number in range(TURNS):
-        names = [f"{random.choice(_WORDS)}_{random.choice(_WORDS)}_{random.randrange(10_000)}" for _ in range(12)]
-        # Two of three steps go on from the last few results, one from any.
-        source = [random.choice(seen[-4:] if random.random() < 0.67 else seen) for _ in range(2)] if seen else []
-        needed = frozenset(random.choice(found) for found in source)
-        yield Turn(tuple(messages), needed)
-        call = {
-            "id": f"call_{number}",
-            "type": "function",
-            "function": {"name": "read_file", "arguments": json.dumps({"path": sorted(needed)})},
-        }
-        lines = (
-            f"{line:>4}    {random.choice(names)} = {random.choice(_WORDS)}({random.randrange(99)})  # {_prose(random)}"
-            for line in range(random.choice((10, 30, 60, 200)))
-        )
-        messages.append(_message(role="assistant", content=None, tool_calls=[call]))
-        messages.append(_message(role="tool", tool_call_id=f"call_{number}", content="\n".join(lines)))
-        seen.append([name for name in names if name.encode() in messages[-1].raw] or names[:1])
+        step = _edit(random, number, files) if files and number % 3 == 2 else _read(random, number, files)
+        yield Turn(tuple(messages), tuple(chat), step)
+        arguments = json.loads(step["tool_calls"][0]["function"]["arguments"])
+        path, result = arguments["path"], "The file was edited."
+        if "old_string" in arguments:
+            text = "\n".join(files[path])
+            files[path] = text.replace(arguments["old_string"], arguments["new_string"]).split("\n")
+        else:
+            files.setdefault(path, _source(random))
+            result = "\n".join(f"{line:>4}\t{text}" for line, text in enumerate(files[path], 1))
+        for message in (step, {"role": "tool", "tool_call_id": f"call_{number}", "content": result}):
+            chat.append(message)
+            messages.append(_message(message))
+
+
+def _read(random: Random, number: int, files: Mapping[str, Sequence[str]]) -> Chat:
+    """A call that reads a file, the path of which an earlier one may name."""
+    words = f"I look at {random.choice(_recent(random, files)).strip()}" if files else "I begin."
+    path = f"src/{random.choice(_WORDS)}/{random.choice(_WORDS)}_{number}.py"
+    return _calling(number, words, "read_file", {"path": path})
+
+
+def _edit(random: Random, number: int, files: Mapping[str, Sequence[str]]) -> Chat:
+    """A call that replaces some lines of a file that was read: two of three times one of the last few."""
+    names = list(files)
+    path = random.choice(names[-4:] if random.random() < 0.67 else names)
+    lines = files[path]
+    begin = random.randrange(max(1, len(lines) - 5))
+    old = "\n".join(lines[begin : begin + random.randint(2, 5)])
+    new = old.replace("(", f"({random.choice(_WORDS)}_{number}, ")
+    return _calling(number, "", "edit_file", {"path": path, "old_string": old, "new_string": new})
+
+
+def _recent(random: Random, files: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    return files[random.choice(list(files)[-4:] if random.random() < 0.67 else list(files))]
+
+
+def _calling(number: int, words: str, tool: str, arguments: Mapping[str, str]) -> Chat:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    call = {"id": f"call_{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": words, "tool_calls": [call]}
+
+
+def _source(random: Random) -> list[str]:
+    names = [f"{random.choice(_WORDS)}_{random.choice(_WORDS)}_{random.randrange(10_000)}" for _ in range(12)]
+    return [
+        f"    {random.choice(names)} = {random.choice(names)}({random.randrange(99)})  # {_prose(random)}"
+        for _ in range(random.choice((10, 30, 60, 200)))
+    ]
+
+
+def pipeline_for(window_tokens: int) -> Pipeline:
+    """The steps for a model of which nothing else is known."""
+    budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
+    access = ArtifactAccess("/kept")
+    return Pipelines(Settings()).pipeline(
+        ModelProfile("made-up"), budget, ByteClassCounter(), AgentFileAccess.PAGE, access, keeping=True
+    )
 
 
 def measure(window_tokens: int, seed: int) -> dict[str, float]:
-    """The figures over all conversations, in per cent; only requests over the room count for recall."""
-    pipelines = Pipelines(Settings())
-    budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
-    way = ArtifactAccess("/kept")
-    pipeline = pipelines.pipeline(
-        ModelProfile("made-up"), budget, ByteClassCounter(), AgentFileAccess.PAGE, way, keeping=True
-    )
-    requests = fitting = over = needed = held = sent = same = 0
+    """The figures over all conversations, in per cent; what a step needs counts only in requests over the room."""
+    pipeline = pipeline_for(window_tokens)
+    requests = fitting = over = recalled = sent = same = 0
+    tally = Tally()
     for number in range(CONVERSATIONS):
         progress: Progress | None = None
-        before = b""
+        history, seen, before = History(), 0, b""
         for turn in turns(seed * 1_000 + number):
             planned, progress = plan(Conversation(turn.messages), Size(), pipeline, progress)
             requests, fitting = requests + 1, fitting + planned.fits
             body = b",".join(planned.messages)
             sent, same = sent + len(body), same + _shared(before, body)
             before = body
-            if not budget.admits(planned.before):
+            history.add(turn.chat[seen:])
+            seen = len(turn.chat)
+            if not pipeline.budget.admits(planned.before):
                 over += 1
-                needed += len(turn.needed)
-                held += sum(name.encode() in body for name in turn.needed)
-    percent = {"fitting": fitting / requests, "recall": held / max(1, needed), "prefix": same / sent}
-    return {"requests": requests, "over": over} | {name: round(100 * share, 1) for name, share in percent.items()}
+                needs = history.needs(turn.step)
+                tally.add(needs, *history.standing(json.loads(message) for message in planned.messages))
+                recalled += sum(name.encode() in body for name in needs.names)
+    percent = {"fitting": fitting / requests, "recall": recalled / max(1, tally.names), "prefix": same / sent}
+    figures = {name: round(100 * share, 1) for name, share in percent.items()}
+    return {"requests": requests, "over": over} | figures | tally.shares()
 
 
 def _shared(one: bytes, other: bytes) -> int:
@@ -113,8 +161,8 @@ def _shared(one: bytes, other: bytes) -> int:
     return low
 
 
-def _message(**members: Any) -> Message:
-    return Message.read(json.dumps(members).encode())
+def _message(chat: Chat) -> Message:
+    return ChatMessage.read(json.dumps(chat).encode())
 
 
 def _prose(random: Random) -> str:

@@ -80,7 +80,7 @@ def page(
         everything=contenders_table(results, names),
         events=STREAM_EVENTS,
         turns=GROWTH_TURNS,
-        failures=f"No figure, because the answers were wrong:\n\n{failures}\n" if failures else "",
+        failures=f"No figure, because the responses were wrong:\n\n{failures}\n" if failures else "",
     )
 
 
@@ -151,25 +151,25 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 _FLOOR = """\
-Where the floor lies, for what is not met (figures of November 2026, taken one by one):
+What limits the targets that are not met (figures of November 2026, taken one by one):
 
-* **2 KB.** uvicorn with a route that reads the request and answers by itself takes 1.9 times nginx. A request upstream
-  and back takes 0.09 ms with aiohttp's connections and parser, of which bare sockets are 0.02. What is left is Python
-  that reads, counts, plans, judges, measures and logs: 0.13 ms when nothing else runs in between, two to five times
-  that when the caches have gone to others meanwhile. So the multiple of nginx moves between 6 and 9.
-* **200 KB never seen before.** nginx looks at no byte of it. To forward it in Python takes three of the five times,
-  to open its JSON five more, to look at its messages 2 ms, and to count their tokens with tiktoken 12, in a thread. It
-  happens once in a conversation: from then on only what is new is read and counted.
-* **200 KB sent again.** 0.1 ms to find it among others that begin alike, and to plan it; the rest is what 2 KB cost,
-  and a body that is copied three times on its way through Python.
-* **First token.** Of a request that comes after a pause nearly all is waiting for memory: 0.2 ms to plan it, 0.2 for
-  everything before and behind that, and 0.5 in the server and the client library, as much as with the proxy switched
-  off. Upstream, client and proxy share two cores, and what other work there is decides this figure: 0.8 to 1.3.
-* **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (FastAPI 0.26 s, aiohttp 0.1, rich 0.06
-  where the demo is installed, as structlog looks for it); the figure doubles with the load.
-* **The exponent**, where it is over: what a turn costs beyond nginx is mostly the copying of its body, and bodies grow;
-  a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). The planning of a turn is the same at 20 KB and
-  at 2 MB but for one comparison of bytes, 0.1 ms for 2 MB.
+* **2 KB.** uvicorn, with a route that reads the request and answers it, takes 1.9 times as long as nginx. A request
+  upstream and back takes 0.09 ms with aiohttp's connections and parser, 0.02 of it in the sockets. The rest is Python
+  that reads, counts, plans, judges, measures and logs: 0.13 ms if nothing else runs in between, two to five times as
+  much if the caches are cold. So the multiple of nginx varies between 6 and 9.
+* **200 KB never seen before.** nginx does not look at the body. Forwarding it in Python takes three times as long as
+  nginx, opening its JSON five times; looking at its messages takes 2 ms, and counting their tokens with tiktoken 12, in
+  a thread. This happens once in a conversation: after that, only new messages are read and counted.
+* **200 KB sent again.** 0.1 ms to find it among others that begin alike, and to plan it; the rest is the cost of 2 KB,
+  and of copying a body three times on its way through Python.
+* **First token.** After a pause, a request mostly waits for memory: 0.2 ms to plan it, 0.2 for everything before and
+  after that, and 0.5 in the server and the client library, as much as with the proxy switched off. Upstream, client
+  and proxy share two cores, and other work on them decides this figure: 0.8 to 1.3.
+* **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (FastAPI 0.26 s, aiohttp 0.1, rich 0.06 if
+  the demo is installed, because structlog looks for it); the figure doubles with the load.
+* **The exponent**, if it is over its target: the cost of a turn beyond nginx is mostly copying its body, and bodies
+  grow; a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). Planning a turn costs the same at 20 KB
+  and at 2 MB, except for one comparison of bytes, 0.1 ms for 2 MB.
 
 """
 
@@ -179,8 +179,8 @@ _PAGE = """\
 Written by `{command}` on {when}.
 
 * Machine: {machine}. The cores are shared with the upstream and the client, so trust the ratios more than the figures.
-* Load average when the last figure was taken: {load}. Upstream, client and proxy make up to 2 of it; what is more is
-  other work on the same cores. It shows in wall times (first token, latency, start) most, in CPU by a tenth or two.
+* Load average when the last figure was taken: {load}. Upstream, client and proxy cause up to 2 of it; the rest is
+  other work on the same cores. It shows most in wall times (first token, latency, start), and in CPU by a tenth or two.
 * Versions: {versions}.
 
 ## Targets
@@ -189,7 +189,7 @@ Written by `{command}` on {when}.
 
 {floor}## Everything beside everything
 
-In brackets: how many times nginx. `nginx-buffered` is nginx as it comes, which takes in a whole request before it
+In brackets: how many times nginx. `nginx-buffered` is nginx with its defaults, which reads a whole request before it
 passes it on. `context-proxy-off` is this project with `enabled: false`, which only forwards.
 
 {everything}
@@ -197,15 +197,14 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
 {failures}## How it is measured
 
 * **CPU** is user plus system time of the proxy and all its descendants, from the kernel's clock of each process; per
-  request, or per event of a stream. Medians of {rounds} rounds; in a round every contender has its turn at every
-  figure, and a first round is thrown away. Brackets in the first table: the least and the largest round.
-* **nginx** is the floor: one worker, kept-alive connections, no log, request and answer both passed on as they come
+  request, or per event of a stream. Medians of {rounds} rounds; in each round every contender takes its turn at every
+  figure, and a first round is discarded. Brackets in the first table: the least and the largest round.
+* **nginx** is the floor: one worker, kept-alive connections, no log, request and response both passed on as they arrive
   (`proxy_request_buffering off; proxy_buffering off; client_body_buffer_size 64k`; `bench/contenders.py` has the file).
-  It edits nothing and reads nothing. With its own defaults, in the column beside, a request over 16 KB goes through a
-  file.
-* **Every answer is checked whole.** nginx and this project are held to the byte: the answer is what the upstream wrote,
-  and carries a checksum of the request that reached the upstream. Others may write the JSON anew; their text has to be
-  whole.
+  It edits nothing and reads nothing. With its defaults, in the next column, a request over 16 KB goes through a file.
+* **Every response is checked as a whole.** nginx and this project are held to the byte: the response is what the
+  upstream wrote, and carries a checksum of the request that reached the upstream. Others may rewrite the JSON; their
+  text has to be complete.
 * **Bodies** are agents' conversations made from a seed (`bench/bodies.py`): tool calls with sources, logs and search
   results, about 4 KB each. "Never seen before": no two begin alike. "One new exchange": four conversations of 2 MB take
   turns, each an exchange longer than before. 2 KB and 200 KB name a model of 128 000 tokens, 2 MB one of 1 047 576, so
@@ -214,8 +213,8 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
 * **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
   memory**: resident, of the whole family, a second later.
-* **{turns} turns**: one conversation from its first exchange to 2 MB, all of it sent on each turn (about 100 MB). The
+* **{turns} turns**: one conversation from its first exchange to 2 MB, all of it sent in each turn (about 100 MB). The
   CPU of each turn is the median over some runs; the figure is the sum over all turns, less the same of nginx (or of
   this project switched off). The exponent is the k of *total up to turn n ~ n^k*, by least squares on logarithms over
-  the second half of the turns: 1 is the same work on each turn, 2 is everything anew on each.
+  the second half of the turns: 1 is the same work in each turn, 2 is everything anew in each.
 """

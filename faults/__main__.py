@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from faults.client_faults import hostile_bodies, leaving
-from faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets
+from faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from faults.report import page
 from faults.soak import soak, written
 from faults.storage import isolation, kills, many_at_once, no_disk
@@ -31,6 +31,7 @@ TRIALS: Final[dict[str, Trial]] = {
         many_at_once,
         idle_streams,
         large_beside_small,
+        slow_bodies,
         secrets,
     )
 }

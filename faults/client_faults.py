@@ -64,14 +64,14 @@ BODIES: Final[dict[str, bytes]] = {
 
 
 async def leaving(extent: Extent) -> list[Tried]:
-    """A client leaves behind each byte of its request, politely or not."""
+    """A client leaves after each byte of its request, politely or not."""
     body = chat()
     raw = _HEAD % len(body) + body
     found = []
     async with staged() as stage:
         for how in ("closes", "resets"):
             tried = Tried(
-                "Nobody waits for a client that left, and the others notice nothing", f"a client {how} behind each byte"
+                "Nobody waits for a client that left, and the others notice nothing", f"a client {how} after each byte"
             )
             for stop in range(0, len(raw), extent.every):
                 await _leave(stage.port, raw[:stop], how)

@@ -112,6 +112,32 @@ async def large_beside_small(_: Extent) -> list[Tried]:
     return [tried]
 
 
+async def slow_bodies(_: Extent) -> list[Tried]:
+    """A client fills all the room for large requests, and sends the rest of its body a byte at a time."""
+    tried = Tried("Nobody waits for another's slow body", "requests beside a body of which 40 MB came, and then drops")
+    async with staged() as stage:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
+        writer.write(f"{head}content-length: 60000000\r\n\r\n".encode() + b" " * 40_000_000)
+        await writer.drain()
+
+        async def drip() -> None:
+            while True:
+                await asyncio.sleep(0.5)
+                writer.write(b" ")
+
+        dripping = asyncio.create_task(drip())
+        for name, body in (("small", chat()), ("large", with_result(long_text(1))), ("small", chat(stream=True))):
+            try:
+                status = (await stage.ask(body)).status
+            except TimeoutError:
+                status = 0
+            tried.note(f"a {name} one: {status}", held=status == 200)
+        dripping.cancel()
+        writer.close()
+    return [tried]
+
+
 async def secrets(_: Extent) -> list[Tried]:
     """Keys and content are looked for wherever an operator looks, at the loudest level."""
     tried = Tried(

@@ -14,7 +14,7 @@ from faults.trials import Tried
 _HEAD: Final = """# Reliability
 
 Written by `make faults`, which tries all of this on a running proxy: real sockets, a real process, a scripted upstream.
-A loss is named below; the command fails then. A short form of it runs in `make test`.
+A loss is named below, and fails the command. `make test` runs a short form of it.
 
 | promise | what was tried | times | lost |
 |---|---|---|---|

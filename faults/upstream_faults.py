@@ -28,7 +28,7 @@ _NONSENSE: Final = {
 
 
 async def broken_answers(extent: Extent) -> list[Tried]:
-    """Each answer is broken off behind each of its bytes."""
+    """Each answer is broken off after each of its bytes."""
     found = []
     async with staged(artifacts={"retrieval_tool": "never"}) as stage:
         for name, raw, body in (
@@ -36,7 +36,7 @@ async def broken_answers(extent: Extent) -> list[Tried]:
             ("a stream", streamed(EVENTS), chat(stream=True)),
         ):
             for how in ("closed", "reset"):
-                tried = Tried("A broken answer never looks whole", f"{name} is {how} behind each byte")
+                tried = Tried("A broken answer never looks whole", f"{name} is {how} after each byte")
                 for stop in range(0, len(raw), extent.every):
                     await _broken(stage, tried, raw[:stop], body, how)
                 found.append(tried)
@@ -55,7 +55,7 @@ async def _broken(stage: Stage, tried: Tried, raw: bytes, body: bytes, how: str)
     stage.upstream.answer = break_off
     heard = await stage.ask(body)
     said_it_all = heard.body.rstrip() == EVENTS.rstrip()  # up to its `[DONE]`: the line ends behind it say nothing
-    tried.note(f"{how} behind byte {len(raw)}: status {heard.status}", held=heard.tells_of_an_error or said_it_all)
+    tried.note(f"{how} after byte {len(raw)}: status {heard.status}", held=heard.tells_of_an_error or said_it_all)
 
 
 async def nonsense(_: Extent) -> list[Tried]:

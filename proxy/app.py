@@ -40,7 +40,7 @@ from proxy.shell.references.resolver import Downloads, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.resources.workload import Workload, give_memory_back
+from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
@@ -78,6 +78,7 @@ def tune_interpreter() -> None:
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_large_blocks_apart()
 
 
 Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]

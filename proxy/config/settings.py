@@ -226,7 +226,7 @@ class BudgetSettings(_Section):
     low_mark: float = Field(default=LOW_MARK, ge=0.3, le=0.95)
     """Share of what may be used up that stays after a cut; lower: fewer cuts and warmer caches, with less context."""
     margin: int | None = Field(default=None, ge=0)
-    """Tokens kept free for errors of the estimate; empty: 2 % of the window with an exact tokenizer, else 4 %."""
+    """Tokens kept free for errors of the estimate; empty: 1 % of the window; 4 % before usage is seen."""
     clamp_reply: bool = True
     """Lower a request's reply limit when prompt and reply together do not fit."""
 

@@ -13,12 +13,12 @@ from support.strategies import conversation, exchange, pairing_faults, part, pip
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import ImageLimit
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 SEEING = frozenset({Modality.TEXT, Modality.VISION})
 
@@ -32,7 +32,7 @@ def limited(max_images, target=ToolImages.USER_AFTER_BATCH, budget=None, reads=S
 
 
 def images(made):
-    return sum("image_url" in one for raw in made.messages for one in Message.read(raw).media_parts())
+    return sum(ChatMessage.read(raw).images for raw in made.messages)
 
 
 def taking_pictures(count, *, per_batch=1):
@@ -64,10 +64,10 @@ def test_a_batch_that_is_done_again_keeps_the_words_before_a_user_message_that_f
         history += [user("Look."), *exchange(results, first_call=number * 10, tool="shot")]
     made = planned(history, limited(10, ToolImages.USER_AFTER_ASSISTANT))
     assert images(made) == 5, "one of the fourth batch is left"
-    roles = [Message.read(raw).role for raw in made.messages]
+    roles = [ChatMessage.read(raw).role for raw in made.messages]
     with_images = ["user", "assistant", "tool", "tool", "assistant", "user", "assistant"]
     assert roles == [*with_images[:4] * 3, *with_images * 3][:-1]
-    sizes = [size_of(Message.read(raw), ByteClassCounter()) for raw in made.messages]
+    sizes = [size_of(ChatMessage.read(raw), ByteClassCounter()) for raw in made.messages]
     assert sum(sizes, Size()).bytes == made.after.bytes
 
 
@@ -113,7 +113,7 @@ def test_the_limit_holds_the_sizes_are_true_and_nothing_depends_on_what_follows(
     found, every = conversation(history), limited(limit, target, Budget(room))
     made = planned(found, every)
     assert images(made) <= max(limit, 1)
-    assert made.after == sum((size_of(Message.read(raw), ByteClassCounter()) for raw in made.messages), Size())
+    assert made.after == sum((size_of(ChatMessage.read(raw), ByteClassCounter()) for raw in made.messages), Size())
     assert pairing_faults(list(made.messages)) == []
     assert turn_by_turn(found, every)[-1].messages == made.messages
     assert sum(block.tokens_after for block in made.blocks) == made.after.tokens

@@ -37,7 +37,6 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit
 from proxy.core.content_types import ContentKind, media_type
-from proxy.core.conversation.message import Message, texts_of
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
@@ -45,6 +44,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.catalogue import Notices
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage, texts_of
 
 ARTIFACT = re.compile(ARTIFACT_NAME)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -133,7 +133,7 @@ def made_with(reads, target, budget=None, **routes):
 
 
 def sent(plan):
-    return [Message.read(raw) for raw in plan.messages]
+    return [ChatMessage.read(raw) for raw in plan.messages]
 
 
 def model_texts(message):

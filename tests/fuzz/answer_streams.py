@@ -15,12 +15,13 @@ from fuzz.mutations import damaged, mutated
 from hypothesis import strategies as st
 from support.answer_shapes import messages, streams
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, called
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.wire.answer_end import is_whole
-from proxy.wire.answer_stream import AnswerStream
-from proxy.wire.counted import counted_in
-from proxy.wire.deltas import choice_of, delta_of, listed_calls
+from proxy.wire.chat_completions.answer_end import is_whole
+from proxy.wire.chat_completions.answer_stream import AnswerStream
+from proxy.wire.chat_completions.counted import counted_in
+from proxy.wire.chat_completions.deltas import choice_of, delta_of, listed_calls
+from proxy.wire.chat_completions.said import called
 from proxy.wire.sse import EventSplitter, data_of
 
 _ODD_EVENTS: Final = (

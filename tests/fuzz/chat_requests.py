@@ -20,7 +20,7 @@ from proxy.errors import MalformedRequest, ProxyError
 from proxy.shell.planning.maker import PlanMaker
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned, Terms
-from proxy.wire.openai_chat import ChatRequest, error_body, parse, render
+from proxy.wire.chat_completions.request import ChatRequest, error_body, parse, render
 
 _WAY: Final = ArtifactAccess("/data/tool-output")
 _NOTE_TOKENS: Final = 0

@@ -58,8 +58,9 @@ def check(case: bytes) -> None:
         _check_verdict(verdict, status)
         assert judge(status, _HEADERS, case) == verdict
         for before, after in _AROUND:
-            if len(case) < 4_000:  # of longer ones the end is not read, and plain text that long is no error
-                assert judge(status, [], before + case + after) == verdict
+            around = before + case + after
+            if len(around) < 4_000:  # of longer ones the end is not read, and plain text that long is no error
+                assert judge(status, [], around) == verdict
         for again in _spelled_again(case):
             assert _without_place(judge(status, [], again)) == _without_place(verdict)
         for tokens in (10, 100_000):

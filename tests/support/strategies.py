@@ -11,7 +11,7 @@ from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.models.agent_tools import AgentFileAccess
@@ -20,6 +20,7 @@ from proxy.core.notices.catalogue import Language, Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+from proxy.wire.chat_completions.message import ChatMessage
 
 UNITS = st.sampled_from(
     [
@@ -152,7 +153,7 @@ def any_histories(draw: Any) -> list[Any]:
 
 def conversation(messages: list[Any]) -> Conversation:
     """As the wire would read it; every third message is spelled in ASCII only."""
-    return Conversation(tuple(Message.read(spelled(m, ascii_only=n % 3 == 0)) for n, m in enumerate(messages)))
+    return Conversation(tuple(ChatMessage.read(spelled(m, ascii_only=n % 3 == 0)) for n, m in enumerate(messages)))
 
 
 def spelled(message: Any, *, ascii_only: bool = False) -> bytes:
@@ -238,11 +239,11 @@ def pairing_faults(messages: list[bytes]) -> list[str]:
     """What OpenAI would refuse in this history: calls without results, results without calls."""
     faults = []
     open_calls: set[str] = set()
-    for message in map(Message.read, messages):
+    for message in map(ChatMessage.read, messages):
         if message.role == "tool":
-            if message.tool_call_id not in open_calls:
-                faults.append(f"no call {message.tool_call_id}")
-            open_calls.discard(message.tool_call_id)
+            if message.answers not in open_calls:
+                faults.append(f"no call {message.answers}")
+            open_calls.discard(message.answers)
         else:
             faults += [f"unanswered {name}" for name in sorted(open_calls)]
             open_calls = {call.id for call in message.calls}
@@ -255,3 +256,8 @@ def kept_of(messages: list[Any], base: Size | None = None) -> ContextWindow:
     for index, message in enumerate(conversation(messages)):
         found.add(TrackedMessage.of(index, message, "", ByteClassCounter()))
     return found
+
+
+def content_after(message, edit):
+    """The content of a message after an edit, opened."""
+    return message.changed({edit.at: edit.becomes}).content()

@@ -19,16 +19,23 @@ MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered under this where the window has room for it: an answer that breaks off at once is worse
 than an error. In a small window it is lowered to what is kept free for a reply there."""
-LOW_MARK: Final = 0.58
+LOW_MARK: Final = 0.59
 """Share of what may be used up beside what cannot be given up, that stays after a cut; measured, see
 docs/decisions/0003-what-to-give-up.md."""
-EXACT_MARGIN: Final = 0.02
-"""For the frames of messages and tools, which every server builds a little differently."""
+EXACT_MARGIN: Final = 0.01
+"""For the frames of messages and tools, which every server builds a little differently; and for what a ratio that usage
+has taught may be too low before it is raised (`shell/models/calibration.py`)."""
+_CHARS_MARGIN: Final = 0.02
+"""Of a limit in characters: what its upstream counts besides the texts is not known."""
 ESTIMATE_MARGIN: Final = 0.04
 """For an estimate that nothing has been held against yet."""
-ARRIVAL_SHARE: Final = 0.24
-"""Of the window, for one tool result at the most: a larger one is cut once, when it arrives, and not again and again
-by the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
+ARRIVAL_SHARE: Final = 0.3
+"""Of the window less what usually stays in it, for one tool result at the most: a larger one is cut once, when it
+arrives, and not again and again by the budget. Measured, docs/decisions/0003-what-to-give-up.md."""
+_USUALLY_STAYS_TOKENS: Final = 2_000
+"""System text, tools and task of an agent: a constant, as those of one request must not move the cuts of another."""
+_LEAST_SHARED: Final = 0.125
+"""Of a window that is hardly larger than that, for results all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +233,7 @@ def budget_for(
         chars_may_be_wrong=room_chars != rules.max_request_chars,
         max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed else None,
         ratio=ratio,
-        result_tokens=int(widest * ARRIVAL_SHARE / ratio),
+        result_tokens=int(max(widest - _USUALLY_STAYS_TOKENS, widest * _LEAST_SHARED) * ARRIVAL_SHARE / ratio),
         reserved_reply_tokens=reserve,
     )
 
@@ -235,7 +242,7 @@ def _room_chars(profile: ModelProfile, rules: BudgetRules) -> int | None:
     """Of the operator's limit and the upstream's, less what may be between its frames and ours, the smaller one."""
     limits = [rules.max_request_chars] if rules.max_request_chars is not None else []
     if profile.input_chars is not None:
-        limits.append(int(profile.input_chars * (1 - EXACT_MARGIN)))
+        limits.append(int(profile.input_chars * (1 - _CHARS_MARGIN)))
     return min(limits, default=None)
 
 

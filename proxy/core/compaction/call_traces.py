@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import argument_texts
 from proxy.core.text import jsontext
 
 _PATHS: Final = (
@@ -52,9 +51,7 @@ class Trace(NamedTuple):
 
 def traces_of(message: Message) -> Iterator[Trace]:
     """One for each call, and for each file of a patch."""
-    for path, text in argument_texts(message):
-        position = path[1]
-        call_id = message.calls[position].id if isinstance(position, int) and position < len(message.calls) else ""
+    for _, call_id, text in message.arguments():
         arguments = jsontext.opened(text.encode("utf-8", "surrogatepass"))
         found = list(_strings("", arguments)) if isinstance(arguments, dict) else [("", text)]
         named = arguments if isinstance(arguments, dict) else {}

@@ -20,7 +20,7 @@ from proxy.core.conversation.exchange import Change, ToolExchange, first_request
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
-from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.catalogue import Notices
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.tokens.counters import Counter
@@ -110,7 +110,7 @@ class ContextWindow:
             self._edited = True
             self._moved += entry.moved
         if is_result:
-            self._open_calls -= {entry.message.tool_call_id}
+            self._open_calls -= {entry.message.answers}
         else:
             self._open_calls = frozenset([call.id for call in entry.message.calls])
         if self._moved and not self._open_calls:
@@ -126,7 +126,7 @@ class ContextWindow:
     def _is_output(self, entry: TrackedMessage) -> bool:
         """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words
         of the assistant before it."""
-        text = next((text for _, text in content_texts(entry.original)), "")
+        text = next((text for _, text in entry.original.texts()), "")
         seen, begun = self._openings, opening(text)
         self._openings = seen | {begun} if begun else seen
         if not self.units or self.units[-1].role != "assistant":
@@ -291,7 +291,7 @@ class ContextWindow:
         """What people said in what is gone: user messages that no assistant's unit took for output."""
         joined = {index for start, stop in self._gone_units for index in range(start + 1, stop)}
         texts = [
-            next((text for _, text in content_texts(entry.whole)), "")
+            next((text for _, text in entry.whole.texts()), "")
             for entry in self._gone
             if entry.original.role == "user" and entry.index not in joined
         ]
@@ -339,7 +339,9 @@ class ContextWindow:
         found = []
         for entry in self.entries:
             if entry is not None:
-                found.append(entry.message.raw if entry.index != carrier else self.omission_note.onto(entry.message))
+                found.append(
+                    entry.message.raw if entry.index != carrier else self.omission_note.onto(entry.message).raw
+                )
                 if entry.following:
                     found += [message.raw for message in entry.following]
         return found

@@ -7,7 +7,6 @@ never told again.
 from __future__ import annotations
 
 import heapq
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,18 +17,22 @@ from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
 from proxy.core.conversation.message import TOOL_ROLES
 from proxy.core.conversation.text_protocol import is_quotable
-from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
 
-MAX_LINES: Final = 1_000
-"""Remembered of what is left out: several times what the note of a window of 32 000 has room for."""
+MAX_LINES: Final = 3_000
+"""Remembered of what is left out: several times what the note of a window of 32 000 has room for. With a thousand,
+lines of forty exchanges ago were forgotten that the next step needed."""
 _MAX_CHARACTERS: Final = 400
 """Of a line; longer ones are data, or prose that says little for its length."""
 _MAX_LINES_OF_A_TEXT: Final = 2_000
 """Looked at."""
-HALF_LIFE: Final = 10.0
-"""Exchanges after which a line is worth half as much: what was read last is needed first."""
+HALF_LIFE: Final = 15.0
+"""Exchanges after which a line is worth half as much, and a third after twice as many: what was read last is needed
+first, but what is old hardly ages any more."""
+IN_HAND_AGE: Final = 0.5
+"""Of its age counts in a file that the newest calls are about: what is edited now was often read long ago."""
 IN_HAND: Final = 1.0
 """What a line is worth besides, in new names, when it is of a file that the newest calls are about."""
 NEAR: Final = 3.0
@@ -111,9 +114,9 @@ class LinePool:
                     called[trace.call_id] = trace.source
                     _replace(sources, trace, exchange)
             elif message.role in TOOL_ROLES or message.role == "user":
-                for _, text in content_texts(message):
+                for _, text in message.texts():
                     if message.role != "user" or not is_quotable(text):
-                        _add(sources, text, called.get(message.tool_call_id, ""), exchange)
+                        _add(sources, text, called.get(message.answers, ""), exchange)
         return LinePool(_bounded(sources), exchange, dict.fromkeys(list(used)[-MAX_USED:]))
 
     def told(
@@ -141,7 +144,7 @@ class _Choice:
         self._known = set(known)
         self._used = pool.used.keys()
         self._exchanges = pool.exchanges
-        self._freshness = [math.exp2(-age / HALF_LIFE) for age in range(pool.exchanges + 1)]
+        self._freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
         self._near = bytearray(len(self._lines))
         """How many neighbours of each are chosen."""
         self._done = bytearray(len(self._lines))
@@ -185,11 +188,14 @@ class _Choice:
         source, (text, names, exchange) = self._lines[index]
         unknown = names - self._known
         worth = len(unknown) + NEAR * self._near[index]
+        age = self._exchanges - exchange
         if unknown:
             worth += USED * len(unknown & self._used)
-        if names and source in self._in_hand:
-            worth += IN_HAND
-        return worth * self._freshness[self._exchanges - exchange] / (len(text) + _LINE_OVERHEAD)
+        if source in self._in_hand:
+            age = int(age * IN_HAND_AGE)
+            if names:
+                worth += IN_HAND
+        return worth * self._freshness[age] / (len(text) + _LINE_OVERHEAD)
 
     def _neighbours(self, index: int) -> Iterable[int]:
         source = self._lines[index][0]

@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.compaction.line_pool import LinePool
-from proxy.core.conversation.edit import Edit, Path, Reason, spliced
-from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import TOOL_ROLES, Address, Content, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
-from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.catalogue import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.identifiers import names_in
@@ -99,13 +99,12 @@ class OmissionNote:
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
         """The digest with its note on a message, as that would be sent now."""
-        path, before, after = self._onto_content(carrier.message)
-        replacement = jsontext.dump(after) if isinstance(after, str) else after
+        at, before, after = self._onto_content(carrier.message)
         after_chars = len(after) if isinstance(after, str) else len(self.note)
         edit = Edit(
             carrier.index,
-            path,
-            replacement,
+            at,
+            after,
             Reason.OMISSION_NOTE,
             self.artifacts[-1],
             carrier.tool,
@@ -113,32 +112,29 @@ class OmissionNote:
             after_chars,
         )
         noted = replace(self, edit=edit)
-        return replace(noted, size=size_of(Message.read(noted.onto(carrier.message)), counter) - carrier.size)
+        return replace(noted, size=size_of(noted.onto(carrier.message), counter) - carrier.size)
 
-    def _onto_content(self, message: Message) -> tuple[Path, str, str | bytes]:
-        """Where in a message the note goes, the text that stands there, and that text with the note; or the JSON of the
-        whole content, where no text is and the note has a part of its own."""
-        path, text = next(content_texts(message), (None, ""))
-        if path is None:
-            content = message.content()
-            if not isinstance(content, list):
-                return ("content",), "", self.note
-            parts = list(jsontext.items(message.members()["content"]))
-            part = jsontext.dump({"type": "text", "text": self.note})
-            return ("content",), "", jsontext.join_array([*parts, part] if self.behind else [part, *parts])
+    def _onto_content(self, message: Message) -> tuple[Address, str, Content]:
+        """Where in a message the note goes, the text that stands there, and that text with the note; or all parts,
+        where there is no text and the note has a part of its own."""
+        found = next(message.texts(), None)
+        if found is None:
+            at, content = message.with_note(self.note, after=self.behind)
+            return at, "", content
+        at, text = found
         response = tool_response(text)
         if response is not None:
-            return path, text, with_note(response, self.note)
-        return path, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
+            return at, text, with_note(response, self.note)
+        return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
 
     def untold(self) -> OmissionNote:
         """The digest without its note."""
         return replace(self, note="", edit=None, size=NOTHING)
 
-    def onto(self, message: Message) -> bytes:
-        """The JSON of the carrying message with the note."""
+    def onto(self, message: Message) -> Message:
+        """The carrying message with the note."""
         assert self.edit is not None, "a digest that was placed"
-        return spliced(message.raw, {self.edit.path: self.edit.replacement})
+        return message.changed({self.edit.at: self.edit.becomes})
 
 
 def _quoted(text: str) -> str:
@@ -152,7 +148,7 @@ def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
     first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
     after = [entry for entry in kept[first_gap:] if entry is not None]
     before = [entry for entry in reversed(kept[:first_gap]) if entry is not None]
-    for can_carry in (_has_text, _has_content):
+    for can_carry in (_has_text, _can_carry):
         for roles in _CARRIERS:
             for entry in (*after, *before):
                 if entry.message.role in roles and can_carry(entry.message):
@@ -161,12 +157,11 @@ def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
 
 
 def _has_text(message: Message) -> bool:
-    return any(text for _, text in content_texts(message))
+    return any(text for _, text in message.texts())
 
 
-def _has_content(message: Message) -> bool:
-    content = message.content()
-    return content is None or isinstance(content, str | list)
+def _can_carry(message: Message) -> bool:
+    return message.can_carry_a_note
 
 
 def _names_of(message: Message) -> tuple[str, ...]:

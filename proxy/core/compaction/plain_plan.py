@@ -18,7 +18,7 @@ def plain_plan(conversation: Conversation, base: Size, pipeline: Pipeline) -> Pl
         return None
     size, blocks = base, []
     for index, message in enumerate(conversation.messages):
-        if message.tool_call_id or message.name:
+        if message.answers or message.name:
             return None  # whose result it is has to be found out
         for step in pipeline.local:
             for _ in step(index, message, "", pipeline.notices):

@@ -164,7 +164,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         message = messages[index]
         for call in message.calls:
             tools[call.id] = call.name
-        tool = message.name or tools.get(message.tool_call_id, "")
+        tool = message.name or tools.get(message.answers, "")
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
         before += entry.original_size
         window.add(entry)

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from proxy.core.conversation.edit import Moved
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.tracked_message import TrackedMessage
-from proxy.core.text import jsontext
 from proxy.core.tokens.counters import Counter
 
 
 def with_media(last: TrackedMessage, moved: Sequence[Moved], counter: Counter) -> TrackedMessage:
     """The last result of a batch, and behind it what was moved out of all of them."""
-    return last.followed_by(_messages_of(moved), counter)
+    return last.followed_by(_messages_of(last.message, moved), counter)
 
 
 def before_a_user(last: TrackedMessage, counter: Counter) -> TrackedMessage:
@@ -40,10 +39,8 @@ def done_again(entries: Iterable[TrackedMessage], counter: Counter) -> Iterator[
         moved = ()
 
 
-def _messages_of(moved: Sequence[Moved]) -> list[Message]:
+def _messages_of(last: Message, moved: Sequence[Moved]) -> list[Message]:
     if not moved:
         return []
-    spoken = [one.spoken for one in moved if one.spoken is not None][:1]
-    parts = jsontext.join_array([part for one in moved for part in one.parts])
-    shown = jsontext.join_object({"role": b'"user"', "content": parts})
-    return [Message.read(raw) for raw in (*spoken, shown)]
+    spoken = [last.beside("assistant", one.spoken) for one in moved if one.spoken is not None][:1]
+    return [*spoken, last.beside("user", [part for one in moved for part in one.parts])]

@@ -6,17 +6,11 @@ kept before anything is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
 
 from proxy.core.artifact import Artifact
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
-
-Path: TypeAlias = tuple[str | int, ...]
-"""Where in a message: names of members and indexes of items. Empty: the message itself."""
+from proxy.core.conversation.message import Address, Content, Item
 
 
 class Reason(StrEnum):
@@ -54,10 +48,9 @@ class Reason(StrEnum):
 class Moved:
     """Parts that a tool's result cannot hold: they go into a user message behind the whole batch of results."""
 
-    parts: tuple[bytes, ...] = field(repr=False)
-    """JSON."""
-    spoken: bytes | None = field(repr=False, default=None)
-    """An assistant message that goes before, for upstreams that take no user message right behind a result. JSON."""
+    parts: tuple[Item, ...] = field(repr=False)
+    spoken: str | None = field(repr=False, default=None)
+    """What an assistant message says that goes before, for upstreams that take no user message right after a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +69,13 @@ class RoutedMedia:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Put `replacement` in the place of what stands at `path` in a message, or take that out."""
+    """Put `becomes` in the place of what stands at an address in a message, or take that out."""
 
     message: int | None
     """Index in the request as received; None for a member of the request itself."""
-    path: Path
-    replacement: bytes | None = field(repr=False)
-    """JSON; None takes the member, the item or the message out."""
+    at: Address
+    becomes: Content = field(repr=False)
+    """None takes it out."""
     reason: Reason
     artifact: Artifact | None = None
     """What must be kept before this is sent."""
@@ -94,35 +87,3 @@ class Edit:
     """What it takes out that is sent all the same, behind the batch."""
     media: RoutedMedia | None = None
     """The content for which it was made."""
-
-
-def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:
-    """A JSON value with parts replaced or taken out; all else keeps its bytes. Raises NotJson.
-
-    >>> spliced(b'{"a": {"b":1, "c": 2.0}}', {("a", "b"): b"7"})
-    b'{"a":{"b":7,"c":2.0}}'
-    """
-    whole = changes.get(())
-    if whole is not None:
-        return whole
-    below: dict[str | int, dict[Path, bytes | None]] = {}
-    for path, replacement in changes.items():
-        below.setdefault(path[0], {})[path[1:]] = replacement
-    if any(isinstance(step, int) for step in below):
-        found = enumerate(jsontext.items(raw))
-        return jsontext.join_array([bytes(part) for _, part in _changed(found, below)])
-    parts = dict(jsontext.members(raw))
-    added = {name: inner[()] for name, inner in below.items() if name not in parts and inner.get(()) is not None}
-    kept = {str(name): part for name, part in _changed(parts.items(), below)}
-    return jsontext.join_object(kept | {str(name): part for name, part in added.items() if part is not None})
-
-
-def _changed(
-    parts: Iterable[tuple[str | int, Raw]], below: Mapping[str | int, Mapping[Path, bytes | None]]
-) -> Iterable[tuple[str | int, Raw]]:
-    for step, part in parts:
-        inner = below.get(step)
-        if inner is None:
-            yield step, part
-        elif inner.get((), b"") is not None:
-            yield step, spliced(part, inner)

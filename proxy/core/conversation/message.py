@@ -1,50 +1,26 @@
-"""Views over the messages of a request.
+"""What the core reads of a message, whatever API it belongs to.
 
-Rule: a view never changes and keeps the bytes it was made from; what it does not understand it carries along. A message
-is opened when somebody needs its inside, and not kept open: conversations of many megabytes are remembered.
+Rule: a message never changes and keeps the bytes it was made from. Only its wire knows their members: the core reads
+texts, media, calls and results, and names a place in a message by an address that means nothing to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
 
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
+from proxy.core.content_types import MediaType
+from proxy.core.conversation.attachment import Attachment, Replacement, Route
+
+Address: TypeAlias = Hashable
+"""Where something stands in a message. Only the wire of the message understands it."""
 
 TOOL_ROLES = frozenset({"tool", "function"})
-"""Roles of a tool's answer; `function` is what the API called it until 2023, and some servers still do."""
+"""Roles of a tool's answer; `function` is what OpenAI's API called it until 2023, and some servers still do."""
 SYSTEM_ROLES = frozenset({"system", "developer"})
-_ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
-"""One text for each, whoever writes it: a conversation has thousands."""
-
-
-class _Head(msgspec.Struct, gc=False):
-    """What a message says of itself, read in one go when every member is of the usual type."""
-
-    role: str = ""
-    tool_call_id: str = ""
-    name: str = ""
-    tool_calls: msgspec.Raw = msgspec.Raw()
-    reasoning_content: msgspec.Raw = msgspec.Raw()
-
-
-class _Inside(msgspec.Struct, gc=False):
-    """What a model reads of a message, read in one go when it is as a strict reader wants it."""
-
-    content: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    refusal: Any = None
-    tool_calls: Any = None
-    function_call: Any = msgspec.UNSET
-
-
-_head: Final = msgspec.json.Decoder(_Head)
-_inside: Final = msgspec.json.Decoder(_Inside)
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
@@ -54,100 +30,179 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class Message(msgspec.Struct, frozen=True, weakref=True):
-    """One message. Whatever is missing or of an odd type reads as empty: the upstream may know better. A struct, as
-    messages are made by the thousand."""
+class Argument(NamedTuple):
+    """What a model wrote for one call."""
 
+    at: Address
+    call_id: str
+    text: str
+    """JSON, mostly; free text for a custom tool."""
+
+
+class Reasoning(NamedTuple):
+    """What a model thought, where it may be left out of later turns."""
+
+    at: Address
     raw: bytes
-    """Its JSON, as received."""
-    role: str = ""
-    tool_call_id: str = ""
-    """The call that a tool message answers."""
-    name: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    reasoning_bytes: int = 0
-    """Length of the JSON of `reasoning_content`."""
+    """As its wire wrote it."""
+    text: str | None
+    """None where it is no plain text."""
 
-    def __repr__(self) -> str:
-        """Without its text, which must not reach a log."""
-        return f"Message({self.role!r}, {len(self.raw)} bytes)"
 
-    @classmethod
-    def read(cls, raw: Raw) -> Message:
-        """A view of any JSON value; what is no object has no role."""
-        kept = bytes(raw)
-        try:
-            head = _head.decode(kept)
-        except jsontext.UNREADABLE:
-            return cls._read_leniently(kept)
-        calls = _calls(head.tool_calls) if bytes(head.tool_calls) else ()
-        reasoning_bytes = len(bytes(head.reasoning_content))
-        role = _ROLES.get(head.role, head.role)
-        return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes)
+class ImageView(NamedTuple):
+    """What an image costs depends on this."""
 
-    @classmethod
-    def _read_leniently(cls, kept: bytes) -> Message:
-        try:
-            members = jsontext.members(kept)
-        except jsontext.NotJson:
-            return cls(kept)
-        return cls(
-            kept,
-            role=_text(members, "role"),
-            tool_call_id=_text(members, "tool_call_id"),
-            name=_text(members, "name"),
-            calls=_calls(members["tool_calls"]) if "tool_calls" in members else (),
-            reasoning_bytes=len(bytes(members.get("reasoning_content", b""))),
-        )
+    url: object
+    """As it stands there: a data URL, an address, or anything odd."""
+    detail: str | None
 
-    def members(self) -> Mapping[str, Raw]:
-        """The members of its object, unopened; none when it is no object."""
-        try:
-            return jsontext.members(self.raw)
-        except jsontext.NotJson:
-            return {}
 
-    def content(self) -> Any:
-        """Its `content`, opened: a string, a list of parts, or whatever stands there."""
-        return jsontext.opened(self.members().get("content"))
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of what a message says: a text, media, or what only the upstream understands."""
+
+    raw: bytes = field(repr=False)
+    """As its wire wrote it."""
+    text: str | None = field(repr=False, default=None)
+    attachment: Attachment | None = None
+    rest: bytes = field(repr=False, default=b"")
+    """Of media: what it says besides its content, as its wire writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A part that stays as its wire wrote it."""
+
+    raw: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text part."""
+
+    text: str = field(repr=False)
+    like: bytes | None = field(repr=False, default=None)
+    """The part in whose place it stands; what else that says stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A part that holds media."""
+
+    route: Route
+    found: MediaType
+    content: bytes | None = field(repr=False, default=None)
+    address: str = field(repr=False, default="")
+    """Where it is, when its content is not here."""
+    name: str = field(repr=False, default="")
+    like: bytes | None = field(repr=False, default=None)
+    """What the part in whose place it stands says besides its content, and what stays."""
+    is_fetched: bool = False
+    """Whether that part names an address that no longer holds."""
+
+
+Item: TypeAlias = Carried | Words | Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a message says from now on, part by part."""
+
+    items: tuple[Item, ...]
+    as_text: bool = False
+    """Whether parts that are all plain text become one text: whoever refuses media often takes no list of parts."""
+
+
+Content: TypeAlias = str | Parts | None
+"""What stands at an address from now on; None takes it out."""
+
+
+class Message(Protocol):
+    """One message. Whatever is missing or of an odd type reads as empty: the upstream may know better."""
+
+    @property
+    def raw(self) -> bytes:
+        """Its bytes, as received."""
+
+    @property
+    def role(self) -> str:
+        """`system`, `developer`, `user`, `assistant`, `tool`, `function`, or what the client wrote instead."""
+
+    @property
+    def name(self) -> str:
+        """Of the tool or person that speaks, where the message says it."""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What it asks of tools."""
+
+    @property
+    def answers(self) -> str:
+        """The id of the call whose result it is; empty for others."""
+
+    @property
+    def reasoning_bytes(self) -> int:
+        """Of the reasoning that may be left out of later turns, as its wire wrote it."""
+
+    @property
+    def images(self) -> int:
+        """How many images stand in it as media."""
+
+    @property
+    def may_hold_media(self) -> bool:
+        """Whether it is worth opening for media; false only where there are none, in parts or inside a text."""
+
+    @property
+    def can_carry_a_note(self) -> bool:
+        """Whether a text may be put into what it says, although it holds none."""
 
     def text(self) -> str:
-        """Everything in it that a model reads as text, together: contents, tool calls, reasoning."""
-        try:
-            inside = _inside.decode(self.raw)
-        except jsontext.UNREADABLE:
-            inside = self._inside_leniently()
-        content = inside.content
-        if isinstance(content, str) and inside == _Inside(content):  # as mostly, and asked of every message
-            return content
-        return "\n".join(_texts_inside(inside))
+        """Everything in it that a model reads as text, together: contents, calls, reasoning."""
 
-    def _inside_leniently(self) -> _Inside:
-        members = self.members()
-        names = [name for name in _Inside.__struct_fields__ if name in members]
-        return _Inside(**{name: jsontext.opened(members[name]) for name in names})
+    def texts(self) -> Iterator[tuple[Address, str]]:
+        """The texts of what it says, without calls and reasoning."""
 
-    def media_parts(self) -> Sequence[Mapping[str, Any]]:
-        """The parts of its content that are no text: images, audio, files."""
-        if b'"type"' not in self.raw:
-            return ()
-        parts = _listed(jsontext.opened(self.members().get("content")))
-        return [part for part in parts if isinstance(part, dict) and not isinstance(part.get("text"), str)]
+    def arguments(self) -> Iterator[Argument]:
+        """What was written for each call."""
 
+    def thoughts(self) -> Iterator[tuple[Address, str]]:
+        """Reasoning that is plain text."""
 
-def texts_of(content: Any) -> Iterator[str]:
-    """The texts of a `content`: a string, or a list of parts.
+    def reasoning(self) -> Reasoning | None:
+        """Reasoning that may be left out of later turns."""
 
-    >>> list(texts_of([{"type": "text", "text": "a"}, {"type": "image_url"}, "b"]))
-    ['a', 'b']
-    """
-    if isinstance(content, str):
-        yield content
-    for part in _listed(content):
-        if isinstance(part, str):
-            yield part
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            yield part["text"]
+    def parts(self) -> tuple[Address, Sequence[Part]] | None:
+        """What it says, part by part, and where all of that stands; one part for a plain text; None for neither."""
+
+    def media(self) -> Sequence[ImageView | None]:
+        """The parts that are no text; None for one that is no image."""
+
+    def addresses(self) -> Iterator[str]:
+        """What it names that stands elsewhere: remote images, and artifacts in the results of tools."""
+
+    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
+        """A text of it with words in the place of binary content inside that text."""
+
+    def changed(self, changes: Mapping[Address, Content]) -> Self:
+        """The message with these changes; all else keeps its bytes."""
+
+    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
+        """Where a note goes in a message without a text, and what stands there then."""
+
+    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
+        """Another message of its wire."""
+
+    def images_among(self, items: Sequence[Item]) -> int:
+        """How many of these parts are images."""
+
+    def conversational(self) -> Any:
+        """What a client repeats of it from turn to turn, as a comparable value: the calls, or else the words."""
+
+    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
+        """The message with these calls at these positions among its own."""
+
+    def again(self, raw: bytes) -> Self:
+        """Another message of its wire, out of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,46 +219,3 @@ class Conversation(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
-
-
-def _text(members: Mapping[str, Raw], name: str) -> str:
-    found = jsontext.opened(members.get(name))
-    return found if isinstance(found, str) else ""
-
-
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
-
-
-def _calls(raw: Raw) -> tuple[ToolCall, ...]:
-    return tuple(
-        ToolCall(id=str(call.get("id") or ""), name=_called(call))
-        for call in _listed(jsontext.opened(raw))
-        if isinstance(call, dict)
-    )
-
-
-def _texts_inside(inside: _Inside) -> Iterator[str]:
-    yield from texts_of(inside.content)
-    for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
-        if isinstance(text, str):
-            yield text
-    for call in _listed(inside.tool_calls):
-        yield from _call_texts(call)
-    if inside.function_call is not msgspec.UNSET:
-        yield from _call_texts({"function": inside.function_call})
-
-
-def _called(call: Mapping[str, Any]) -> str:
-    called = call.get("function") or call.get("custom")
-    name = called.get("name") if isinstance(called, dict) else call.get("name")
-    return name if isinstance(name, str) else ""
-
-
-def _call_texts(call: Any) -> Iterator[str]:
-    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text."""
-    for kind in ("function", "custom") if isinstance(call, dict) else ():
-        called = call.get(kind)
-        for name in ("name", "arguments", "input"):
-            if isinstance(called, dict) and isinstance(text := called.get(name), str):
-                yield text

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import ImageView, Message
 from proxy.core.text.jsontext import Raw
 from proxy.core.tokens.counters import Counter
 from proxy.core.tokens.image_size import image_size
@@ -52,8 +51,8 @@ def size_of(message: Message, counter: Counter) -> Size:
     """The size of a message; its texts are counted together, as a model reads them."""
     text = message.text()
     tokens = MESSAGE_TOKENS + counter.count(text)
-    for part in message.media_parts():
-        tokens += _media_tokens(part, counter)
+    for image in message.media():
+        tokens += OTHER_MEDIA_TOKENS if image is None else tokens_of_image(counter, *seen(image))
     return Size(tokens, len(text), len(message.raw))
 
 
@@ -65,18 +64,9 @@ def size_of_tools(tools: Raw | None, counter: Counter) -> Size:
     return Size(counter.count(text), len(text), len(text.encode("utf-8", "replace")))
 
 
-def _media_tokens(part: Mapping[str, Any], counter: Counter) -> int:
-    image = image_of(part)
-    return OTHER_MEDIA_TOKENS if image is None else tokens_of_image(counter, *image)
-
-
-def image_of(part: Mapping[str, Any]) -> tuple[tuple[int, int] | None, str | None] | None:
-    """Size in pixels, where it can be told, and `detail` of an image; None for another part."""
-    image = part.get("image_url")
-    if image is None:
-        return None
-    url, detail = (image.get("url"), image.get("detail")) if isinstance(image, dict) else (image, None)
-    return _pixel_size(url), detail if isinstance(detail, str) else None
+def seen(image: ImageView) -> tuple[tuple[int, int] | None, str | None]:
+    """Size in pixels of an image, where it can be told, and its detail."""
+    return _pixel_size(image.url), image.detail
 
 
 def _pixel_size(url: object) -> tuple[int, int] | None:

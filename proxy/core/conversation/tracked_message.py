@@ -12,18 +12,14 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.edit import Edit, Moved, Path, Reason, spliced
+from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
 from proxy.core.notices.catalogue import Notices
-from proxy.core.text import jsontext
 from proxy.core.tokens.counters import Counter
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool that it answers for, notices) → edits of that message."""
-_ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
-"""Of a call: where what the model wrote for it stands. A custom tool takes free text."""
-_IMAGE: Final = b'"image_url"'
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits for the sake of what a model can read, not for the saving."""
 
@@ -69,16 +65,15 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     @property
     def images(self) -> int:
         """How many images are sent of it, in it or behind its batch."""
-        moved = [part for one in self.moved for part in one.parts if _IMAGE in part]
-        here = self.message.media_parts() if _IMAGE in self.message.raw else ()
-        return len(moved) + sum("image_url" in part for part in here)
+        message = self.message
+        return message.images + sum(message.images_among(one.parts) for one in self.moved)
 
     def edited(self, edits: Sequence[Edit], counter: Counter) -> TrackedMessage:
         """The entry after further edits; itself when they would not make it shorter, though that is what they are for.
 
         Told by bytes, as these do not depend on who counts.
         """
-        message = Message.read(spliced(self.message.raw, {edit.path: edit.replacement for edit in edits}))
+        message = self.message.changed({edit.at: edit.becomes for edit in edits})
         if len(message.raw) >= len(self.message.raw) and any(edit.reason not in _MAY_LENGTHEN for edit in edits):
             return self
         size = size_of(message, counter)
@@ -91,27 +86,6 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
         """The entry with messages that are sent right behind it."""
         size = sum((size_of(message, counter) for message in messages), NOTHING)
         return replace(self, following=tuple(messages), following_size=size)
-
-
-def content_texts(message: Message) -> Iterator[tuple[Path, str]]:
-    """The texts of a message's content, each with its path."""
-    content = message.content()
-    if isinstance(content, str):
-        yield ("content",), content
-    elif isinstance(content, list):
-        for position, part in enumerate(content):
-            if isinstance(part, dict) and isinstance(text := part.get("text"), str):
-                yield ("content", position, "text"), text
-
-
-def argument_texts(message: Message) -> Iterator[tuple[Path, str]]:
-    """The arguments of each call of a message, as the model wrote them, with their path."""
-    calls = jsontext.opened(message.members().get("tool_calls")) if message.calls else None
-    for position, call in enumerate(calls if isinstance(calls, list) else ()):
-        for kind, name in _ARGUMENTS:
-            called = call.get(kind) if isinstance(call, dict) else None
-            if isinstance(called, dict) and isinstance(text := called.get(name), str):
-                yield ("tool_calls", position, kind, name), text
 
 
 def prepared(

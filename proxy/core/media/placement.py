@@ -6,17 +6,18 @@ Rule: a function of content, capability and place; nothing here raises, whatever
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType, media_type, modality_of, plain_mime, text_of
+from proxy.core.content_types.encoded import decoded
 from proxy.core.content_types.table import is_binary, known
+from proxy.core.conversation.attachment import Attachment, Route, Shape
+from proxy.core.conversation.message import Shown
 from proxy.core.conversation.references import Unfetched
-from proxy.core.media.attachments import Attachment, Shape, decoded
 from proxy.core.media.descriptions import Described, OmissionReason, default_name, description, named
 from proxy.core.media.fetch_notices import not_fetched
-from proxy.core.media.parts import part_of, without_addresses
-from proxy.core.media.routes import CLAIMED_KINDS, SHAPES, MediaPlacement, Route, Routes, modality_claimed
+from proxy.core.media.routes import CLAIMED_KINDS, SHAPES, MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality
 from proxy.core.notices.catalogue import Notices
 from proxy.core.tokens.image_size import image_size
@@ -43,7 +44,7 @@ _KINDS: Final = {
 def place(
     routes: Routes,
     attachment: Attachment,
-    part: dict[str, Any] | None,
+    part: bytes | None,
     tool: str,
     notices: Notices,
     *,
@@ -68,7 +69,7 @@ def _elsewhere(
     if not attachment.is_part:
         if not (attachment.is_asked_for and reads and can_hold and attachment.address.startswith("http")):
             return MediaPlacement(Route.UNKNOWN, found)
-        return MediaPlacement(Route.IMAGE, found, {"type": "image_url", "image_url": {"url": attachment.address}})
+        return MediaPlacement(Route.IMAGE, found, Shown(Route.IMAGE, found, address=attachment.address))
     is_too_many = is_too_many and kind is ContentKind.IMAGE
     if reads is None and not is_too_many:
         return MediaPlacement(Route.UNKNOWN, found)
@@ -96,7 +97,7 @@ class _Placing:
 
     routes: Routes
     attachment: Attachment
-    part: dict[str, Any] | None
+    part: bytes | None
     tool: str
     notices: Notices
     can_hold: bool
@@ -251,10 +252,8 @@ class _Placing:
         found = self.found
         if self._is_as_written(route):
             return MediaPlacement(route, found, byte_count=len(self.content))
-        old = self.part or {}
-        if self.attachment.is_fetched:
-            old = {route.value: without_addresses(old.get(route.value))}
-        part = part_of(route, self.content, found, self.attachment.name, old)
+        name = self.attachment.name or default_name(found)
+        part = Shown(route, found, self.content, "", name, self.part, self.attachment.is_fetched)
         return MediaPlacement(route, found, part, byte_count=len(self.content))
 
     def _is_as_written(self, route: Route) -> bool:

@@ -6,29 +6,26 @@ media stays byte for byte when nobody states whether the model reads it; binary 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.artifact import Artifact
+from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
-from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.message import TOOL_ROLES, Address, Carried, Item, Message, Part, Parts, Words
 from proxy.core.conversation.references import Resolved, Unfetched, references_in
-from proxy.core.media.attachments import Attachment, Replacement, Shape, attachment_of, may_hold_media, with_replaced
 from proxy.core.media.descriptions import label, shown, spoken
 from proxy.core.media.placement import not_here, place
 from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.catalogue import Notices
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
 
 MAX_SHOWN: Final = 32
 """Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
 MAX_REPLACED: Final = 1_000
 """Contents of one message that words stand for: what is over stays, as the words would be longer than the text."""
-_PLAIN_PART: Final = frozenset({"type", "text"})
 _ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 """System and developer texts are never changed."""
 
@@ -44,21 +41,22 @@ class RouteMedia:
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """One edit for each content that is routed; they all put the same in the place of the message's content."""
-        if message.role not in _ROLES or not may_hold_media(message.raw) or is_page(message, tool):
+        if message.role not in _ROLES or not message.may_hold_media or is_page(message, tool):
             return
         target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
         is_text = target is ToolImages.TEXT
         routes = replace(self.routes, is_strict=True) if is_text and not self.routes.is_strict else self.routes
         work = _Work(routes, self._resolved_for(message), message, tool, notices, target)
-        replacement = work.content()
-        if replacement is None:
+        found = work.content()
+        if found is None:
             return
+        at, content = found
         moved = work.moved()
         for number, (media, artifact) in enumerate(work.done):
             yield Edit(
                 index,
-                ("content",),
-                replacement,
+                at,
+                content,
                 Reason.ROUTE_MEDIA,
                 artifact,
                 tool,
@@ -91,30 +89,22 @@ class _Work:
     """Image parts so far."""
     images_over: int = 0
     """The first so many image parts of the message are over the limit."""
-    behind: list[bytes] = field(default_factory=list)
+    behind: list[Item] = field(default_factory=list)
     """Parts that go behind the batch."""
 
-    def content(self) -> bytes | None:
-        """The new content of the message; None when it stays as it is."""
-        raw = self.message.members().get("content", b"null")
-        opened = self.message.content()
-        if isinstance(opened, str):
-            parts = self._text_parts(opened)
-            if not self.done:
-                return None
-            return jsontext.dump(parts[0]["text"]) if len(parts) == 1 else jsontext.dump(parts)
-        if not isinstance(opened, list):
+    def content(self) -> tuple[Address, Parts] | None:
+        """What the message says from now on, and where; None when it stays as it is."""
+        found = self.message.parts()
+        if found is None:
             return None
+        at, parts = found
         if self.routes.max_images is not None:
-            self.images_over = sum(map(_is_image, opened)) - self.routes.max_images
-        items: list[Raw] = []
-        for item, part in zip(jsontext.items(raw), opened, strict=True):
-            items += self._routed_part(item, part)
-        if not self.done:
-            return None
+            self.images_over = sum(map(_is_image, parts)) - self.routes.max_images
+        items: list[Item] = []
+        for part in parts:
+            items += self._routed_part(part)
         # Who refuses media often takes no list of parts at all.
-        text = _as_one_text(items) if self.routes.refused else None
-        return jsontext.join_array(items) if text is None else jsontext.dump(text)
+        return (at, Parts(tuple(items), as_text=bool(self.routes.refused))) if self.done else None
 
     def moved(self) -> Moved | None:
         """What goes behind the batch."""
@@ -122,26 +112,20 @@ class _Work:
             return None
         if self.target is not ToolImages.USER_AFTER_ASSISTANT:
             return Moved(tuple(self.behind))
-        words = {"role": "assistant", "content": spoken(self.notices.language)}
-        return Moved(tuple(self.behind), jsontext.dump(words))
+        return Moved(tuple(self.behind), spoken(self.notices.language))
 
-    def _routed_part(self, raw: Raw, part: Any) -> list[Raw]:
+    def _routed_part(self, part: Part) -> list[Item]:
+        if part.attachment is not None:
+            return self._routed_media(part, part.attachment)
+        if part.text is None:
+            return [Carried(part.raw)]
         before = len(self.done)
-        if isinstance(part, str):
-            parts = self._text_parts(part)
-        elif not isinstance(part, dict):
-            return [raw]
-        elif isinstance(text := part.get("text"), str):
-            parts = self._text_parts(text)
-            parts[0] = {**part, "text": parts[0]["text"]}
-        else:
-            attachment = attachment_of(part)
-            return [raw] if attachment is None else self._routed_media(raw, part, attachment)
-        return [raw] if len(self.done) == before else [jsontext.dump(one) for one in parts]
+        items = self._text_parts(part.text, part.raw)
+        return [Carried(part.raw)] if len(self.done) == before else items
 
-    def _text_parts(self, text: str) -> list[dict[str, Any]]:
+    def _text_parts(self, text: str, like: bytes) -> list[Item]:
         """A text part with words in the place of what the text held, and behind it what is shown of that here."""
-        here: list[dict[str, Any]] = []
+        here: list[Item] = []
 
         def words_for(attachment: Attachment) -> Replacement | None:
             if len(self.done) >= MAX_REPLACED:
@@ -160,31 +144,31 @@ class _Work:
             words = shown(placed.found, self.shown, behind=self._goes_behind, language=self.notices.language)
             return Replacement(words, is_shown=True)
 
-        return [{"type": "text", "text": with_replaced(text, words_for)}, *here]
+        return [Words(self.message.with_replaced(text, words_for), like), *here]
 
-    def _routed_media(self, raw: Raw, part: dict[str, Any], attachment: Attachment) -> list[Raw]:
-        placed = self._placed(attachment, part)
+    def _routed_media(self, part: Part, attachment: Attachment) -> list[Item]:
+        placed = self._placed(attachment, part.rest)
         if placed.stays and (not self._goes_behind or attachment.shape is Shape.BLOCK):
-            return [raw]
+            return [Carried(part.raw)]
         self._note(placed)
         if placed.words:
-            return [jsontext.dump({"type": "text", "text": placed.words})]
+            return [Words(placed.words)]
+        item = Carried(part.raw) if placed.part is None else placed.part
         if not self._goes_behind:
-            return [jsontext.dump(placed.part)]
+            return [item]
         self.shown += 1
-        self._put_behind(part if placed.part is None else placed.part)
-        text = shown(placed.found, self.shown, behind=True, language=self.notices.language)
-        return [jsontext.dump({"type": "text", "text": text})]
+        self._put_behind(item)
+        return [Words(shown(placed.found, self.shown, behind=True, language=self.notices.language))]
 
     @property
     def _goes_behind(self) -> bool:
         return self.target in (ToolImages.USER_AFTER_BATCH, ToolImages.USER_AFTER_ASSISTANT)
 
-    def _put_behind(self, part: dict[str, Any]) -> None:
-        words = label(self.tool, self.message.tool_call_id, self.shown, self.notices.language)
-        self.behind += [jsontext.dump({"type": "text", "text": words}), jsontext.dump(part)]
+    def _put_behind(self, item: Item) -> None:
+        words = label(self.tool, self.message.answers, self.shown, self.notices.language)
+        self.behind += [Words(words), item]
 
-    def _placed(self, attachment: Attachment, part: dict[str, Any] | None) -> MediaPlacement:
+    def _placed(self, attachment: Attachment, part: bytes | None) -> MediaPlacement:
         found = self.resolved.get(attachment.address) if attachment.is_elsewhere else None
         if isinstance(found, Unfetched):
             return not_here(attachment, found, self.notices)
@@ -210,13 +194,5 @@ class _Work:
         self.done.append((placed.noted, placed.artifact))
 
 
-def _as_one_text(items: Sequence[Raw]) -> str | None:
-    """The text that parts make together; None where one is no plain text."""
-    parts = [jsontext.value(item) for item in items]
-    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
-    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
-
-
-def _is_image(part: Any) -> bool:
-    attachment = attachment_of(part) if isinstance(part, dict) else None
-    return attachment is not None and modality_claimed(attachment) is Modality.VISION
+def _is_image(part: Part) -> bool:
+    return part.attachment is not None and modality_claimed(part.attachment) is Modality.VISION

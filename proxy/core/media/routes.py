@@ -6,14 +6,13 @@ Rule: the same kind of content and the same capability give the same route. What
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
+from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.edit import RoutedMedia
-from proxy.core.conversation.message import Message
-from proxy.core.media.attachments import Attachment, Shape, attachment_of
+from proxy.core.conversation.message import Message, Shown
 from proxy.core.media.descriptions import OmissionReason
 from proxy.core.models.profile import Modality
 
@@ -23,24 +22,10 @@ https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open"""
 MAX_BYTES: Final = 20 * 1024 * 1024
 
 
-class Route(StrEnum):
-    """Where a content goes. The values stand in logs."""
-
-    UNKNOWN = "unknown"
-    """It stays: nobody states whether the model reads it."""
-    IMAGE = "image_url"
-    AUDIO = "input_audio"
-    AUDIO_URL = "audio_url"
-    VIDEO = "video_url"
-    FILE = "file"
-    TEXT = "text"
-    DESCRIPTION = "description"
-
-
 SHAPES: Final = {
     Shape.IMAGE: (Modality.VISION, Route.IMAGE),
     Shape.AUDIO: (Modality.AUDIO, Route.AUDIO),
-    Shape.AUDIO_URL: (Modality.AUDIO, Route.AUDIO_URL),
+    Shape.AUDIO_ADDRESS: (Modality.AUDIO, Route.AUDIO_ADDRESS),
     Shape.VIDEO: (Modality.VIDEO, Route.VIDEO),
     Shape.FILE: (Modality.FILE, Route.FILE),
 }
@@ -55,8 +40,9 @@ CLAIMED_KINDS: Final = {
 
 def modalities_in(message: Message) -> frozenset[Modality]:
     """What a model must read to take the media parts of a message, by what they say of themselves."""
-    found = (attachment_of(part) for part in message.media_parts())
-    return frozenset(modality_claimed(one) for one in found if one is not None)
+    found = message.parts()
+    parts = found[1] if found is not None else ()
+    return frozenset(modality_claimed(part.attachment) for part in parts if part.attachment is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +51,7 @@ class MediaPlacement:
 
     route: Route
     found: MediaType
-    part: dict[str, Any] | None = None
+    part: Shown | None = None
     """The new part; None when the old one stays, or words stand in its place."""
     words: str = ""
     artifact: Artifact | None = None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from proxy.core.conversation.message import Message
-from proxy.core.conversation.size import image_of
+from proxy.core.conversation.size import seen
 from proxy.core.tokens.counters import Counter
 from proxy.core.tokens.image_tokens import ImageCounter, image_key, tokens_of_image
 
@@ -29,10 +29,10 @@ _OF_IMAGES: Final = 0.15
 """Of what images are held to cost, that an error of the text's count may make up at the most."""
 
 
-def images_in(messages: Iterable[bytes]) -> dict[tuple[tuple[int, int] | None, str | None], int]:
-    """How many images of which size in pixels and `detail` stand in messages, each as JSON."""
-    found = (image_of(part) for raw in messages if b'"image_url"' in raw for part in Message.read(raw).media_parts())
-    return dict(Counts(image for image in found if image is not None))
+def images_in(messages: Iterable[Message]) -> dict[tuple[tuple[int, int] | None, str | None], int]:
+    """How many images of which size in pixels and detail stand in messages."""
+    found = (image for message in messages if message.images for image in message.media())
+    return dict(Counts(seen(image) for image in found if image is not None))
 
 
 def costs_seen(

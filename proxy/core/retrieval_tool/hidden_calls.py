@@ -16,16 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import spliced
-from proxy.core.conversation.message import SYSTEM_ROLES, Message, texts_of
+from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
-from proxy.core.text.jsontext import Raw
 
 HISTORY_BYTES: Final = 16
 """Of what tells a conversation up to one message: 128 bits, as nobody but its owner can bring another one about."""
-_MAX_CALLS: Final = 1_000
-"""Of one message that is looked up."""
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -56,7 +52,7 @@ class HiddenToolCalls:
     def of(cls, history: bytes, said: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
         """What has to be remembered of a mixed answer to a conversation with this history."""
         positions = tuple(call.position for call in said.own)
-        return cls(mark_of(history, said.others), positions, tuple(call.raw for call in said.own), tuple(results))
+        return cls(mark_of(history, said.others_meant), positions, tuple(call.raw for call in said.own), tuple(results))
 
     @classmethod
     def read(cls, content: bytes, mark: str) -> HiddenToolCalls | None:
@@ -84,11 +80,8 @@ class HiddenToolCalls:
 
     def put_back(self, message: Message) -> tuple[Message, ...]:
         """An assistant message as the model said it, and behind it the results of what was hidden."""
-        calls = list(jsontext.items(message.members()["tool_calls"]))
-        for position, call in zip(self.positions, self.calls, strict=True):
-            calls.insert(position, call)
-        whole = spliced(message.raw, {("tool_calls",): jsontext.join_array(calls)})
-        return Message.read(whole), *(Message.read(result) for result in self.results)
+        whole = message.with_calls(dict(zip(self.positions, self.calls, strict=True)))
+        return whole, *(message.again(result) for result in self.results)
 
 
 def beginning(owner: str) -> bytes:
@@ -105,22 +98,18 @@ def extended(history: bytes, message: Message) -> bytes:
     """
     if message.role in SYSTEM_ROLES:
         return history
-    if message.calls:
-        told: Any = _told(jsontext.items(message.members()["tool_calls"]))
-    else:
-        told = "\n".join(texts_of(message.content())).strip()
-    said = _canonical([message.role, message.tool_call_id, told])
+    said = _canonical([message.role, message.answers, message.conversational()])
     return hashlib.blake2b(history + said, digest_size=HISTORY_BYTES).digest()
 
 
-def mark_of(history: bytes, calls: Sequence[Raw]) -> str:
+def mark_of(history: bytes, calls: Any) -> str:
     """What tells some calls of a client from all others: the conversation before them, and their ids, names and
-    arguments, however they are written.
+    arguments, however they are written. `calls`: what a message of them has as `conversational`.
 
     Ids alone do not: Kimi numbers them anew in every conversation, other servers in every answer.
     https://huggingface.co/moonshotai/Kimi-K2-Instruct-0905/blob/main/docs/tool_call_guidance.md
     """
-    return hashlib.sha256(history + _canonical(_told(calls))).hexdigest()
+    return hashlib.sha256(history + _canonical(calls)).hexdigest()
 
 
 def mark_in(history: bytes, message: Message) -> str | None:
@@ -128,21 +117,7 @@ def mark_in(history: bytes, message: Message) -> str | None:
     to look up."""
     if message.role != "assistant" or not message.calls:
         return None
-    return mark_of(history, jsontext.items(message.members()["tool_calls"]))
-
-
-def _told(calls: Sequence[Raw]) -> list[list[Any]]:
-    return [_meant(jsontext.opened(raw)) for raw in calls[:_MAX_CALLS]]
-
-
-def _meant(call: Any) -> list[Any]:
-    """Id, name and arguments of a call, opened."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return [call]
-    arguments = function.get("arguments")
-    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
-    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
+    return mark_of(history, message.conversational())
 
 
 def _canonical(found: Any) -> bytes:

@@ -7,7 +7,7 @@ it quotes.
 
 from __future__ import annotations
 
-from proxy.core.conversation.message import TOOL_ROLES, Message, texts_of
+from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.core.notices.catalogue import is_ours
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 
@@ -16,4 +16,4 @@ def is_page(message: Message, tool: str) -> bool:
     """Whether a message is such a result; `tool` is the name of the tool that it answers for."""
     if tool != RETRIEVAL_TOOL or message.role not in TOOL_ROLES:
         return False
-    return any(is_ours(text) for text in texts_of(message.content()))
+    return any(is_ours(text) for _, text in message.texts())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -157,3 +157,39 @@ def _encoded(text: str) -> bytes:
 def _kind(found: Any) -> str:
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(found), "a number")
+
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where in a message: names of members and indexes of items. Empty: the message itself."""
+
+
+def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:
+    """A JSON value with parts replaced or taken out; all else keeps its bytes. Raises NotJson.
+
+    >>> spliced(b'{"a": {"b":1, "c": 2.0}}', {("a", "b"): b"7"})
+    b'{"a":{"b":7,"c":2.0}}'
+    """
+    whole = changes.get(())
+    if whole is not None:
+        return whole
+    below: dict[str | int, dict[Path, bytes | None]] = {}
+    for path, replacement in changes.items():
+        below.setdefault(path[0], {})[path[1:]] = replacement
+    if any(isinstance(step, int) for step in below):
+        found = enumerate(items(raw))
+        return join_array([bytes(part) for _, part in _changed(found, below)])
+    parts = dict(members(raw))
+    added = {name: inner[()] for name, inner in below.items() if name not in parts and inner.get(()) is not None}
+    kept = {str(name): part for name, part in _changed(parts.items(), below)}
+    return join_object(kept | {str(name): part for name, part in added.items() if part is not None})
+
+
+def _changed(
+    parts: Iterable[tuple[str | int, Raw]], below: Mapping[str | int, Mapping[Path, bytes | None]]
+) -> Iterable[tuple[str | int, Raw]]:
+    for step, part in parts:
+        inner = below.get(step)
+        if inner is None:
+            yield step, part
+        elif inner.get((), b"") is not None:
+            yield step, spliced(part, inner)

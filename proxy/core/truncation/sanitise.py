@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from proxy.core.conversation.edit import Edit, Path, Reason
-from proxy.core.conversation.message import SYSTEM_ROLES, Message
-from proxy.core.conversation.tracked_message import argument_texts, content_texts
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import SYSTEM_ROLES, Address, Message
 from proxy.core.notices.catalogue import Notices
-from proxy.core.text import jsontext
 from proxy.core.truncation.tool_response import tool_response, with_note
 
 REPLACEMENT: Final = "\ufffd"
@@ -43,7 +41,6 @@ _CLASSES: Final = {
 
 
 _UNNOTED_ROLES: Final = frozenset({"assistant", *SYSTEM_ROLES})
-_REASONING: Final = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +54,18 @@ class SanitiseText:
         if not self.kinds:
             return
         refused = _refused(self.kinds)
-        cleaned = [(path, text, *refused.subn(REPLACEMENT, text)) for path, text in content_texts(message)]
+        cleaned = [(at, text, *refused.subn(REPLACEMENT, text)) for at, text in message.texts()]
         cleaned = [found for found in cleaned if found[3]]
         total = sum(count for *_, count in cleaned)
-        for number, (path, text, clean, _) in enumerate(cleaned, 1):
+        for number, (at, text, clean, _) in enumerate(cleaned, 1):
             if number == len(cleaned) and message.role not in _UNNOTED_ROLES:
-                yield _edit(index, path, text, _noted(clean, notices.replaced(total)), tool)
+                yield _edit(index, at, text, _noted(clean, notices.replaced(total)), tool)
             else:
-                yield _edit(index, path, text, clean, tool)
-        for path, text in _other_texts(message):
+                yield _edit(index, at, text, clean, tool)
+        for at, text in _other_texts(message):
             clean = refused.sub(REPLACEMENT, text)
             if clean != text:
-                yield _edit(index, path, text, clean, tool)
+                yield _edit(index, at, text, clean, tool)
 
     def clean(self, text: str) -> str:
         """The text without such characters, for words of our own that quote others'."""
@@ -80,8 +77,8 @@ def _refused(kinds: frozenset[Sanitise]) -> re.Pattern[str]:
     return re.compile(f"[{''.join(_CLASSES[kind] for kind in sorted(kinds))}]")
 
 
-def _edit(index: int, path: Path, text: str, clean: str, tool: str) -> Edit:
-    return Edit(index, path, jsontext.dump(clean), Reason.SANITISE, None, tool, len(text), len(clean))
+def _edit(index: int, at: Address, text: str, clean: str, tool: str) -> Edit:
+    return Edit(index, at, clean, Reason.SANITISE, None, tool, len(text), len(clean))
 
 
 def _noted(text: str, note: str) -> str:
@@ -92,12 +89,10 @@ def _noted(text: str, note: str) -> str:
     return text + note if text.endswith("\n") else f"{text}\n{note}"
 
 
-def _other_texts(message: Message) -> Iterator[tuple[Path, str]]:
+def _other_texts(message: Message) -> Iterator[tuple[Address, str]]:
     """What an assistant says besides its content: reasoning, and the arguments of its calls."""
     if message.role != "assistant":
         return
-    members = message.members()
-    for name in _REASONING:
-        if isinstance(text := jsontext.value(members.get(name, b"null")), str):
-            yield (name,), text
-    yield from argument_texts(message)
+    yield from message.thoughts()
+    for argument in message.arguments():
+        yield argument.at, argument.text

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import Edit, Path, Reason
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import Address
 from proxy.core.notices.catalogue import Notices
 from proxy.core.notices.pages import quoted
 from proxy.core.text import jsontext
@@ -46,7 +47,7 @@ def has_its_bulk_in_shape(response: Mapping[str, Raw]) -> bool:
 
 def shortened_response(
     index: int,
-    path: Path,
+    at: Address,
     text: str,
     response: Mapping[str, Raw],
     tool: str,
@@ -61,7 +62,7 @@ def shortened_response(
     shortened = shortening.fitted(preview_chars)
     if utf8_length(shortened) >= utf8_length(text):
         return None
-    return Edit(index, path, jsontext.dump(shortened), reason, artifact, tool, len(text), len(shortened))
+    return Edit(index, at, shortened, reason, artifact, tool, len(text), len(shortened))
 
 
 @dataclass(frozen=True, slots=True)

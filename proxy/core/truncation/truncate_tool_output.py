@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import Edit, Path, Reason
-from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import TOOL_ROLES, Address, Message
 from proxy.core.notices.catalogue import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.notices.pages import quoted
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text import jsontext
 from proxy.core.text.excerpt import Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
 from proxy.core.text.measures import utf8_length
@@ -50,38 +49,33 @@ class TruncateToolOutput:
         limits = self.limits_of(tool)
         if (_surely_admitted(message.raw, limits) and not _may_quote(message.raw)) or is_page(message, tool):
             return
-        content = message.content()
-        if isinstance(content, str):
-            yield from self._text_edits(index, ("content",), content, tool, limits, notices)
-        elif isinstance(content, list):
-            for position, part in enumerate(content):
-                if isinstance(part, dict) and isinstance(text := part.get("text"), str):
-                    yield from self._text_edits(index, ("content", position, "text"), text, tool, limits, notices)
+        for at, text in message.texts():
+            yield from self._text_edits(index, at, text, tool, limits, notices)
 
     def limits_of(self, tool: str) -> ExcerptLimits:
         """The limits for one tool."""
         return self.tools.get(tool, self.limits)
 
     def _text_edits(
-        self, index: int, path: Path, text: str, tool: str, limits: ExcerptLimits, notices: Notices
+        self, index: int, at: Address, text: str, tool: str, limits: ExcerptLimits, notices: Notices
     ) -> Iterator[Edit]:
         shown = quoted(text, notices.way)
         is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
         response = None if limits.admit(text) or is_excerpt else tool_response(text)
         if limits.admit(text) or is_excerpt or (response is not None and asks_to_stay(response)):
-            edit = _as_quoted(index, path, text, shown, tool)
+            edit = _as_quoted(index, at, text, shown, tool)
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT
-            edit = shortened_result(index, path, text, tool, limits, notices, reason, self.preview_chars)
+            edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
         if edit is not None:
             yield edit
 
 
-def _as_quoted(index: int, path: Path, text: str, shown: str, tool: str) -> Edit | None:
+def _as_quoted(index: int, at: Address, text: str, shown: str, tool: str) -> Edit | None:
     """What marks foreign notices in a result that stays; None when there are none."""
     if shown == text:
         return None
-    return Edit(index, path, jsontext.dump(shown), Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
+    return Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
 
 
 def _may_quote(raw: bytes) -> bool:
@@ -91,7 +85,7 @@ def _may_quote(raw: bytes) -> bool:
 
 def shortened_result(
     index: int,
-    path: Path,
+    at: Address,
     text: str,
     tool: str,
     limits: ExcerptLimits,
@@ -103,7 +97,7 @@ def shortened_result(
     that would save nothing."""
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
-        return shortened_response(index, path, text, response, tool, limits, preview_chars, notices, reason)
+        return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
     text_bytes = utf8_length(text)
     # A text of many short lines may have fewer bytes than its limit: what stands for it is shorter all the same.
@@ -112,7 +106,7 @@ def shortened_result(
     )
     if utf8_length(shortened) >= text_bytes:
         return None
-    return Edit(index, path, jsontext.dump(shortened), reason, artifact, tool, len(text), len(shortened))
+    return Edit(index, at, shortened, reason, artifact, tool, len(text), len(shortened))
 
 
 def _excerpted(

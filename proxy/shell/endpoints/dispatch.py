@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
@@ -36,8 +35,8 @@ from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
-from proxy.wire.answer_end import is_whole
-from proxy.wire.openai_chat import error_body
+from proxy.wire.chat_completions.answer_end import TAIL_BYTES, Tail, is_whole
+from proxy.wire.chat_completions.request import error_body
 
 API_PREFIX: Final = b"/v1"
 CHAT_PATH: Final = "/v1/chat/completions"
@@ -75,13 +74,13 @@ class AnswerSender:
         self.status = 0
         """Of the response; 0 as long as it has not begun."""
         self.sent_bytes = 0
-        self._last: deque[bytes] = deque(maxlen=_PIECES_OF_THE_END)
+        self._last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
         self._is_read = False
 
     @property
     def is_whole(self) -> bool:
         """Whether the client has the whole of a streamed answer, however its connection or the upstream's ends."""
-        return is_whole(b"".join(self._last))
+        return is_whole(self._last.joined)
 
     def head(self, headers: Headers, own: Headers | None) -> Headers:
         """The headers of an answer, with the proxy's `own`; None: untouched."""
@@ -96,7 +95,7 @@ class AnswerSender:
             async for piece in answer.chunks():
                 self.sent_bytes += len(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-                self._last.append(piece)
+                self._last.add(piece)
         except UpstreamError:
             if not self.is_whole:
                 raise
@@ -154,8 +153,8 @@ class ChatCompletions:
         answer: Answer | None = None
         share = self._workload.share()
         try:
-            received = share.taking(receive)
-            body = await read_body(received, _announced_bytes(headers), self._max_body_bytes, self._pause_seconds)
+            announced = _announced_bytes(headers)
+            body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
                 answer = await self._served(scope, body, decision, alive, sender)

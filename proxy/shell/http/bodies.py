@@ -15,6 +15,7 @@ from typing import Final
 from starlette.types import Receive
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
+from proxy.shell.resources.workload import Share
 
 _WINDOW_BITS: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """zlib's names for the formats of RFC 9110 8.4.1."""
@@ -31,15 +32,18 @@ def can_unpack(encoding: bytes) -> bool:
     return encoding in _WINDOW_BITS
 
 
-async def read_body(receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float) -> bytes:
-    """The whole body. Raises BodyTooLarge, before reading it when its length is announced, ClientLeft, and
-    RequestTimeout when the client pauses for so long."""
+async def read_body(
+    receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float, share: Share | None = None
+) -> bytes:
+    """The whole body; each piece waits for room in the `share`. Raises BodyTooLarge, before reading it when its length
+    is announced, ClientLeft, and RequestTimeout when the client pauses for so long: the time that it is held up does
+    not count."""
     if announced_bytes > limit_bytes:
         raise _too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
     length, more = 0, True
     while more:
-        piece, more = await _next_piece(receive, pause_seconds)
+        piece, more = await _next_piece(receive, pause_seconds, share)
         length += len(piece)
         if length > limit_bytes:
             raise _too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
@@ -78,14 +82,18 @@ class BodyStream:
                         return
 
 
-async def _next_piece(receive: Receive, pause_seconds: float) -> tuple[bytes, bool]:
+async def _next_piece(receive: Receive, pause_seconds: float, share: Share | None = None) -> tuple[bytes, bool]:
     """What has arrived of a body, and whether more will. Raises ClientLeft and RequestTimeout."""
     try:
-        async with asyncio.timeout(pause_seconds):
-            message = await receive()
+        if share is not None:
+            message = await share.next_message(receive, pause_seconds)
+        else:
+            async with asyncio.timeout(pause_seconds):
+                message = await receive()
     except TimeoutError:
         said = f"nothing of the request's body came for {pause_seconds:g} s (server.body_timeout_seconds)"
-        raise RequestTimeout(said) from None
+        also = "" if share is None else ", or too little while others waited"
+        raise RequestTimeout(said + also) from None
     if message["type"] == "http.disconnect":
         raise ClientLeft("the client closed its connection before its request was complete")
     return message.get("body", b""), message.get("more_body", False)

@@ -13,7 +13,7 @@ from typing import Final
 RATIO_STEP: Final = 0.01
 """An estimate that is a hundredth too high leaves a hundredth of the room unused, a good third of an exchange."""
 _UNDER_COUNT: Final = 0.01
-"""Half of the margin for frames: so much too little ends in no refusal."""
+"""All of the margin of an exact count: so much too little ends in no refusal."""
 _SETTLED_SAMPLES: Final = 50
 """From then on the ratio is lowered only where it wastes more than _QUIET of the room."""
 _EARLY, _QUIET = 0.02, 0.05

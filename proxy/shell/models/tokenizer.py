@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.models.names import last_part, plainest
 from proxy.core.tokens.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
 from proxy.core.tokens.counters import ByteClassCounter, Counter
+from proxy.wire.model_list import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -120,6 +121,7 @@ def counter_for(tokenizer: str | None, model: str) -> Counter:
     A configured encoding counts for any model, but is `exact` only for those that OpenAI made with it. Names that are
     not known, and encodings whose vocabulary is not installed, get the general estimate.
     """
+    model = model[:MAX_NAME_CHARS]  # what is remembered of foreign input is bounded
     own = _family_encoding(model)
     name = tokenizer if tokenizer is not None else own
     if name is None:
@@ -165,9 +167,11 @@ def _load(name: str) -> Encoding:
     vocabulary = _VOCABULARIES[name]
     lines = (_contents(vocabulary) or b"").splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, _, rank in (line.partition(b" ") for line in lines)}
-    return Encoding(
+    encoding = Encoding(
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)}
     )
+    ranks.clear()  # the encoding keeps it for what is never asked here, and has its own copy to count with: 22 MB
+    return encoding
 
 
 def _slices(text: str) -> Iterator[str]:

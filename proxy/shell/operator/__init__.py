@@ -1,1 +1,1 @@
-"""The pages of whoever runs the proxy, and who may see them."""
+"""The operator's pages, and who may see them."""

@@ -17,7 +17,7 @@ from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCall
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
-from proxy.wire.openai_chat import ChatRequest
+from proxy.wire.chat_completions.request import ChatRequest
 
 MAX_KNOWN: Final = 10_000
 """Messages of which it is known what they hide."""

@@ -18,9 +18,8 @@ from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
-from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_of
+from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
 from proxy.core.models.profile import ModelProfile
-from proxy.core.retrieval_tool.tool import forces_a_call
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.tokens.image_tokens import with_images_of
 from proxy.shell.models.tokenizer import counter_for
@@ -28,7 +27,8 @@ from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.planned import Basis, Planned, Terms
 from proxy.shell.planning.prefix import LastSent
 from proxy.shell.planning.wanted import while_wanted
-from proxy.wire.openai_chat import ChatRequest
+from proxy.wire.chat_completions.request import ChatRequest
+from proxy.wire.chat_completions.tools import forces_a_call, tool_names
 
 ProfileOf: TypeAlias = Callable[[str, str], ModelProfile]
 """Model, owner of the request → what the model takes."""
@@ -190,7 +190,8 @@ def _of_tools(tools: bytes, counter: Counter, sees_files: bool) -> tuple[Size, A
     and they are often longer than what it says; its reply limit may be another one each time."""
     raw = tools or None
     base = size_of_tools(raw, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
-    return base, reach_of(raw, sees_files=sees_files), offers_subagent(raw)
+    names = tool_names(raw)
+    return base, reach_with(names, sees_files=sees_files), offers_subagent(names)
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from proxy.wire.openai_chat import ChatRequest
+from proxy.wire.chat_completions.request import ChatRequest
 
 HEAD_BYTES: Final = 256
 """Requests that start with the same bytes are kept together; agents of one kind share more than that."""

@@ -25,13 +25,13 @@ from proxy.core.models.providers import usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import with_tool
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.jsontext import Raw
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.sanitise import SanitiseText
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
+from proxy.wire.chat_completions.tools import with_tool
 
 _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""

@@ -18,7 +18,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.shell.planning.prefix import LastSent
-from proxy.wire.openai_chat import ChatRequest, render, reply_limit_raw
+from proxy.wire.chat_completions.request import ChatRequest, render, reply_limit_raw
 
 _MESSAGE_BYTES: Final = 600
 """What a message takes besides its own bytes: views, sizes, its places in lists; measured, and held to by a test."""

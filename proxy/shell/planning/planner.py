@@ -22,10 +22,10 @@ from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import Planned, Terms
 from proxy.shell.planning.wanted import in_thread
-from proxy.wire.openai_chat import may_hold_images, parse
+from proxy.wire.chat_completions.request import may_hold_images, parse
 
-MEMORY_BYTES: Final = 64 * 1024 * 1024
-"""What the remembered conversations of one process may hold."""
+MEMORY_BYTES: Final = 40 * 1024 * 1024
+"""What the remembered conversations of one process may hold; with code and one vocabulary it is under 200 MB then."""
 SMALL_BYTES: Final = 4 * 1024
 """Read anew in less time than it takes to look for it among many that begin alike."""
 INLINE_BYTES: Final = 32 * 1024

@@ -11,7 +11,6 @@ from typing import Final
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Message
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.models.providers import is_own_server
@@ -27,6 +26,8 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.request import may_hold_images
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
@@ -72,7 +73,7 @@ class Judge:
             self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
-            media = media.union(*(modalities_in(Message.read(raw)) for raw in plan.messages))
+            media = media.union(*(modalities_in(ChatMessage.read(raw)) for raw in plan.messages))
         fitting = self._fitting(answer, planned, decision) if verdict.kind is VerdictKind.ACCEPTED else None
         return Outcome(answer.status, verdict, media, fitting)
 
@@ -127,7 +128,7 @@ class Judge:
         # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
         # out of their count what they had in their cache.
         may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
-        window = window_of_a_cut(sent, counted, known_ratio, may_be_far=may_be_far)
+        window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
         if window is not None:
             decision.cut_to_tokens = window
             self._recorder.cut(decision, int(sent * ratio), counted.prompt)
@@ -210,7 +211,7 @@ class Judge:
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._learning.ratio(profile.model, texts.name)
         counter = with_images_of(profile.model, texts, profile.image_tokens)
-        images = images_in(planned.plan.messages)
+        images = images_in(ChatMessage.read(raw) for raw in planned.plan.messages if may_hold_images(raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
         self._learning.note_images(profile.model, seen)
 

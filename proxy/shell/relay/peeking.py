@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -17,7 +16,8 @@ from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.bodies import can_unpack
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
-from proxy.wire.counted import counted_in
+from proxy.wire.chat_completions.answer_end import Tail
+from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.sse import EventSplitter, data_of
 
 _TAIL_BYTES: Final = 4_096
@@ -50,7 +50,7 @@ class PeekedResponse:
         self._answer = answer
         self._pieces = answer.chunks()
         self._held: list[bytes] = []
-        self._last: deque[bytes] = deque(maxlen=_PIECES_OF_THE_END)
+        self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
         self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", can_unpack) else None
         self.evidence = b""
         """What was read, decompressed, but for what was passed on early."""
@@ -112,18 +112,19 @@ class PeekedResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, as UpstreamAnswer.chunks, but for what was passed on early."""
-        for piece in self._held:
-            self._last.append(piece)
+        while self._held:  # let go of as it goes: the rest may take minutes
+            piece = self._held.pop(0)
+            self._last.add(piece)
             yield piece
         async for piece in self._pieces:
-            self._last.append(piece)
+            self._last.add(piece)
             yield piece
 
     @property
     def counted(self) -> Counted | None:
         """What the upstream counted, as it says at the end of its answer; None when it does not, or did not yet."""
         is_read = self.is_whole or self._unpacker is not None
-        return counted_in((self.evidence if is_read else b"".join(self._last))[-_TAIL_BYTES:])
+        return counted_in((self.evidence if is_read else self._last.joined)[-_TAIL_BYTES:])
 
     @property
     def prompt_tokens(self) -> int | None:

@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from proxy.core.conversation.message import Message
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.pages import quoted
 from proxy.core.notices.retrieval import failed, last_reading, stopped, too_many, unnamed, withheld
-from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
 from proxy.core.retrieval_tool.reading import Query
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
-from proxy.core.text import jsontext
 from proxy.core.text.measures import utf8_length
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
@@ -31,6 +29,8 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.said import result_of
 
 MAX_ROUNDS: Final = 8
 """For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""
@@ -142,8 +142,8 @@ class ToolLoop:
         wanted = [wanted_by(call.arguments) for call in said.own]
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
-        results = [_result(call, text) for call, text in zip(said.own, texts, strict=True)]
-        messages = [Message.read(raw) for raw in (said.message, *results)]
+        results = [result_of(call, text) for call, text in zip(said.own, texts, strict=True)]
+        messages = [ChatMessage.read(raw) for raw in (said.message, *results)]
         planned = await self.retrieval.planner.plan_further(self.planned, messages)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), results, planned)
@@ -166,7 +166,3 @@ class ToolLoop:
             return quoted((await reader.page(stored, query, page_bytes)).decode("utf-8", "replace"))
         except ProxyError as error:
             return failed(wanted.artifact, error, language)
-
-
-def _result(call: OwnCall, text: str) -> bytes:
-    return jsontext.dump({"role": "tool", "tool_call_id": call.id, "content": text})

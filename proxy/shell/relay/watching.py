@@ -16,8 +16,8 @@ from proxy.shell.http.keepalive import COMMENT
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.tool_loop import ToolLoop
 from proxy.shell.upstream.client import Headers
-from proxy.wire.answer_body import AnswerBody
-from proxy.wire.answer_stream import AnswerStream
+from proxy.wire.chat_completions.answer_body import AnswerBody
+from proxy.wire.chat_completions.answer_stream import AnswerStream
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Of an answer that is no stream; a longer one is passed on as it comes."""

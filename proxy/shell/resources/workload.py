@@ -1,12 +1,13 @@
 """How much of all requests together is worked on at a time, and memory given back afterwards.
 
 Rule: whoever comes when it is too much waits, in order, and nobody waits for ever: one request always goes on, however
-large it is.
+large it is, and who sends a body slowly loses its place while others wait. Small requests wait for nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,6 +17,17 @@ from starlette.types import Message, Receive
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Of bodies that are read, planned and sent at a time. What is made of one takes up to four times as much."""
+SMALL_BYTES: Final = 64 * 1024
+"""Of a body that waits for nobody: the server's own buffers hold as much of each connection anyway."""
+PACE_SECONDS: Final = 5.0
+"""In which more of a body has to come while others wait: `LEAST_BYTES`, or a part of what has come already. So a body
+of 64 MB, the most by default, is over within minutes, and a line of 30 kbit/s is enough for small ones."""
+PACE_PART: Final = 32
+LEAST_BYTES: Final = 16 * 1024
+APART_BYTES: Final = 256 * 1024
+"""Of a block of memory that is taken from the system by itself; twice what glibc begins with."""
+_M_MMAP_THRESHOLD: Final = -3
+"""https://man7.org/linux/man-pages/man3/mallopt.3.html"""
 LOOK_SECONDS: Final = 2.0
 """Between two looks at whether there is memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
@@ -25,12 +37,17 @@ WORTH_BYTES: Final = 4 * 1024 * 1024
 class Workload:
     """The requests that are worked on."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, small_bytes: int = SMALL_BYTES) -> None:
         self._max_bytes = max_bytes
+        self._small_bytes = small_bytes
         self._held_bytes = 0
         self._waiting: OrderedDict[Share, asyncio.Future[None]] = OrderedDict()
         self._favoured: Share | None = None
         """The one that goes on though it is too much: else many halves of bodies would wait for each other."""
+        self._reading: dict[Share, asyncio.Timeout] = {}
+        """Those whose next piece is waited for, with the limit of that wait."""
+        self._pacing: asyncio.TimerHandle | None = None
+        """While others wait."""
         self.done_bytes = 0
         """Of all requests that were worked on."""
 
@@ -42,14 +59,32 @@ class Workload:
         """Go on once there is room for what has come."""
         share.held_bytes += more_bytes
         self._held_bytes += more_bytes
-        if self._favoured is share or (self._held_bytes <= self._max_bytes and not self._waiting):
+        if self._favoured is share or share.held_bytes <= self._small_bytes:
+            return
+        if self._held_bytes <= self._max_bytes and not self._waiting:
             return
         turn = self._waiting[share] = asyncio.get_running_loop().create_future()
         self._call_up()
+        if self._pacing is None:
+            self._note_pace()
         try:
             await turn
         finally:
             self._waiting.pop(share, None)
+            share.paced_bytes = None  # it was not its sender who took that time
+
+    async def next_message(self, share: Share, receive: Receive, pause_seconds: float) -> Message:
+        """The next piece of a body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
+        when nothing comes for so long, or too little while others wait."""
+        try:
+            async with asyncio.timeout(pause_seconds) as limit:
+                self._reading[share] = limit
+                message = await receive()
+        finally:
+            self._reading.pop(share, None)
+        if piece := message.get("body"):
+            await self.take(share, len(piece))
+        return message
 
     def release(self, share: Share) -> None:
         """This one is done."""
@@ -59,6 +94,25 @@ class Workload:
         if self._favoured is share:
             self._favoured = None
         self._call_up()
+
+    def _note_pace(self) -> None:
+        """From now on, while others wait, look at how fast bodies come."""
+        for share in self._reading:
+            share.paced_bytes = share.held_bytes
+        self._pacing = asyncio.get_running_loop().call_later(PACE_SECONDS, self.end_slow)
+
+    def end_slow(self) -> None:
+        """End the wait for bodies of which too little has come since the last look, if anybody waits for room."""
+        self._pacing = None
+        if not self._waiting:
+            return
+        now = asyncio.get_running_loop().time()
+        for share, limit in self._reading.items():
+            before = share.paced_bytes
+            is_slow = before is not None and share.held_bytes - before < max(LEAST_BYTES, before // PACE_PART)
+            if is_slow and not limit.expired():
+                limit.reschedule(now)
+        self._note_pace()
 
     def _call_up(self) -> None:
         for share, turn in self._waiting.items():
@@ -77,17 +131,12 @@ class Share:
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self.held_bytes = 0
+        self.paced_bytes: int | None = None
+        """What it held when its pace was last looked at; None: not since it was held up."""
 
-    def taking(self, receive: Receive) -> Receive:
-        """The same, but each piece of the body waits until there is room for it: its sender is held up meanwhile."""
-
-        async def received() -> Message:
-            message = await receive()
-            if piece := message.get("body"):
-                await self._workload.take(self, len(piece))
-            return message
-
-        return received
+    async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
+        """The next piece of the body. Raises TimeoutError."""
+        return await self._workload.next_message(self, receive, pause_seconds)
 
     def release(self) -> None:
         """The request is on its way, or over; more than once does no harm."""
@@ -105,6 +154,13 @@ async def give_memory_back(workload: Workload) -> None:
         if workload.done_bytes - done_bytes >= WORTH_BYTES:
             done_bytes = workload.done_bytes
             await asyncio.to_thread(trim, 0)
+
+
+def keep_large_blocks_apart() -> None:
+    """Have the C library take each large block from the system, and give it back at once: it begins so, but the first
+    that is freed raises the bound to as much as 32 MB, and bodies then leave holes in its heap."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # as below
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, APART_BYTES)
 
 
 def _malloc_trim() -> Callable[[int], int] | None:

@@ -15,12 +15,15 @@ from typing import Final
 
 import aiohttp
 from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 MAX_HEADER_BYTES: Final = 128 * 1024
 """Of one header of an answer; aiohttp's own 8 KB are less than some content-security policies."""
 MAX_HEADERS: Final = 1_000
 """Of an answer; the client library's own bound of 128 is met by cookies and rate limits behind two gateways."""
+_MAX_HEADS: Final = 1_000
+"""Of one answer, interim ones included: one or two are common, and gateways that are slow send one now and then."""
 
 
 class Exchange:
@@ -56,10 +59,12 @@ class Exchange:
             max_headers=MAX_HEADERS,
         )
         transport.writelines((request, body))  # in one system call, and not copied into one piece
-        status = 100
-        while 100 <= status < 200 and status != 101:
+        for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
-            status = message.code
+            if (status := message.code) == 101 or not 100 <= status < 200:
+                break
+        else:  # those that wait to be read cost the loop no turn, so they would hold up everybody
+            raise HttpProcessingError(message="too many interim answers")
         self.status, self.raw_headers, self.content = status, message.raw_headers, payload
         if "content-length" not in message.headers and "transfer-encoding" not in message.headers:
             self.ending = protocol.closed

@@ -85,12 +85,20 @@ def test_a_reply_that_may_not_be_lowered_is_kept_in_full():
     assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 4_000
 
 
-def test_an_estimate_has_twice_the_margin_of_an_exact_count():
+def test_an_estimate_has_four_times_the_margin_of_an_exact_count():
     rooms = [
         budget_for(ModelProfile("m", 100_000), 1, exact=exact, rules=BudgetRules()).room_tokens
         for exact in (True, False)
     ]
-    assert rooms == [97_999, 95_999]
+    assert rooms == [98_999, 95_999]
+
+
+def test_a_result_may_hold_a_share_of_what_usually_stays_beside_system_text_and_tools():
+    windows = (1_000, 2_000, 8_000, 32_000)
+    shares = [
+        budget_for(ModelProfile("m", window), None, exact=True, rules=BudgetRules()).result_tokens for window in windows
+    ]
+    assert shares == [37, 75, 1_800, 9_000]
 
 
 def test_the_limits_of_a_request_in_characters_and_bytes_are_taken_over():

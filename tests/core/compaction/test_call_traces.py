@@ -6,7 +6,7 @@ import pytest
 from support.strategies import spelled
 
 from proxy.core.compaction.call_traces import Trace, traces_of
-from proxy.core.conversation.message import Message
+from proxy.wire.chat_completions.message import ChatMessage
 
 
 def calling(*arguments):
@@ -14,7 +14,7 @@ def calling(*arguments):
         {"id": f"c{n}", "type": "function", "function": {"name": "t", "arguments": text}}
         for n, text in enumerate(arguments)
     ]
-    return Message.read(spelled({"role": "assistant", "tool_calls": calls}))
+    return ChatMessage.read(spelled({"role": "assistant", "tool_calls": calls}))
 
 
 def traces(**arguments):
@@ -67,4 +67,4 @@ def test_a_unified_diff_has_one_too():
 
 
 def test_a_message_without_calls_has_none():
-    assert list(traces_of(Message.read(spelled({"role": "assistant", "content": "words"})))) == []
+    assert list(traces_of(ChatMessage.read(spelled({"role": "assistant", "content": "words"})))) == []

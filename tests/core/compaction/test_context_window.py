@@ -8,10 +8,11 @@ from support.strategies import conversation, exchange, notices, system, user
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Carried
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 COUNTER = ByteClassCounter()
 
@@ -154,8 +155,8 @@ def test_a_copy_changes_by_itself():
 def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
     found = kept(*exchange([" " * 4_000]))
     before = found.total
-    dense = '"' + "0123456789" * 390 + '"'
-    found.apply(Change((Edit(1, ("content",), dense.encode(), Reason.OLD_RESULT),)))
+    dense = "0123456789" * 390
+    found.apply(Change((Edit(1, ("content",), dense, Reason.OLD_RESULT),)))
     assert found.total == before
     assert list(found.edits()) == []
 
@@ -164,7 +165,7 @@ def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
     found = kept(user("a"), *exchange(["x" * 999]), user("b"), *exchange(["y" * 999], first_call=4))
     found.apply(Change(units=(found.units[1],)))
     found.note_what_is_gone(notices(), 0)
-    found.apply(Change((Edit(5, ("content",), b'"cut"', Reason.NEWEST_RESULT),)))
+    found.apply(Change((Edit(5, ("content",), "cut", Reason.NEWEST_RESULT),)))
     assert b"y" * 900 not in found.rendered()[-1]
     assert b'"cut\\n[context-proxy: 2 earlier messages' in found.rendered()[-1]
     found.take_note_off()
@@ -178,8 +179,8 @@ def test_the_size_of_a_unit_is_that_of_its_messages():
 
 
 def moved(text, spoken=None):
-    content = json.dumps(text).encode()
-    return Edit(0, ("content",), b'"see below"', Reason.ROUTE_MEDIA, moved=Moved((content,), spoken))
+    content = Carried(json.dumps(text).encode())
+    return Edit(0, ("content",), "see below", Reason.ROUTE_MEDIA, moved=Moved((content,), spoken))
 
 
 def with_moved(messages, texts, spoken=None):
@@ -202,7 +203,7 @@ def roles(found):
 
 
 def measured(found):
-    return sum((size_of(Message.read(raw), COUNTER) for raw in found.rendered()), Size())
+    return sum((size_of(ChatMessage.read(raw), COUNTER) for raw in found.rendered()), Size())
 
 
 def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_batch():
@@ -213,14 +214,14 @@ def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_bat
 
 
 def test_an_assistant_speaks_first_where_that_is_asked_for():
-    spoken = b'{"role":"assistant","content":"I look."}'
+    spoken = "I look."
     found = with_moved([user("a"), *exchange(["x", "y"])], ["one", "two"], spoken)
     assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user"]
     assert found.total == measured(found)
 
 
 def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follows_where_they_stand_before_them():
-    spoken = b'{"role":"assistant","content":"I look."}'
+    spoken = "I look."
     batch = [user("a"), *exchange(["x", "y"])]
     found = with_moved([*batch, user("b"), DONE], ["one", "two"], spoken)
     assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user", "assistant", "user", "assistant"]

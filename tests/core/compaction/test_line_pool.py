@@ -173,3 +173,22 @@ def test_what_is_told_is_lines_that_were_left_out_within_the_room_and_the_same_a
 def test_any_text_can_be_told(text):
     for _, lines in told(reading(text)):
         assert lines
+
+
+def test_lines_of_forty_exchanges_ago_are_told_while_newer_ones_leave_room():
+    old = reading("def very_old_function():", path="src/old.py")
+    texts = ["\n".join(f"value_{n}_{i} = 1" for i in range(30)) for n in range(40)]
+    rest = [message for n, text in enumerate(texts) for message in reading(text, path=f"src/{n}.py")]
+    assert ("src/old.py", ["def very_old_function():"]) in told([*old, *rest], room=30_000)
+
+
+def test_a_line_of_the_file_in_hand_counts_half_its_age():
+    hand = reading("def first_function_here():", path="src/a.py")
+    others = [message for n in range(27) for message in reading(f"value_{n} = 1", path=f"src/b{n}.py")]
+    later = reading("def other_function_here():", path="src/c.py")
+    last = [message for n in range(27, 29) for message in reading(f"value_{n} = 1", path=f"src/b{n}.py")]
+    gone, known = [*hand, *others, *later, *last], {f"value_{n}" for n in range(29)}
+    room = COUNTER.count("def other_function_here():") + COUNTER.count("src/c.py") + 5
+    assert told(gone, known=known, room=room) == [("src/c.py", ["def other_function_here():"])]
+    kept = editing("x = 1", "y = 1", path="src/a.py")
+    assert told(gone, kept=kept, known=known, room=room) == [("src/a.py", ["def first_function_here():"])]

@@ -5,11 +5,11 @@ from support.strategies import conversation, exchange, notices, part, spelled, s
 
 from proxy.core.compaction.omission_note import OmissionNote
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import NOTHING, size_of
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 COUNTER = ByteClassCounter()
 
@@ -51,12 +51,12 @@ def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
     digest = placed(LEFT, GONE)
     assert digest.edit.message == 5
     assert digest.edit.reason is Reason.OMISSION_NOTE
-    assert jsontext.value(digest.edit.replacement).endswith("]\nthe newest result")
+    assert digest.edit.becomes.endswith("]\nthe newest result")
 
 
 def test_in_the_newest_exchange_the_note_stands_behind_the_result():
     digest = placed(LEFT, GONE, newest_index=4)
-    assert jsontext.value(digest.edit.replacement).startswith("the newest result\n[context-proxy: ")
+    assert digest.edit.becomes.startswith("the newest result\n[context-proxy: ")
 
 
 def test_a_user_carries_it_where_no_tool_does_and_the_assistant_at_last():
@@ -83,7 +83,7 @@ def test_a_message_without_text_is_passed_over():
         *entries(user("gone"), user([{"type": "image_url", "image_url": {"url": "u"}}]), user([part("t")]))[1:],
     ]
     assert placed(kept, GONE[:1]).edit.message == 2
-    assert placed(kept, GONE[:1]).edit.path == ("content", 0, "text")
+    assert placed(kept, GONE[:1]).edit.at == ("content", 0, "text")
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "u"}}
@@ -94,7 +94,7 @@ def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
     kept = [None, *entries(user("gone"), user(content))[1:]]
     for newest_index in (10**6, 0):
         digest = placed(kept, GONE[:1], newest_index=newest_index)
-        noted = Message.read(digest.onto(kept[1].message)).content()
+        noted = digest.onto(kept[1].message).content()
         if isinstance(content, list):
             note = {"type": "text", "text": digest.note}
             assert noted == ([*content, note] if newest_index == 0 else [note, *content])
@@ -115,7 +115,7 @@ def test_a_brief_note_is_the_count_and_the_way_back_alone():
 
 def test_the_size_of_the_note_is_measured_on_the_message_with_it():
     digest = placed(LEFT, GONE)
-    noted = size_of(Message.read(digest.onto(LEFT[5].message)), COUNTER)
+    noted = size_of(digest.onto(LEFT[5].message), COUNTER)
     assert digest.size == noted - LEFT[5].size
     assert digest.edit.after_chars - digest.edit.before_chars == digest.size.chars
 
@@ -123,11 +123,11 @@ def test_the_size_of_the_note_is_measured_on_the_message_with_it():
 def test_the_note_goes_with_its_message_when_that_is_cut_later():
     digest = placed(LEFT, GONE)
     cut = TrackedMessage.of(
-        5, Message.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER
+        5, ChatMessage.read(spelled({"role": "tool", "tool_call_id": "call_0", "content": "cut"})), "", COUNTER
     )
     moved = digest.carried_by(cut, COUNTER)
     assert moved.note == digest.note
-    assert jsontext.value(moved.edit.replacement) == digest.note + "cut"
+    assert moved.edit.becomes == digest.note + "cut"
 
 
 def test_the_note_tells_lines_of_what_is_gone_within_its_room():
@@ -177,7 +177,7 @@ def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_jso
     response = '{"status": "success", "data": {"n": 1}, "text": "done", "stats": {"ms": 3}}'
     carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *exchange([response]))[3:]]
     for newest_index in (4, 10**6):
-        noted = jsontext.value(placed(carried, GONE, newest_index=newest_index).edit.replacement)
+        noted = placed(carried, GONE, newest_index=newest_index).edit.becomes
         members = jsontext.members(noted.encode())
         assert jsontext.value(members.pop("text")).startswith("[context-proxy: ")
         assert jsontext.value(jsontext.members(noted.encode())["text"]).endswith("done")
@@ -191,5 +191,5 @@ def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_jso
 def test_a_result_in_the_common_shape_without_text_gets_one():
     newest = exchange(['{"status":"ok","data":1}'])
     carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
-    noted = jsontext.value(placed(carried, GONE).edit.replacement)
+    noted = placed(carried, GONE).edit.becomes
     assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")

@@ -31,10 +31,10 @@ from proxy.core.compaction.plan import plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.conversation.size import Size, size_of
-from proxy.core.conversation.tracked_message import argument_texts, content_texts
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 thorough = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 LANGUAGES = st.sampled_from(["en", "zh"])
@@ -50,7 +50,7 @@ TEXT_REASONS = {
 
 
 def texts_of_parts(message: Message) -> list[str]:
-    return [text for _, text in content_texts(message)]
+    return [text for _, text in message.texts()]
 
 
 def last_user(messages: list[Message]) -> Message:
@@ -58,7 +58,7 @@ def last_user(messages: list[Message]) -> Message:
 
 
 def sent(made) -> list[Message]:
-    return [Message.read(raw) for raw in made.messages]
+    return [ChatMessage.read(raw) for raw in made.messages]
 
 
 def left_out(made) -> set[int]:
@@ -66,7 +66,7 @@ def left_out(made) -> set[int]:
 
 
 def measured(messages, base: Size) -> Size:
-    return sum((size_of(Message.read(raw), ByteClassCounter()) for raw in messages), base)
+    return sum((size_of(ChatMessage.read(raw), ByteClassCounter()) for raw in messages), base)
 
 
 @given(any_histories(), budgets(), LANGUAGES)
@@ -79,7 +79,7 @@ def test_what_no_edit_names_keeps_its_bytes_and_the_order_stays(history, budget,
     assert len(kept) == len(made.messages)
     paths = {}
     for edit in made.edits:
-        paths.setdefault(edit.message, set()).add(edit.path)
+        paths.setdefault(edit.message, set()).add(edit.at)
     for index, raw in zip(kept, made.messages, strict=True):
         original = found[index].raw
         if index not in paths:
@@ -271,8 +271,8 @@ def test_whatever_is_taken_out_of_contents_stands_in_an_artifact(history, room):
     kept_content = [artifact.content for artifact in made.artifacts]
     for edit in made.edits:
         if edit.reason in TEXT_REASONS:
-            texts = dict([*content_texts(found[edit.message]), *argument_texts(found[edit.message])])
-            text = texts[edit.path]
+            texts = dict(found[edit.message].texts()) | {one.at: one.text for one in found[edit.message].arguments()}
+            text = texts[edit.at]
             assert edit.artifact.content == text.encode("utf-8", "surrogatepass")
             assert edit.artifact.content in kept_content
     chains = [jsontext.members(content) for content in kept_content if content.startswith(b'{"earlier":')]
@@ -291,8 +291,8 @@ def test_each_cut_names_the_one_before_and_the_note_names_the_last():
     assert named == [None, *(artifact.id for artifact in cuts[:-1])]
     (note,) = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
     assert note.artifact == cuts[-1]
-    assert cuts[-1].id.encode() in note.replacement
-    assert f"{len(left_out(made)):,} earlier messages".encode() in note.replacement
+    assert cuts[-1].id in note.becomes
+    assert f"{len(left_out(made)):,} earlier messages" in note.becomes
 
 
 def test_the_note_survives_on_a_result_that_is_cut_after_it_was_written():
@@ -513,7 +513,7 @@ def test_the_largest_messages_are_named_when_it_does_not_fit():
 def test_a_text_is_found_by_its_json_whatever_way_the_client_spells_it():
     message = exchange(["中文内容\n" * 3_000])[1]
     spellings = [json.dumps(message).encode(), json.dumps(message, ensure_ascii=False).encode()]
-    first, second = (planned(Conversation((Message.read(raw),)), pipeline(Budget(10**6))) for raw in spellings)
+    first, second = (planned(Conversation((ChatMessage.read(raw),)), pipeline(Budget(10**6))) for raw in spellings)
     assert first.messages == second.messages
     assert first.artifacts == second.artifacts
 

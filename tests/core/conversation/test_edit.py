@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support.json_bytes import STRINGS, VALUES, spelled_array, spelled_object
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import spliced
 from proxy.core.text import jsontext
+from proxy.core.text.jsontext import spliced
 
 SAFE = set(string.ascii_letters + string.digits + "_-.")
 

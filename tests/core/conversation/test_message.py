@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES, messages
 
-from proxy.core.conversation.message import Conversation, Message, ToolCall, texts_of
+from proxy.core.conversation.message import Conversation, ToolCall
+from proxy.wire.chat_completions.message import ChatMessage, texts_of
 
 
 def read(**members):
-    return Message.read(json.dumps(members).encode())
+    return ChatMessage.read(json.dumps(members).encode())
 
 
 def test_what_names_a_message_is_read():
     message = read(role="tool", tool_call_id="call_1", name="read", content="x")
-    assert (message.role, message.tool_call_id, message.name) == ("tool", "call_1", "read")
+    assert (message.role, message.answers, message.name) == ("tool", "call_1", "read")
 
 
 def test_tool_calls_are_read_in_both_shapes():
@@ -41,24 +42,24 @@ def test_tool_calls_of_an_odd_type_read_as_empty(calls, seen):
 @pytest.mark.parametrize("odd", [None, 5, [5], {"a": 1}, True])
 def test_members_of_an_odd_type_read_as_empty(odd):
     message = read(role=odd, tool_call_id=odd, name=odd, content=odd)
-    assert (message.role, message.tool_call_id, message.name, message.text()) == ("", "", "", "")
+    assert (message.role, message.answers, message.name, message.text()) == ("", "", "", "")
     assert message.content() == odd
 
 
 @given(messages() | VALUES)
 def test_every_json_value_is_a_view_that_keeps_its_bytes(raw):
-    message = Message.read(raw)
+    message = ChatMessage.read(raw)
     assert message.raw == raw
-    assert Message.read(message.raw) == message
+    assert ChatMessage.read(message.raw) == message
     assert isinstance(message.text(), str)
-    assert all(not isinstance(part.get("text"), str) for part in message.media_parts())
+    assert all(not isinstance(part.get("text"), str) for part in message._media_parts())
     assert len(message.members()) == 0 or raw.lstrip()[:1] == b"{"
     message.content()
 
 
 @pytest.mark.parametrize("raw", [b"[1]", b'"text"', b"null", b"5", b"no json", b""])
 def test_what_is_no_object_has_no_role_and_no_members(raw):
-    message = Message.read(raw)
+    message = ChatMessage.read(raw)
     assert (message.role, message.members(), message.content(), message.text()) == ("", {}, None, "")
 
 
@@ -76,8 +77,8 @@ def test_every_text_a_model_reads_is_given():
 
 def test_parts_without_text_are_media():
     parts = [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": None}, "b"]
-    assert list(read(role="user", content=parts).media_parts()) == [parts[1], parts[2]]
-    assert list(read(role="user", content="text").media_parts()) == []
+    assert list(read(role="user", content=parts)._media_parts()) == [parts[1], parts[2]]
+    assert list(read(role="user", content="text")._media_parts()) == []
 
 
 def test_reasoning_is_measured_as_json():

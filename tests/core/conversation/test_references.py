@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from support.strategies import any_histories, conversation
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import (
     MAX_ADDRESS_CHARACTERS,
     MAX_REFERENCES,
     Origin,
     Reference,
-    address_of,
     references_in,
 )
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.media_shapes.addresses import address_of
 
 URL = "https://example.org/a.png"
 ID = Artifact(b"image", "Read", "png").id
@@ -28,7 +28,7 @@ def image(url):
 
 
 def message(content, role="tool"):
-    return Message.read(json.dumps({"role": role, "tool_call_id": "c", "content": content}).encode())
+    return ChatMessage.read(json.dumps({"role": role, "tool_call_id": "c", "content": content}).encode())
 
 
 def addresses(content, role="tool"):

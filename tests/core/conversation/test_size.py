@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES, messages
 
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import MESSAGE_TOKENS, OTHER_MEDIA_TOKENS, Size, size_of, size_of_tools
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 
 class Letters:
@@ -24,7 +24,7 @@ class Letters:
 
 
 def tokens_of(**members):
-    return size_of(Message.read(json.dumps(members).encode()), Letters()).tokens - MESSAGE_TOKENS
+    return size_of(ChatMessage.read(json.dumps(members).encode()), Letters()).tokens - MESSAGE_TOKENS
 
 
 def png(width, height):
@@ -89,17 +89,17 @@ def test_an_image_beside_a_text_adds_to_it():
 
 def test_a_size_says_characters_of_text_and_bytes_of_json():
     raw = '{"role":"user", "content":"né"}'.encode()
-    assert size_of(Message.read(raw), Letters()) == Size(MESSAGE_TOKENS + 2, 2, len(raw))
+    assert size_of(ChatMessage.read(raw), Letters()) == Size(MESSAGE_TOKENS + 2, 2, len(raw))
 
 
 @given(messages() | VALUES)
 def test_every_json_value_has_a_size_as_a_message(raw):
     for counter in (Letters(), ByteClassCounter()):
-        size = size_of(Message.read(raw), counter)
+        size = size_of(ChatMessage.read(raw), counter)
         assert size.tokens >= MESSAGE_TOKENS
         assert size.chars >= 0
         assert size.bytes == len(raw)
-        assert size == size_of(Message.read(raw), counter)
+        assert size == size_of(ChatMessage.read(raw), counter)
 
 
 @given(VALUES)

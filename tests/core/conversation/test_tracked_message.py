@@ -1,25 +1,26 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 from support.strategies import spelled
 
 from proxy.core.conversation.edit import Edit, Reason
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Parts, Words
 from proxy.core.conversation.size import size_of
-from proxy.core.conversation.tracked_message import TrackedMessage, content_texts
+from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 COUNTER = ByteClassCounter()
 
 
 def entry(content, **members):
-    return TrackedMessage.of(3, Message.read(spelled({"role": "tool", "content": content, **members})), "ls", COUNTER)
+    return TrackedMessage.of(
+        3, ChatMessage.read(spelled({"role": "tool", "content": content, **members})), "ls", COUNTER
+    )
 
 
 def edit(text, reason=Reason.OLD_RESULT, path=("content",)):
-    return Edit(3, path, None if text is None else json.dumps(text).encode(), reason)
+    return Edit(3, path, text, reason)
 
 
 def test_an_edited_entry_is_measured_on_its_bytes():
@@ -40,8 +41,8 @@ def test_an_edit_that_does_not_shorten_is_not_made():
 
 
 def test_a_character_that_an_upstream_chokes_on_is_replaced_though_that_takes_more_bytes():
-    before = TrackedMessage.of(3, Message.read(b'{"role":"tool","content":"\\b"}'), "", COUNTER)
-    after = before.edited((Edit(3, ("content",), '"\ufffd"'.encode(), Reason.SANITISE),), COUNTER)
+    before = TrackedMessage.of(3, ChatMessage.read(b'{"role":"tool","content":"\\b"}'), "", COUNTER)
+    after = before.edited((Edit(3, ("content",), "\ufffd", Reason.SANITISE),), COUNTER)
     assert after.message.content() == "\ufffd"
 
 
@@ -68,16 +69,16 @@ def test_edits_of_different_places_stand_side_by_side():
     ],
 )
 def test_the_texts_of_a_content_come_with_their_paths(content, texts):
-    assert list(content_texts(Message.read(spelled({"content": content})))) == texts
+    assert list(ChatMessage.read(spelled({"content": content})).texts()) == texts
 
 
 def test_a_message_that_is_no_object_has_no_texts():
-    assert list(content_texts(Message.read(b"[]"))) == []
+    assert list(ChatMessage.read(b"[]").texts()) == []
 
 
 def test_an_edit_is_of_the_message_as_earlier_ones_left_it():
     before = entry([{"type": "text", "text": "x" * 900}, {"type": "text", "text": "y" * 900}])
-    routed = before.edited((edit([{"type": "text", "text": "both"}], Reason.ROUTE_MEDIA),), COUNTER)
+    routed = before.edited((edit(Parts((Words("both"),)), Reason.ROUTE_MEDIA),), COUNTER)
     after = routed.edited((edit("cut", path=("content", 0, "text")),), COUNTER)
     assert after.message.content() == [{"type": "text", "text": "cut"}]
     assert (after.original, after.whole) == (before.original, routed.message)
@@ -96,7 +97,7 @@ def test_what_excerpts_are_made_of_is_the_message_once_its_media_are_routed():
 
 
 def test_what_follows_a_message_is_measured_with_it():
-    behind = Message.read(b'{"role":"user","content":"an image"}')
+    behind = ChatMessage.read(b'{"role":"user","content":"an image"}')
     alone = entry("short")
     followed = alone.followed_by([behind], COUNTER)
     assert followed.size == alone.size

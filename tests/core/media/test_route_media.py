@@ -24,14 +24,14 @@ from support.media_samples import (
     resource_block,
     routing_result,
 )
-from support.strategies import notices, part, spelled
+from support.strategies import content_after, notices, part, spelled
 
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Message
-from proxy.core.media.attachments import signs
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.profile import Modality, ToolImages
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.media_shapes import signs
 
 TEXT = frozenset({Modality.TEXT})
 SEEING = TEXT | {Modality.VISION}
@@ -40,14 +40,14 @@ ALL = frozenset(Modality)
 
 def routed(role, content, reads=None, target=ToolImages.USER_AFTER_BATCH, language="en", **routes):
     """The content that is sent and the edits; the content that came when there are none."""
-    message = Message.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
+    message = ChatMessage.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
     step = RouteMedia(Routes(reads, **routes), target)
     edits = list(step(4, message, "shot", notices(language)))
     if not edits:
         return content, []
-    assert len({edit.replacement for edit in edits}) == 1
-    assert {(edit.message, edit.path, edit.reason) for edit in edits} == {(4, ("content",), Reason.ROUTE_MEDIA)}
-    return json.loads(edits[0].replacement), edits
+    assert len({edit.becomes for edit in edits}) == 1
+    assert {(edit.message, edit.at, edit.reason) for edit in edits} == {(4, ("content",), Reason.ROUTE_MEDIA)}
+    return content_after(message, edits[0]), edits
 
 
 def routes(edits):
@@ -55,7 +55,7 @@ def routes(edits):
 
 
 def moved(edits):
-    return [json.loads(raw) for raw in edits[0].moved.parts]
+    return ChatMessage.read(b"{}").beside("user", edits[0].moved.parts).content()
 
 
 PARTS = {
@@ -124,10 +124,10 @@ def test_a_name_is_one_line_however_it_was_written():
 
 
 def test_when_nothing_can_be_kept_the_description_says_so():
-    message = Message.read(spelled({"role": "user", "content": [image_part()]}))
+    message = ChatMessage.read(spelled({"role": "user", "content": [image_part()]}))
     step = RouteMedia(Routes(TEXT), ToolImages.TEXT)
     (edit,) = step(0, message, "", notices(kept=False))
-    (text,) = json.loads(edit.replacement)
+    (text,) = content_after(message, edit)
     assert text["text"].endswith("The current model cannot read this kind of file. It could not be kept.")
     assert "artifact:" not in text["text"]
 
@@ -170,11 +170,11 @@ def test_an_image_of_a_result_goes_behind_the_batch(target, media):
     words = "[image 1 of this result is shown in the user message behind the tool results]"
     assert after == [part("done"), part(words)]
     assert moved(edits) == [part("[attachment 1 of the result of shot, call call_1]"), image_part()]
-    assert routes(edits) == [("image_url", "image/png", "")]
+    assert routes(edits) == [("image", "image/png", "")]
     speaks = target is ToolImages.USER_AFTER_ASSISTANT
     assert (edits[0].moved.spoken is not None) == speaks
     if speaks:
-        assert json.loads(edits[0].moved.spoken)["role"] == "assistant"
+        assert edits[0].moved.spoken == "I look at what the tools have returned."
 
 
 def test_an_image_of_a_result_stays_or_is_described_where_that_is_set():
@@ -224,10 +224,10 @@ def test_several_in_one_message_are_routed_one_by_one():
     )
     after, edits = routed("tool", [part(text), image_part(), "and a plain string"], SEEING)
     assert routes(edits) == [
-        ("image_url", "image/png", ""),
-        ("image_url", "image/jpeg", ""),
+        ("image", "image/png", ""),
+        ("image", "image/jpeg", ""),
         ("description", "application/pdf", "model"),
-        ("image_url", "image/png", ""),
+        ("image", "image/png", ""),
     ]
     assert [one for one in moved(edits) if one["type"] == "image_url"] == [
         image_part(),
@@ -381,8 +381,8 @@ def test_a_strict_operator_sends_text_alone_when_nobody_states_anything():
 
 
 def test_a_plain_message_is_not_opened(monkeypatch):
-    message = Message.read(spelled({"role": "tool", "content": "def f(x):\n    return x\n" * 90}))
-    monkeypatch.setattr(Message, "content", None)
+    message = ChatMessage.read(spelled({"role": "tool", "content": "def f(x):\n    return x\n" * 90}))
+    monkeypatch.setattr(ChatMessage, "parts", None)
     assert list(RouteMedia(Routes(TEXT))(0, message, "", notices())) == []
     assert signs.may_hold_media(b'{"role":"user","content":[{"type":"text","text":"a"}]}') is False
 
@@ -415,9 +415,9 @@ def test_what_came_as_media_but_is_fetched_text_and_other_odd_parts_are_left_alo
 
 
 def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
-    message = Message.read(spelled({"role": "tool", "content": [image_part()]}))
+    message = ChatMessage.read(spelled({"role": "tool", "content": [image_part()]}))
     (edit,) = RouteMedia(Routes(SEEING))(0, message, "", notices())
-    assert json.loads(edit.moved.parts[0])["text"] == "[attachment 1 of the result of a tool]"
+    assert edit.moved.parts[0].text == "[attachment 1 of the result of a tool]"
 
 
 def test_a_stated_place_holds_though_nobody_states_what_the_model_reads():

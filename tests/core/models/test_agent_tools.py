@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES
 
-from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_of
+from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
+from proxy.wire.chat_completions.tools import tool_names
 
 
 def tools(*names):
@@ -32,39 +33,39 @@ def tools(*names):
     ],
 )
 def test_the_best_way_to_a_file_is_told_by_the_names(names, reach):
-    assert reach_of(tools(*names)) is reach
+    assert reach_with(tool_names(tools(*names))) is reach
 
 
 def test_a_sub_agent_is_offered_whether_or_not_files_are_seen():
-    assert offers_subagent(tools("Bash", "Task"))
-    assert not offers_subagent(tools("Bash", "Read", "TaskList", "AgentOutput"))
+    assert offers_subagent(tool_names(tools("Bash", "Task")))
+    assert not offers_subagent(tool_names(tools("Bash", "Read", "TaskList", "AgentOutput")))
 
 
 def test_a_tool_may_name_itself_without_a_function():
-    assert reach_of(b'[{"name":"bash"}]') is AgentFileAccess.SHELL
+    assert reach_with(tool_names(b'[{"name":"bash"}]')) is AgentFileAccess.SHELL
 
 
 @pytest.mark.parametrize(
     "odd", [b"null", b"{}", b"[null, 1, []]", b'[{"function":"bash"}]', b'[{"function":{"name":7}}]', b"broken", b""]
 )
 def test_what_is_no_tool_list_reaches_nothing(odd):
-    assert reach_of(odd) is AgentFileAccess.NOTHING
+    assert reach_with(tool_names(odd)) is AgentFileAccess.NOTHING
 
 
 def test_no_tools_at_all_reach_nothing():
-    assert reach_of(None) is AgentFileAccess.NOTHING
+    assert reach_with(tool_names(None)) is AgentFileAccess.NOTHING
 
 
 def test_only_the_first_thousand_tools_are_looked_at():
-    assert reach_of(tools(*["x"] * 999, "bash")) is AgentFileAccess.SHELL
-    assert reach_of(tools(*["x"] * 1_000, "bash")) is AgentFileAccess.NOTHING
+    assert reach_with(tool_names(tools(*["x"] * 999, "bash"))) is AgentFileAccess.SHELL
+    assert reach_with(tool_names(tools(*["x"] * 1_000, "bash"))) is AgentFileAccess.NOTHING
 
 
 @given(VALUES)
 def test_no_tool_list_raises(raw):
-    assert reach_of(raw) in AgentFileAccess
+    assert reach_with(tool_names(raw)) in AgentFileAccess
 
 
 def test_without_the_folder_in_sight_only_a_shell_leads_to_an_artifact():
-    assert reach_of(tools("Task", "Read", "Bash"), sees_files=False) is AgentFileAccess.SHELL
-    assert reach_of(tools("Task", "Read"), sees_files=False) is AgentFileAccess.NOTHING
+    assert reach_with(tool_names(tools("Task", "Read", "Bash")), sees_files=False) is AgentFileAccess.SHELL
+    assert reach_with(tool_names(tools("Task", "Read")), sees_files=False) is AgentFileAccess.NOTHING

@@ -10,6 +10,7 @@ from support.media_samples import base64_of, png
 from proxy.core.overflow.image_costs import LARGEST_IMAGE_TOKENS, costs_seen, images_in
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.core.tokens.image_tokens import image_key, tokens_of_image, with_images_of
+from proxy.wire.chat_completions.message import ChatMessage
 
 TEXTS = ByteClassCounter()
 SCREEN, SMALL = ((1_280, 800), None), ((640, 480), None)
@@ -18,7 +19,7 @@ ONE, OTHER = image_key(*SCREEN), image_key(*SMALL)
 
 def test_images_are_told_by_their_size_and_detail():
     def message(*parts):
-        return json.dumps({"role": "user", "content": list(parts)}).encode()
+        return ChatMessage.read(json.dumps({"role": "user", "content": list(parts)}).encode())
 
     def image(width, height, **more):
         url = f"data:image/png;base64,{base64_of(png(width, height))}"
@@ -29,7 +30,7 @@ def test_images_are_told_by_their_size_and_detail():
             message(image(64, 48), {"type": "text", "text": "look"}, image(64, 48)),
             message(image(64, 48, detail="low")),
             message({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}),
-            b'{"role":"user","content":"image_url"}',
+            ChatMessage.read(b'{"role":"user","content":"image_url"}'),
         ]
     )
     assert found == {((64, 48), None): 2, ((64, 48), "low"): 1, (None, None): 1}

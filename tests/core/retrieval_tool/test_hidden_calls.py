@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.answer_shapes import is_own, messages
 
-from proxy.core.conversation.message import Message
-from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
+from proxy.wire.chat_completions.message import ChatMessage, meant_by
+from proxy.wire.chat_completions.said import said_in as read_said
 
 MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
 
@@ -17,7 +17,7 @@ MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("too
 def history_of(*messages, owner="me"):
     history = beginning(owner)
     for message in messages:
-        history = extended(history, Message.read(json.dumps(message).encode()))
+        history = extended(history, ChatMessage.read(json.dumps(message).encode()))
     return history
 
 
@@ -25,7 +25,7 @@ HISTORY = history_of({"role": "user", "content": "Find it."})
 
 
 def said_in(message):
-    return AssistantMessage.of({name: json.dumps(found).encode() for name, found in message.items()})
+    return read_said({name: json.dumps(found).encode() for name, found in message.items()})
 
 
 def results_of(said):
@@ -35,7 +35,7 @@ def results_of(said):
 def returned(message, **changes):
     """What a client sends back of an answer: its own calls."""
     calls = [call for call in message["tool_calls"] if not is_own(call)]
-    return Message.read(json.dumps({**message, "tool_calls": calls, **changes}).encode())
+    return ChatMessage.read(json.dumps({**message, "tool_calls": calls, **changes}).encode())
 
 
 @given(MIXED)
@@ -47,7 +47,7 @@ def test_what_was_hidden_comes_back_where_it_was(message):
     whole, *results = kept.put_back(returned(message))
     assert json.loads(whole.raw) == message
     assert [result.raw for result in results] == results_of(said)
-    assert [result.tool_call_id for result in results] == [call.id for call in said.own]
+    assert [result.answers for result in results] == [call.id for call in said.own]
 
 
 @given(MIXED, st.booleans())
@@ -57,7 +57,7 @@ def test_a_client_that_writes_its_calls_differently_is_understood(message, sprea
     for call in written["tool_calls"]:
         meant = json.loads(call["function"]["arguments"])
         call["function"]["arguments"] = json.dumps(dict(reversed(meant.items())), indent=3 if spread else None)
-    assert mark_in(HISTORY, Message.read(json.dumps(written).encode())) == hidden.mark
+    assert mark_in(HISTORY, ChatMessage.read(json.dumps(written).encode())) == hidden.mark
 
 
 @given(MIXED, MIXED)
@@ -92,8 +92,8 @@ SAID = {"role": "assistant", "content": "Done."}
 )
 def test_the_same_calls_after_something_else_have_another_mark(others):
     calls = [json.dumps(CALL).encode()]
-    told = [mark_of(history_of(*before), calls) for before in ([USER], others)]
-    assert len({*told, mark_of(history_of(USER, owner="you"), calls)}) == 3
+    told = [mark_of(history_of(*before), meant_by(calls)) for before in ([USER], others)]
+    assert len({*told, mark_of(history_of(USER, owner="you"), meant_by(calls))}) == 3
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_what_clients_write_anew_in_each_turn_does_not_change_a_mark(written):
     ],
 )
 def test_a_message_without_calls_hides_nothing(message):
-    assert mark_in(b"", Message.read(json.dumps(message).encode())) is None
+    assert mark_in(b"", ChatMessage.read(json.dumps(message).encode())) is None
 
 
 @pytest.mark.parametrize(
     "calls", [[b"null"], [b"7"], [b'{"function": 7}'], [b'{"id": "\\ud800", "function": {}}'], [b"x"]]
 )
 def test_odd_calls_have_a_mark(calls):
-    assert len(mark_of(b"", calls)) == 64
+    assert len(mark_of(b"", meant_by(calls))) == 64
 
 
 @pytest.mark.parametrize(

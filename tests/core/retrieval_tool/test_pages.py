@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from support.strategies import exchange, pipeline, planned, user
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.conversation.message import Message
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.text.excerpt import ExcerptLimits
+from proxy.wire.chat_completions.message import ChatMessage
 
 HEADER = "[context-proxy: lines 1-80 of 5000 of tool_sh_0123456789abcdef.txt, 1,000 of 90,000 bytes]\n"
 PAGE = HEADER + "a line of the page\n" * 60
@@ -29,7 +29,7 @@ PAGE = HEADER + "a line of the page\n" * 60
     ],
 )
 def test_what_is_a_page(tool, message, is_one):
-    assert is_page(Message.read(json.dumps(message).encode()), tool) == is_one
+    assert is_page(ChatMessage.read(json.dumps(message).encode()), tool) == is_one
 
 
 @given(st.integers(300, 6_000), st.integers(1, 4))

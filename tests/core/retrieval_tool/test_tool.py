@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
-from proxy.core.retrieval_tool.tool import DEFINITION, MAX_TOOLS, Wanted, forces_a_call, wanted_by, with_tool
+from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC, Wanted, wanted_by
 from proxy.core.text import jsontext
+from proxy.wire.chat_completions.tools import forces_a_call, tool_for, with_tool
 
 NAME = "tool_bash_0123456789abcdef.txt"
 
@@ -58,7 +59,7 @@ def test_one_answer_is_what_everybody_means(n):
 def test_what_the_client_wrote_keeps_its_bytes(written):
     given_tools = jsontext.items(written)
     made = jsontext.items(with_tool({"tools": written}, "always"))
-    assert [bytes(raw) for raw in made] == [*map(bytes, given_tools), DEFINITION]
+    assert [bytes(raw) for raw in made] == [*map(bytes, given_tools), tool_for(SPEC)]
 
 
 def test_a_long_tool_list_is_offered_the_tool_too():

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.media_samples import base64_of, png
 
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import size_of
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.core.tokens.image_tokens import ImageCounter, tokens_of_image, with_images_of
+from proxy.wire.chat_completions.message import ChatMessage
 
 TEXTS = ByteClassCounter()
 
@@ -51,5 +51,7 @@ def test_texts_are_counted_as_before_and_images_of_messages_by_the_rule():
     assert (counter.name, counter.exact, counter.count("def parse(line):")) == ("bytes", False, 5)
     assert with_images_of("gpt-4o", TEXTS) is TEXTS
     url = {"url": f"data:image/png;base64,{base64_of(png(560, 280))}"}
-    message = Message.read(json.dumps({"role": "user", "content": [{"type": "image_url", "image_url": url}]}).encode())
+    message = ChatMessage.read(
+        json.dumps({"role": "user", "content": [{"type": "image_url", "image_url": url}]}).encode()
+    )
     assert size_of(message, counter).tokens == 4 + 20 * 10 + 2

@@ -22,10 +22,9 @@ from support.strategies import (
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Message
-from proxy.core.conversation.tracked_message import content_texts
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.sanitise import REPLACEMENT, Sanitise, SanitiseText
+from proxy.wire.chat_completions.message import ChatMessage
 
 KINDS = st.frozensets(st.sampled_from(Sanitise))
 
@@ -51,7 +50,7 @@ def test_every_such_character_becomes_the_replacement_and_no_other_changes(text,
     (message,) = made.messages
     expected = "".join(REPLACEMENT if refused(character, kinds) else character for character in text)
     count = sum(one != other for one, other in zip(expected, text, strict=True))
-    after = Message.read(message).content()
+    after = ChatMessage.read(message).content()
     assert after == expected or (
         count and after.removesuffix(notices().replaced(count)).rstrip("\n") == expected.rstrip("\n")
     )
@@ -62,13 +61,13 @@ def test_every_such_character_becomes_the_replacement_and_no_other_changes(text,
 @pytest.mark.parametrize("text", ["\b", "\f", "\x7f", "a\x7f" * 50])
 def test_a_character_is_replaced_even_where_that_takes_more_bytes(text):
     (message,) = planned([{"role": "tool", "content": text}], with_step(frozenset({Sanitise.CONTROL}))).messages
-    assert Message.read(message).content().startswith(text.replace(text[-1], REPLACEMENT) + "\n[context-proxy: ")
+    assert ChatMessage.read(message).content().startswith(text.replace(text[-1], REPLACEMENT) + "\n[context-proxy: ")
 
 
 def test_each_text_of_a_list_is_looked_at():
-    message = Message.read(spelled({"role": "user", "content": [part("a"), part("b🙂"), {"type": "image_url"}]}))
+    message = ChatMessage.read(spelled({"role": "user", "content": [part("a"), part("b🙂"), {"type": "image_url"}]}))
     edits = list(SanitiseText(frozenset({Sanitise.NON_BMP}))(0, message, "", notices()))
-    assert [(edit.path, json.loads(edit.replacement)) for edit in edits] == [
+    assert [(edit.at, edit.becomes) for edit in edits] == [
         (("content", 1, "text"), f"b\ufffd\n{notices().replaced(1)}")
     ]
 
@@ -85,7 +84,7 @@ def test_arguments_of_calls_and_reasoning_are_looked_at_too():
 
 
 def test_without_kinds_nothing_is_done():
-    assert list(SanitiseText(frozenset())(0, Message.read(b'{"content":"\\ud800"}'), "", notices())) == []
+    assert list(SanitiseText(frozenset())(0, ChatMessage.read(b'{"content":"\\ud800"}'), "", notices())) == []
 
 
 def noted(content, role="tool", kinds=frozenset({Sanitise.NON_BMP}), language="en"):
@@ -93,7 +92,7 @@ def noted(content, role="tool", kinds=frozenset({Sanitise.NON_BMP}), language="e
     steps = pipeline(Budget(10**9), language=language)
     made = Pipeline((SanitiseText(kinds),), steps.compaction_steps, (), steps.notices, steps.counter, steps.budget)
     (message,) = planned([{"role": role, "content": content}], made).messages
-    return Message.read(message).content()
+    return ChatMessage.read(message).content()
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
@@ -140,8 +139,8 @@ def left(made, kinds):
     """The messages of a plan that still hold such characters."""
     return [
         message
-        for message in map(Message.read, made.messages)
-        if any(refused(character, kinds) for _, text in content_texts(message) for character in text)
+        for message in map(ChatMessage.read, made.messages)
+        if any(refused(character, kinds) for _, text in message.texts() for character in text)
     ]
 
 

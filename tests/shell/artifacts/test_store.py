@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
 
+from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
-from proxy.core.conversation import edit as edits
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.folder import Metadata
 from proxy.shell.artifacts.private_folder import PrivateFolder
@@ -220,7 +220,7 @@ async def test_every_owner_has_a_note_of_his_own(folder: Path) -> None:
 
 
 async def test_nobody_replaces_what_another_owner_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edits, "DIGEST_CHARACTERS", 2)  # of 16: two contents with one name are soon found
+    monkeypatch.setattr(artifact_module, "DIGEST_CHARACTERS", 2)  # of 16: two contents with one name are soon found
     kept = Artifact(b"line\n" * 1000)
     same_name = (Artifact(b"%d" % number) for number in range(10_000))
     other = next(artifact for artifact in same_name if artifact.id == kept.id)

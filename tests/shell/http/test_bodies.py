@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.http.bodies import BodyStream, can_unpack, read_body, unpack
+from proxy.shell.resources.workload import Workload
 
 PAUSE_SECONDS = 10.0
 """Nothing here takes so long."""
@@ -142,6 +143,19 @@ def test_a_bomb_in_a_second_member_is_stopped_while_it_unpacks() -> None:
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
+
+
+async def test_a_client_that_is_held_up_does_not_pause() -> None:
+    workload = Workload(100, small_bytes=0)
+    others = [workload.share(), workload.share()]
+    for share in others:
+        await workload.take(share, 100)
+    reading = asyncio.create_task(read_body(receiving(b"12", b"34"), 4, 10, 0.01, workload.share()))
+    await asyncio.sleep(0.1)  # many times the pause
+    for share in others:
+        share.release()
+    async with asyncio.timeout(10):
+        assert await reading == b"1234"
 
 
 def test_a_client_that_pauses_for_too_long_is_told_apart() -> None:

@@ -68,12 +68,13 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> 
         lines = printed(name, models=models, tool_output=tools).splitlines()
         return {line.split("  ")[0].strip(): line.split("  ", 1)[1].strip() for line in lines if "  " in line}
 
-    assert rows("small")["a tool result at most"].startswith("2 000 lines, 5 760 bytes ")  # 24 % of it, 3 bytes a token
+    # 30 % of the window less 2 000, at three bytes a token
+    assert rows("small")["a tool result at most"].startswith("2 000 lines, 5 400 bytes ")
     assert rows("large")["a tool result at most"].startswith("2 000 lines, 51 200 bytes, 1 000 characters ")
     assert rows("large")["one of Read"].startswith("2 000 lines, 200 000 bytes, 1 000 characters ")
     assert rows("large")["never cut"].startswith("Task")
     found = json.loads(printed("small", as_json=True, models=models, tool_output=tools))["tool_results"]
-    assert found["max_bytes"] == 5_760
+    assert found["max_bytes"] == 5_400
     assert found["tools"]["Read"]["max_bytes"] == 200_000
 
 

@@ -152,6 +152,13 @@ def test_openai_models_are_counted_exactly_and_others_estimated(model, name):
     assert (counter.name, counter.exact) == (name, name != "bytes")
 
 
+def test_a_name_of_a_megabyte_is_not_remembered():
+    name = "gpt-4o" + "-" * 1_000_000
+    held = sys.getrefcount(name)
+    assert counter_for(None, name).name == counter_for(None, name[:256]).name
+    assert sys.getrefcount(name) == held
+
+
 @pytest.mark.parametrize(
     ("family", "models"),
     [

@@ -80,6 +80,26 @@ def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_
     assert 0.75 < taken / counted < 1.25
 
 
+def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Path) -> None:
+    planner, beginning = planner_for(tmp_path, 1_000_000), {"role": "system", "content": "You are careful. " * 40}
+
+    async def remember(numbers: range) -> None:
+        for number in numbers:
+            await planner.plan(b"owner", body_of([beginning, *json.loads(long_result(number))["messages"]]))
+
+    asyncio.run(remember(range(1)))
+    counted = planner._memory._held_bytes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        asyncio.run(remember(range(1, 5)))
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.25 * (planner._memory._held_bytes - counted)
+
+
 async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planner, seen = planner_for(tmp_path, 1_000_000), []
     begun, leave, over = threading.Event(), threading.Event(), threading.Event()

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation
 from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls, beginning, extended, mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.wire.openai_chat import parse
+from proxy.wire.chat_completions.message import ChatMessage, meant_by
+from proxy.wire.chat_completions.request import parse
 
 
 class Kept:
@@ -61,7 +62,7 @@ def hidden(*numbers: int, page: str = "page", owner: str = "me") -> HiddenToolCa
     """Of the last of these calls."""
     *before, number = numbers
     history = functools.reduce(extended, request(*before).conversation, beginning(owner))
-    mark = mark_of(history, [json.dumps(call).encode() for call in calls(number)])
+    mark = mark_of(history, meant_by([json.dumps(call).encode() for call in calls(number)]))
     own = json.dumps({"id": f"own_{number}", "function": {"name": "read_artifact", "arguments": "{}"}}).encode()
     result = json.dumps({"role": "tool", "tool_call_id": f"own_{number}", "content": page}).encode()
     return HiddenToolCalls(mark, (0,), (own,), (result,))
@@ -82,7 +83,7 @@ async def completed(found: HiddenCallMemory, owner: str, *numbers: int) -> Conve
 
 
 def pages(found: Conversation) -> list[str]:
-    return [message.tool_call_id for message in found if message.tool_call_id.startswith("own_")]
+    return [message.answers for message in found if message.answers.startswith("own_")]
 
 
 async def test_what_is_kept_is_put_back_here_and_elsewhere() -> None:
@@ -141,7 +142,7 @@ def test_messages_without_calls_cost_nothing() -> None:
     asked = parse(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
     whole, unknown = memory(Kept()).completed("me", asked)
     assert (whole.conversation, unknown) == (asked.conversation, ())
-    assert Message.read(b"{}").calls == ()
+    assert ChatMessage.read(b"{}").calls == ()
 
 
 async def test_the_same_call_later_on_has_its_own_pages() -> None:
@@ -151,7 +152,7 @@ async def test_the_same_call_later_on_has_its_own_pages() -> None:
         assert await first.keep("me", hidden(*before, page=f"page {len(before)}"))
     for found in (first, memory(kept)):
         whole = await completed(found, "me", 1, 1, 1)
-        told = [message.content() for message in whole if message.tool_call_id == "own_1"]
+        told = [message.content() for message in whole if message.answers == "own_1"]
         assert told == ["page 1", "page 3"]
 
 
@@ -162,7 +163,7 @@ async def test_of_one_conversation_that_was_led_twice_the_first_record_stands_ev
     assert await second.keep("me", hidden(1, page="second"))
     for found in (first, second, memory(kept)):
         whole = await completed(found, "me", 1)
-        assert [message.content() for message in whole if message.tool_call_id == "own_1"] == ["first"]
+        assert [message.content() for message in whole if message.answers == "own_1"] == ["first"]
 
 
 async def test_a_later_turn_reads_its_new_messages_only() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.planning.memory import HEAD_BYTES, MAX_TOGETHER, NEARLY_ALL, ConversationMemory
-from proxy.wire.openai_chat import parse
+from proxy.wire.chat_completions.request import parse
 
 ALICE, BOB = b"alice", b"bob"
 PLENTY = 10_000_000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.resources import workload as workload_module
-from proxy.shell.resources.workload import Share, Workload, give_memory_back
+from proxy.shell.resources.workload import (
+    LEAST_BYTES,
+    PACE_PART,
+    SMALL_BYTES,
+    Share,
+    Workload,
+    give_memory_back,
+)
 
 
 async def settled() -> None:
@@ -23,7 +32,7 @@ def taking(workload: Workload, share: Share, size: int) -> asyncio.Task[None]:
 
 
 async def test_what_there_is_room_for_goes_on_at_once() -> None:
-    workload = Workload(100)
+    workload = Workload(100, small_bytes=0)
     shares = [workload.share() for _ in range(10)]
     await asyncio.gather(*(workload.take(share, 10) for share in shares))
     assert workload.done_bytes == 0
@@ -34,7 +43,7 @@ async def test_what_there_is_room_for_goes_on_at_once() -> None:
 
 
 async def test_who_comes_when_it_is_too_much_waits_in_order() -> None:
-    workload = Workload(100)
+    workload = Workload(100, small_bytes=0)
     first, second, third, fourth = (workload.share() for _ in range(4))
     await workload.take(first, 90)
     waiting = [taking(workload, share, 50) for share in (second, third, fourth)]
@@ -50,7 +59,7 @@ async def test_who_comes_when_it_is_too_much_waits_in_order() -> None:
 
 
 async def test_one_request_over_the_bound_goes_on_alone() -> None:
-    workload = Workload(100)
+    workload = Workload(100, small_bytes=0)
     large, other = workload.share(), workload.share()
     for _ in range(5):
         await workload.take(large, 60)
@@ -62,7 +71,7 @@ async def test_one_request_over_the_bound_goes_on_alone() -> None:
 
 
 async def test_halves_of_bodies_do_not_wait_for_each_other() -> None:
-    workload = Workload(100)
+    workload = Workload(100, small_bytes=0)
 
     async def request() -> None:
         share = workload.share()
@@ -77,7 +86,7 @@ async def test_halves_of_bodies_do_not_wait_for_each_other() -> None:
 
 
 async def test_who_leaves_while_he_waits_leaves_room() -> None:
-    workload = Workload(100)
+    workload = Workload(100, small_bytes=0)
     shares = [workload.share() for _ in range(4)]
     await workload.take(shares[0], 100)
     waiting = [taking(workload, share, 100) for share in shares[1:]]
@@ -94,7 +103,7 @@ async def test_who_leaves_while_he_waits_leaves_room() -> None:
 
 @given(st.lists(st.lists(st.integers(1, 80), max_size=4), max_size=12))
 def test_everybody_comes_to_an_end(bodies: list[list[int]]) -> None:
-    workload = Workload(100)
+    workload = Workload(100, small_bytes=0)
     at_once: list[int] = [0]
 
     async def request(pieces: list[int]) -> None:
@@ -125,10 +134,111 @@ async def test_pieces_of_a_body_are_counted_as_they_come() -> None:
     async def receive() -> dict[str, Any]:
         return left.pop(0)
 
-    share = Workload(100).share()
-    received = share.taking(receive)  # type: ignore[arg-type]
-    assert [await received() for _ in messages] == messages
+    share = Workload(100, small_bytes=0).share()
+    assert [await share.next_message(receive, 10) for _ in messages] == messages  # type: ignore[arg-type]
     assert share.held_bytes == 5
+
+
+async def test_a_small_request_waits_for_nobody() -> None:
+    workload = Workload(100)
+    large, waiting, small = (workload.share() for _ in range(3))
+    await workload.take(large, SMALL_BYTES + 1)
+    held_up = taking(workload, waiting, SMALL_BYTES + 1)
+    await settled()
+    async with asyncio.timeout(10):
+        await workload.take(small, SMALL_BYTES)
+    assert not held_up.done()
+    large.release()
+    await held_up
+
+
+class Sender:
+    """Sends a body as it is told to."""
+
+    def __init__(self, workload: Workload, pause_seconds: float = 1_000) -> None:
+        self.share = workload.share()
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        self._reading = asyncio.create_task(self._read(pause_seconds))
+
+    async def _read(self, pause_seconds: float) -> None:
+        while True:
+            await self.share.next_message(self._receive, pause_seconds)
+
+    async def _receive(self) -> dict[str, Any]:
+        return {"type": "http.request", "body": await self._pieces.get(), "more_body": True}
+
+    async def send(self, size: int) -> None:
+        self._pieces.put_nowait(b"x" * size)
+        await settled()
+
+    async def is_ended(self) -> bool:
+        """Whether its wait was ended as too long."""
+        await settled()
+        return self._reading.done() and isinstance(self._reading.exception(), TimeoutError)
+
+    def leave(self) -> None:
+        self._reading.cancel()
+        self.share.release()
+
+
+async def test_who_sends_slowly_loses_its_place_while_others_wait() -> None:
+    workload = Workload(100_000)
+    slow, quick, small = Sender(workload), Sender(workload), Sender(workload)
+    await slow.send(70_000)
+    await quick.send(70_000)  # it goes on, as one always does
+    await small.send(10)
+    waiting = taking(workload, workload.share(), 70_000)
+    workload.end_slow()
+    late = Sender(workload)
+    for sender, size in ((quick, LEAST_BYTES), (small, LEAST_BYTES - 1), (late, 1)):
+        assert not await sender.is_ended()
+        await sender.send(size)
+    workload.end_slow()
+    assert [await sender.is_ended() for sender in (slow, quick, small, late)] == [True, False, True, False]
+    for sender in (slow, quick, small):
+        sender.leave()
+    await waiting
+    workload.end_slow()
+    workload.end_slow()
+    assert not await late.is_ended()  # nobody waits any more
+    late.leave()
+
+
+async def test_nobody_is_hurried_for_the_time_in_which_it_was_held_up() -> None:
+    workload = Workload(100_000)
+    first, second, third = (Sender(workload) for _ in range(3))
+    for sender in (first, second, third):
+        await sender.send(90_000)
+    for _ in range(3):
+        workload.end_slow()
+    assert [await sender.is_ended() for sender in (first, second, third)] == [True, True, False]
+    first.leave()
+    second.leave()
+    await settled()
+    waiting = taking(workload, workload.share(), 90_000)
+    await settled()
+    workload.end_slow()
+    assert not await third.is_ended()
+    third.leave()
+    await waiting
+
+
+async def test_who_holds_much_has_to_send_more() -> None:
+    workload = Workload(1_000_000)
+    large = Sender(workload)
+    await large.send(10_000_000)
+    waiting = taking(workload, workload.share(), 70_000)
+    other = taking(workload, workload.share(), 70_000)
+    await settled()
+    for _ in range(2):
+        await large.send(large.share.held_bytes // PACE_PART)
+        workload.end_slow()
+        assert not await large.is_ended()
+    await large.send(large.share.held_bytes // PACE_PART // 2)
+    workload.end_slow()
+    assert await large.is_ended()
+    large.leave()
+    await asyncio.gather(waiting, other)
 
 
 @pytest.mark.parametrize(("worked", "trimmed"), [(workload_module.WORTH_BYTES, [0]), (1, [])])
@@ -153,3 +263,28 @@ async def test_memory_is_given_back_after_large_requests(
 async def test_without_such_a_c_library_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload_module, "_malloc_trim", lambda: None)
     assert await give_memory_back(Workload()) is None
+
+
+HOLES = """if True:
+    import sys
+    from pathlib import Path
+    from proxy.shell.resources.workload import keep_large_blocks_apart
+    resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+    if sys.argv[1] == "apart":
+        keep_large_blocks_apart()
+    before, first = resident(), b"x" * 2_000_000
+    del first  # which tells glibc that such blocks come and go
+    large = [b"x" * 1_000_000 for _ in range(100)]
+    above = b"x" * 200_000
+    large.clear()
+    print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(workload_module._malloc_trim() is None, reason="of glibc alone")
+def test_large_blocks_of_memory_leave_no_holes() -> None:
+    held = {
+        how: int(subprocess.run([sys.executable, "-c", HOLES, how], check=True, capture_output=True).stdout)
+        for how in ("apart", "as it comes")
+    }
+    assert held["apart"] < 10_000_000 < 80_000_000 < held["as it comes"]

@@ -253,6 +253,13 @@ async def test_answers_without_a_body_end_at_once_and_keep_their_headers() -> No
     assert found == [(204, [], b""), (304, length[0], b""), (200, length[1], b"")]
 
 
+async def test_interim_answers_without_end_are_a_failure() -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000
+    async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
+        with pytest.raises(UpstreamUnreachable):
+            await upstream.send("POST", b"/x", [], b"{}")
+
+
 async def test_interim_answers_are_passed_over() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
     async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:

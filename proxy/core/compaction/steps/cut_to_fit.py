@@ -16,7 +16,7 @@ from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, argument_texts, content_texts, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.catalogue import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
@@ -78,18 +78,18 @@ class CutArguments:
                 over = window.over(goal)
                 if over is None:
                     return
-                texts = list(argument_texts(entry.original))
-                whole_bytes = sum(utf8_length(text) for _, text in texts)
+                arguments = list(entry.original.arguments())
+                whole_bytes = sum(utf8_length(one.text) for one in arguments)
                 # The arguments are nearly all of a message that is too long for them.
                 bytes_per_token = whole_bytes / max(1, entry.original_size.tokens)
                 excess = max(over.tokens * bytes_per_token, over.chars, over.bytes)
-                held = sum(utf8_length(text) for _, text in argument_texts(entry.message))
+                held = sum(utf8_length(one.text) for one in entry.message.arguments())
                 left = max(0.0, held - excess) * share / max(1, whole_bytes)
                 edits = (
                     shortened_arguments(
-                        entry.index, path, text, int(utf8_length(text) * left), self.notices, Reason.NEWEST_TEXT
+                        entry.index, one, int(utf8_length(one.text) * left), self.notices, Reason.NEWEST_TEXT
                     )
-                    for path, text in texts
+                    for one in arguments
                 )
                 found = tuple(edit for edit in edits if edit is not None)
                 if found:
@@ -141,7 +141,7 @@ def _excerpted(
     entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts, so that all of it takes about so many tokens."""
-    texts = [(path, text, utf8_length(text)) for path, text in content_texts(entry.whole)]
+    texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)
     for position, (path, text, length) in enumerate(sorted(texts, key=lambda found: found[2])):

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
-from proxy.core.conversation.edit import Edit, Path, Reason
+from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.notices.catalogue import Notices
-from proxy.core.text import jsontext
-
-_PATH: Final[Path] = ("reasoning_content",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +30,12 @@ class DropOldReasoning:
         for entry in window.before(window.last_user()):
             if entry.message.reasoning_bytes <= self.keep_chars:
                 continue  # JSON is never shorter than its text
-            raw = entry.original.members()["reasoning_content"]
-            text = jsontext.value(raw)
-            length = len(text) if isinstance(text, str) else entry.message.reasoning_bytes
+            found = entry.original.reasoning()
+            if found is None:
+                continue
+            length = len(found.text) if found.text is not None else entry.message.reasoning_bytes
             if length > self.keep_chars:
-                whole = Artifact(bytes(raw), "reasoning", "json")
+                whole = Artifact(found.raw, "reasoning", "json")
                 note = self.notices.reasoning(whole, length)
-                replacement = jsontext.dump(note)
-                edit = Edit(entry.index, _PATH, replacement, Reason.OLD_REASONING, whole, "", length, len(note))
+                edit = Edit(entry.index, found.at, note, Reason.OLD_REASONING, whole, "", length, len(note))
                 yield Change((edit,))

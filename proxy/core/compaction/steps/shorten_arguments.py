@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation.edit import Edit, Path, Reason
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import Argument
 from proxy.core.notices.catalogue import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits, excerpt
@@ -22,9 +23,10 @@ _MAX_DEPTH: Final = 16
 
 
 def shortened_arguments(
-    index: int, path: Path, text: str, max_bytes: int, notices: Notices, reason: Reason
+    index: int, argument: Argument, max_bytes: int, notices: Notices, reason: Reason
 ) -> Edit | None:
     """Arguments of about so many bytes; None when that would save nothing."""
+    text = argument.text
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), "arguments", "json")
     note = notices.arguments(artifact)
     opened = jsontext.opened(text.encode("utf-8", "surrogatepass"))
@@ -35,7 +37,7 @@ def shortened_arguments(
         shortened = _cut_text(text, share, note)
     if utf8_length(shortened) >= utf8_length(text):
         return None
-    return Edit(index, path, jsontext.dump(shortened), reason, artifact, "", len(text), len(shortened))
+    return Edit(index, argument.at, shortened, reason, artifact, "", len(text), len(shortened))
 
 
 def _cut(value: Any, share: float, note: str, depth: int) -> Any:

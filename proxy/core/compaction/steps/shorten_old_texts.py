@@ -13,7 +13,6 @@ from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.tracked_message import content_texts
 from proxy.core.notices.catalogue import Notices, is_ours
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
@@ -39,7 +38,7 @@ class ShortenOldTexts:
         for entry in window.before(window.last_user()):
             if entry.message.role not in ("user", "assistant") or len(entry.message.raw) <= self.over_chars:
                 continue
-            for path, text in content_texts(entry.message):
+            for path, text in entry.message.texts():
                 if len(text) > self.over_chars and not is_ours(text):
                     limits = ExcerptLimits(
                         len(text), int(utf8_length(text) * self.keep_share), head_share=TEXT_HEAD_SHARE

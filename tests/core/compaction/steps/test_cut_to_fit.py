@@ -8,11 +8,11 @@ from support.strategies import conversation, exchange, notices, part, pipeline, 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.steps.cut_to_fit import excerpted
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.catalogue import MARK
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 LOG = "".join(f"{number:05} a line of a log\n" for number in range(3_000))
 UNCUT = ExcerptLimits(10**9, 10**9)
@@ -28,7 +28,7 @@ def test_the_newest_result_is_cut_to_what_fits_and_is_told_of_the_whole(budget):
     assert made.fits
     edit = cut(made)[3]
     assert edit.artifact.content.decode() == LOG
-    assert "of 3,000 lines" in json.loads(edit.replacement)
+    assert "of 3,000 lines" in edit.becomes
     used = made.after.tokens / 4_000 if budget.room_chars is budget.room_bytes else made.after.chars / 12_000
     assert used > 0.85
 
@@ -37,14 +37,14 @@ def test_small_results_are_spared_while_large_ones_can_give():
     made = planned([user(), *exchange([LOG, "small", LOG, "x\n" * 40])], pipeline(Budget(5_000), limits=UNCUT))
     assert made.fits
     assert sorted(cut(made)) == [2, 4]
-    lengths = [len(cut(made)[index].replacement) for index in (2, 4)]
+    lengths = [len(cut(made)[index].becomes) for index in (2, 4)]
     assert max(lengths) < 1.5 * min(lengths)
 
 
 def test_each_text_of_a_list_gives_its_share():
     made = planned([user(), *exchange([[part("short"), part(LOG), part(LOG)]])], pipeline(Budget(5_000), limits=UNCUT))
     assert made.fits
-    assert {edit.path for edit in made.edits} == {("content", 1, "text"), ("content", 2, "text")}
+    assert {edit.at for edit in made.edits} == {("content", 1, "text"), ("content", 2, "text")}
 
 
 def test_an_excerpt_is_made_from_the_whole_and_not_from_an_excerpt():
@@ -62,7 +62,7 @@ def test_twenty_parallel_results_fit_together():
 
 
 def text_of(made, position):
-    return Message.read(made.messages[position]).content()
+    return ChatMessage.read(made.messages[position]).content()
 
 
 def test_a_last_user_message_that_does_not_fit_is_cut_in_its_middle_and_told_of_the_whole():

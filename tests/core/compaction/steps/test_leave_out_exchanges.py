@@ -9,10 +9,10 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.plan import NOTE_SHARE, task_tokens
 from proxy.core.compaction.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import size_of
 from proxy.core.notices.catalogue import MARK
 from proxy.core.tokens.counters import ByteClassCounter
+from proxy.wire.chat_completions.message import ChatMessage
 
 
 def run(count, size=60):
@@ -42,7 +42,7 @@ def test_a_cut_goes_down_to_the_low_mark_and_not_further():
     assert max(sizes) <= 4_000
     assert min(sizes) > 4_000 * (budget.low_mark - NOTE_SHARE) * 0.8
     cuts = sum(after < before for before, after in pairwise(sizes))
-    assert cuts < len(sizes) / 5
+    assert cuts <= len(sizes) / 5
 
 
 def test_a_large_result_on_the_edge_of_a_cut_is_cut_and_stays():
@@ -66,7 +66,7 @@ def test_a_message_that_holds_all_files_is_cut_as_far_as_needed_and_stays():
     assert gone(made) == []
     assert {edit.reason for edit in made.edits} <= {Reason.LONG_OLD_TEXT, Reason.NEWEST_TEXT}
     assert 0.85 < made.after.tokens / budget.room_tokens <= 1
-    told = Message.read(made.messages[1]).content()
+    told = ChatMessage.read(made.messages[1]).content()
     assert told.startswith("def function_0()")
     assert told.endswith("return 3999\n")
     assert told.count(MARK) == 1
@@ -100,7 +100,7 @@ def test_the_first_user_message_stays_and_a_later_turn_goes_with_its_question():
     ]
     made = planned([*history, *run(30)[1:]], pipeline(Budget(3_000)))
     assert {1, 2, 4, 5, 6, 7} <= set(gone(made))
-    assert [Message.read(raw).text() for raw in made.messages[:3]] == ["the task", "done", "one task"]
+    assert [ChatMessage.read(raw).text() for raw in made.messages[:3]] == ["the task", "done", "one task"]
 
 
 @pytest.mark.parametrize("words", [200, 900, 5_000])
@@ -109,11 +109,11 @@ def test_of_a_long_first_user_message_beginning_and_end_stay_up_to_a_tenth_of_th
     history = [system(), user(task), {"role": "assistant", "content": "done"}, user("second"), *run(60)[2:]]
     budget = Budget(6_000)
     made = planned(history, pipeline(budget))
-    told = Message.read(made.messages[1]).content()
+    told = ChatMessage.read(made.messages[1]).content()
     assert told.startswith("BEGIN ")
     assert told.endswith("END")
     assert (told == task) == (words == 200)
-    size = size_of(Message.read(made.messages[1]), ByteClassCounter()).tokens
+    size = size_of(ChatMessage.read(made.messages[1]), ByteClassCounter()).tokens
     assert size <= task_tokens(budget)
     assert told == task or size > 0.7 * task_tokens(budget)
     assert told == task or {artifact.content for artifact in made.artifacts} >= {task.encode()}
@@ -145,7 +145,7 @@ def test_a_long_last_message_does_not_make_more_go_than_it_needs():
     budget = Budget(14_000)
     made = planned(history, pipeline(budget))
     assert made.after.tokens > 0.6 * budget.room_tokens
-    assert "the previous answer" in Message.read(made.messages[-2]).text()
+    assert "the previous answer" in ChatMessage.read(made.messages[-2]).text()
 
 
 def test_a_large_system_text_does_not_make_every_turn_a_cut():

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 from support.strategies import kept_of, notices, part, user
 
@@ -28,19 +26,19 @@ def edits(*history):
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_long_text_of_a_finished_turn_is_cut_in_its_middle_once(role):
     (edit,) = edits({"role": role, "content": PASTED}, ANSWER, user("next"))
-    told = json.loads(edit.replacement)
+    told = edit.becomes
     assert told.startswith("00000 a pasted line\n")
     assert told.endswith("02999 a pasted line\n")
     assert 0.7 < len(told) / len(PASTED) <= 0.8
     assert edit.artifact.content.decode() == PASTED
     assert edit.artifact.id.startswith("tool_messages_")
-    assert (edit.message, edit.path, edit.reason) == (0, ("content",), Reason.LONG_OLD_TEXT)
+    assert (edit.message, edit.at, edit.reason) == (0, ("content",), Reason.LONG_OLD_TEXT)
 
 
 def test_a_text_of_chinese_keeps_as_large_a_share():
     text = "一行粘贴的文字\n" * 5_000
     (edit,) = edits(user(text), ANSWER, user("next"))
-    assert 0.7 < len(json.loads(edit.replacement)) / len(text) <= 0.8
+    assert 0.7 < len(edit.becomes) / len(text) <= 0.8
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "tool", ""])
@@ -54,7 +52,7 @@ def test_the_last_user_message_and_what_follows_stay():
 
 def test_texts_that_are_not_so_long_stay():
     parts = [part(PASTED[:16_000]), part(PASTED[:30_000]), part(PASTED), {"type": "image_url"}]
-    assert [edit.path for edit in edits(user(parts), ANSWER, user("next"))] == [("content", 2, "text")]
+    assert [edit.at for edit in edits(user(parts), ANSWER, user("next"))] == [("content", 2, "text")]
 
 
 def test_a_text_that_a_notice_would_not_shorten_stays():

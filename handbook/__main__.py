@@ -1,0 +1,18 @@
+"""`python -m handbook NAME` prints the page or picture `docs/NAME`; make writes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from handbook import picture, rooms, settings_page
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "architecture.svg": picture.render,
+    "rooms.md": rooms.render,
+    "settings.md": settings_page.render,
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(PAGES[sys.argv[1]]())

@@ -1,0 +1,1 @@
+"""Chat completions: requests, messages and answers as OpenAI's API has them, and all who speak it."""

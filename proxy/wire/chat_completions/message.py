@@ -1,0 +1,396 @@
+"""Messages of chat completions.
+
+Rule: a view keeps the bytes it was made from; what it does not understand it carries along. A message is opened when
+somebody needs its inside, and not kept open: conversations of many megabytes are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self, cast
+
+import msgspec
+
+from proxy.core.conversation.attachment import Attachment, Replacement, Route
+from proxy.core.conversation.message import (
+    SYSTEM_ROLES,
+    TOOL_ROLES,
+    Address,
+    Argument,
+    Carried,
+    Content,
+    ImageView,
+    Item,
+    Part,
+    Parts,
+    Reasoning,
+    Shown,
+    ToolCall,
+    Words,
+)
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.wire.chat_completions.media_parts import part_of, rest_of
+from proxy.wire.media_shapes.addresses import addresses_in
+from proxy.wire.media_shapes.parts import attachment_of
+from proxy.wire.media_shapes.signs import may_hold_media
+from proxy.wire.media_shapes.texts import with_replaced
+
+_ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
+"""One text for each, whoever writes it: a conversation has thousands."""
+_CONTENT: Final[Path] = ("content",)
+_CALLS: Final = "tool_calls"
+_LEFT_OUT_LATER: Final = "reasoning_content"
+"""Of DeepSeek, Qwen, Kimi and GLM. OpenRouter's `reasoning` goes back upstream unchanged."""
+_THOUGHTS: Final = (_LEFT_OUT_LATER, "reasoning")
+_ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
+"""Of a call: where what the model wrote for it stands. A custom tool takes free text."""
+_PLAIN_PART: Final = frozenset({"type", "text"})
+_IMAGE: Final = b'"image_url"'
+MAX_CALLS: Final = 1_000
+"""Of one message that is compared with what a client returns."""
+
+
+class _Head(msgspec.Struct, gc=False):
+    """What a message says of itself, read in one go when every member is of the usual type."""
+
+    role: str = ""
+    tool_call_id: str = ""
+    name: str = ""
+    tool_calls: msgspec.Raw = msgspec.Raw()
+    reasoning_content: msgspec.Raw = msgspec.Raw()
+
+
+class _Inside(msgspec.Struct, gc=False):
+    """What a model reads of a message, read in one go when it is as a strict reader wants it."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
+    function_call: Any = msgspec.UNSET
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+_inside: Final = msgspec.json.Decoder(_Inside)
+
+
+class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
+    """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
+
+    raw: bytes
+    role: str = ""
+    answers: str = ""
+    name: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    reasoning_bytes: int = 0
+
+    def __repr__(self) -> str:
+        """Without its text, which must not reach a log."""
+        return f"ChatMessage({self.role!r}, {len(self.raw)} bytes)"
+
+    @classmethod
+    def read(cls, raw: Raw) -> Self:
+        """A view of any JSON value; what is no object has no role."""
+        kept = bytes(raw)
+        try:
+            head = _head.decode(kept)
+        except jsontext.UNREADABLE:
+            return cls._read_leniently(kept)
+        calls = _calls(head.tool_calls) if bytes(head.tool_calls) else ()
+        reasoning_bytes = len(bytes(head.reasoning_content))
+        role = _ROLES.get(head.role, head.role)
+        return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes)
+
+    @classmethod
+    def _read_leniently(cls, kept: bytes) -> Self:
+        try:
+            members = jsontext.members(kept)
+        except jsontext.NotJson:
+            return cls(kept)
+        return cls(
+            kept,
+            role=_text(members, "role"),
+            answers=_text(members, "tool_call_id"),
+            name=_text(members, "name"),
+            calls=_calls(members[_CALLS]) if _CALLS in members else (),
+            reasoning_bytes=len(bytes(members.get(_LEFT_OUT_LATER, b""))),
+        )
+
+    def again(self, raw: bytes) -> Self:
+        """Another message, out of its bytes."""
+        return self.read(raw)
+
+    def members(self) -> Mapping[str, Raw]:
+        """The members of its object, unopened; none when it is no object."""
+        try:
+            return jsontext.members(self.raw)
+        except jsontext.NotJson:
+            return {}
+
+    def content(self) -> Any:
+        """Its `content`, opened: a string, a list of parts, or whatever stands there."""
+        return jsontext.opened(self.members().get("content"))
+
+    def text(self) -> str:
+        """Everything in it that a model reads as text, together: contents, tool calls, reasoning."""
+        try:
+            inside = _inside.decode(self.raw)
+        except jsontext.UNREADABLE:
+            inside = self._inside_leniently()
+        content = inside.content
+        if isinstance(content, str) and inside == _Inside(content):  # as mostly, and asked of every message
+            return content
+        return "\n".join(_texts_inside(inside))
+
+    def _inside_leniently(self) -> _Inside:
+        members = self.members()
+        names = [name for name in _Inside.__struct_fields__ if name in members]
+        return _Inside(**{name: jsontext.opened(members[name]) for name in names})
+
+    def texts(self) -> Iterator[tuple[Address, str]]:
+        """The texts of its content."""
+        content = self.content()
+        if isinstance(content, str):
+            yield _CONTENT, content
+        elif isinstance(content, list):
+            for position, part in enumerate(content):
+                if isinstance(part, dict) and isinstance(text := part.get("text"), str):
+                    yield ("content", position, "text"), text
+
+    def arguments(self) -> Iterator[Argument]:
+        """The arguments of each call, as the model wrote them."""
+        calls = jsontext.opened(self.members().get(_CALLS)) if self.calls else None
+        for position, call in enumerate(calls if isinstance(calls, list) else ()):
+            for kind, name in _ARGUMENTS:
+                called = call.get(kind) if isinstance(call, dict) else None
+                if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                    call_id = self.calls[position].id if position < len(self.calls) else ""
+                    yield Argument((_CALLS, position, kind, name), call_id, text)
+
+    def thoughts(self) -> Iterator[tuple[Address, str]]:
+        """Reasoning that is plain text."""
+        members = self.members()
+        for name in _THOUGHTS:
+            if isinstance(text := jsontext.opened(members.get(name)), str):
+                yield (name,), text
+
+    def reasoning(self) -> Reasoning | None:
+        """Its `reasoning_content`."""
+        raw = self.members().get(_LEFT_OUT_LATER)
+        if raw is None:
+            return None
+        text = jsontext.opened(raw)
+        return Reasoning((_LEFT_OUT_LATER,), bytes(raw), text if isinstance(text, str) else None)
+
+    def parts(self) -> tuple[Address, Sequence[Part]] | None:
+        """Its content, part by part."""
+        raw = self.members().get("content", b"null")
+        opened = jsontext.opened(raw)
+        if isinstance(opened, str):
+            return _CONTENT, (Part(bytes(raw), opened),)
+        if not isinstance(opened, list):
+            return None
+        return _CONTENT, [_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
+
+    def _media_parts(self) -> Sequence[Mapping[str, Any]]:
+        """The parts of its content that are no text: images, audio, files."""
+        if b'"type"' not in self.raw:
+            return ()
+        parts = _listed(self.content())
+        return [part for part in parts if isinstance(part, dict) and not isinstance(part.get("text"), str)]
+
+    def media(self) -> Sequence[ImageView | None]:
+        """What stands in those parts."""
+        return [_image(part) for part in self._media_parts()]
+
+    @property
+    def images(self) -> int:
+        """How many of those parts are images."""
+        return sum("image_url" in part for part in self._media_parts()) if _IMAGE in self.raw else 0
+
+    def images_among(self, items: Sequence[Item]) -> int:
+        """How many of these parts are images."""
+        return sum(
+            item.route is Route.IMAGE if isinstance(item, Shown) else isinstance(item, Carried) and _IMAGE in item.raw
+            for item in items
+        )
+
+    @property
+    def may_hold_media(self) -> bool:
+        """Whether it may hold media, by its bytes."""
+        return may_hold_media(self.raw)
+
+    def addresses(self) -> Iterator[str]:
+        """What it names that stands elsewhere."""
+        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
+            yield from addresses_in(self.content(), is_result=self.role in TOOL_ROLES)
+
+    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
+        """A text with words in the place of each content that it holds."""
+        return with_replaced(text, replace)
+
+    def changed(self, changes: Mapping[Address, Content]) -> Self:
+        """The message with these changes; all else keeps its bytes."""
+        plain = isinstance(self.content(), str) if any(isinstance(new, Parts) for new in changes.values()) else False
+        found = {cast(Path, at): _replacement(new, in_text=plain) for at, new in changes.items()}
+        return self.read(spliced(self.raw, found))
+
+    @property
+    def can_carry_a_note(self) -> bool:
+        """Whether a text may be put into its content, although that holds none."""
+        content = self.content()
+        return content is None or isinstance(content, str | list)
+
+    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
+        """The note as the content, or as a part of its own."""
+        if not isinstance(self.content(), list):
+            return _CONTENT, note
+        parts = [Carried(bytes(item)) for item in jsontext.items(self.members()["content"])]
+        return _CONTENT, Parts((*parts, Words(note)) if after else (Words(note), *parts))
+
+    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
+        """Another message with this content."""
+        content = (
+            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([_written(item) for item in items])
+        )
+        return self.read(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
+
+    def conversational(self) -> Any:
+        """Its calls, told by what they mean, or else its words."""
+        if self.calls:
+            return meant_by(jsontext.items(self.members()[_CALLS]))
+        return "\n".join(texts_of(self.content())).strip()
+
+    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
+        """The message with these calls at these positions among its own."""
+        found = list(jsontext.items(self.members()[_CALLS]))
+        for position, call in calls.items():
+            found.insert(position, call)
+        return self.read(spliced(self.raw, {(_CALLS,): jsontext.join_array(found)}))
+
+
+def texts_of(content: Any) -> Iterator[str]:
+    """The texts of a `content`: a string, or a list of parts.
+
+    >>> list(texts_of([{"type": "text", "text": "a"}, {"type": "image_url"}, "b"]))
+    ['a', 'b']
+    """
+    if isinstance(content, str):
+        yield content
+    for part in _listed(content):
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            yield part["text"]
+
+
+def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
+    """Id, name and arguments of each call, opened, however they are written."""
+    return [_meant(jsontext.opened(raw)) for raw in calls[:MAX_CALLS]]
+
+
+def _meant(call: Any) -> list[Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return [call]
+    arguments = function.get("arguments")
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
+
+
+def _part(raw: Raw, part: Any) -> Part:
+    kept = bytes(raw)
+    if isinstance(part, str):
+        return Part(kept, part)
+    if not isinstance(part, dict):
+        return Part(kept)
+    if isinstance(text := part.get("text"), str):
+        return Part(kept, text)
+    attachment = attachment_of(part)
+    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(part))
+
+
+def _image(part: Mapping[str, Any]) -> ImageView | None:
+    image = part.get("image_url")
+    if image is None:
+        return None
+    url, detail = (image.get("url"), image.get("detail")) if isinstance(image, dict) else (image, None)
+    return ImageView(url, detail if isinstance(detail, str) else None)
+
+
+def _replacement(new: Content, *, in_text: bool) -> bytes | None:
+    """The JSON of a new content. `in_text`: whether it stands in the place of a plain text, and stays one if it can."""
+    if new is None:
+        return None
+    if isinstance(new, str):
+        return jsontext.dump(new)
+    first = new.items[0]
+    if in_text and len(new.items) == 1 and isinstance(first, Words):
+        return jsontext.dump(first.text)
+    written = [_written(item) for item in new.items]
+    text = _as_one_text(written) if new.as_text and not in_text else None
+    return jsontext.join_array(written) if text is None else jsontext.dump(text)
+
+
+def _written(item: Item) -> bytes:
+    """The JSON of a part."""
+    if isinstance(item, Carried):
+        return item.raw
+    if isinstance(item, Shown):
+        return jsontext.dump(part_of(item))
+    like = jsontext.opened(item.like) if item.like is not None else None
+    if isinstance(like, dict):
+        return jsontext.dump({**like, "text": item.text})
+    return jsontext.dump({"type": "text", "text": item.text})
+
+
+def _as_one_text(items: Sequence[bytes]) -> str | None:
+    """The text that parts make together; None where one is no plain text."""
+    parts = [jsontext.value(item) for item in items]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
+    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
+
+
+def _text(members: Mapping[str, Raw], name: str) -> str:
+    found = jsontext.opened(members.get(name))
+    return found if isinstance(found, str) else ""
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _calls(raw: Raw) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(id=str(call.get("id") or ""), name=_called(call))
+        for call in _listed(jsontext.opened(raw))
+        if isinstance(call, dict)
+    )
+
+
+def _texts_inside(inside: _Inside) -> Iterator[str]:
+    yield from texts_of(inside.content)
+    for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
+        if isinstance(text, str):
+            yield text
+    for call in _listed(inside.tool_calls):
+        yield from _call_texts(call)
+    if inside.function_call is not msgspec.UNSET:
+        yield from _call_texts({"function": inside.function_call})
+
+
+def _called(call: Mapping[str, Any]) -> str:
+    called = call.get("function") or call.get("custom")
+    name = called.get("name") if isinstance(called, dict) else call.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _call_texts(call: Any) -> Iterator[str]:
+    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text."""
+    for kind in ("function", "custom") if isinstance(call, dict) else ():
+        called = call.get(kind)
+        for name in ("name", "arguments", "input"):
+            if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                yield text

@@ -1,0 +1,92 @@
+"""The tool list of a request, with the proxy's own tool at its end, and the choice that a client makes among tools.
+
+Rule: what the client wrote of its list keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec, is_offered
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+
+_LEAVES_THE_CHOICE: Final = (None, "auto", "none")
+"""Values of `tool_choice` that force nothing. With `none` the tool stays in the list: nobody calls it, and the prompt's
+head is the same."""
+_MAX_NAMES: Final = 1_000
+_NO_TOOLS: Final = frozenset((b"null", b"[]"))
+_MAX_REMEMBERED_BYTES: Final = 256 * 1024
+"""Of a tool list that is read once for all requests of its agent; sixty-four are remembered."""
+
+
+def tool_for(spec: ToolSpec) -> bytes:
+    """A tool as an item of the list."""
+    function = {"name": spec.name, "description": spec.description, "parameters": spec.schema}
+    return jsontext.dump({"type": "function", "function": function})
+
+
+_DEFINITION: Final = tool_for(SPEC)
+
+
+def tool_names(tools: Raw | None) -> list[str]:
+    """The names in a tool list; empty where a tool has none."""
+    try:
+        found = jsontext.value(tools) if tools is not None else None
+    except jsontext.NotJson:
+        return []
+    return [_name(tool) for tool in found[:_MAX_NAMES]] if isinstance(found, list) else []
+
+
+def _name(tool: Any) -> str:
+    inner = tool.get("function", tool) if isinstance(tool, Mapping) else {}
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    """The `tools` of a request with ours at their end; None when its agent does not have it.
+
+    Never beside a tool of the same name or as one too many, nor where several answers are asked for: in one of them
+    nobody could answer a call.
+    """
+    if policy == "never" or "functions" in members or ("n" in members and _answers_asked_for(members) > 1):
+        return None
+    tools = bytes(members.get("tools", b"null"))
+    if policy == "auto" and tools in _NO_TOOLS:
+        return None
+    return (_with_tool if len(tools) <= _MAX_REMEMBERED_BYTES else _with_tool.__wrapped__)(tools, policy)
+
+
+@functools.lru_cache(64)
+def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
+    if not is_offered(tool_names(tools), policy):
+        return None
+    if tools == b"null":
+        return jsontext.join_array([_DEFINITION])
+    if not tools.startswith(b"["):
+        return None
+    inside = tools[1:-1].strip()
+    return b"[" + inside + b"," * bool(inside) + _DEFINITION + b"]"
+
+
+def forces_a_call(members: Mapping[str, Raw]) -> bool:
+    """Whether a request's `tool_choice` demands a call or names the tools that may be called.
+
+    A model that must call something would call ours, round after round, and the client would wait for a call of its own
+    in vain. What is not known is taken for a demand: `required`, `any` (Mistral), a named function, `allowed_tools`.
+
+    >>> forces_a_call({"tool_choice": b'"auto"'}), forces_a_call({"tool_choice": b'"required"'}), forces_a_call({})
+    (False, True, False)
+    """
+    return "tool_choice" in members and jsontext.opened(members["tool_choice"]) not in _LEAVES_THE_CHOICE
+
+
+def _answers_asked_for(members: Mapping[str, Raw]) -> int:
+    try:
+        found = jsontext.value(members.get("n", b"1"))
+    except jsontext.NotJson:
+        return 1
+    return found if isinstance(found, int) else 1

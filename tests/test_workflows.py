@@ -1,0 +1,91 @@
+"""The workflows run what people run, with actions that nobody can move."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def workflow(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.load(path.read_text(), yaml.BaseLoader)  # texts only; else `on` is true
+    return loaded
+
+
+def jobs() -> Iterator[Any]:
+    for path in FILES:
+        for name, job in workflow(path)["jobs"].items():
+            yield pytest.param(job, id=f"{path.stem}-{name}")
+
+
+def test_there_is_one_for_changes_releases_images_and_locks() -> None:
+    assert [path.stem for path in FILES] == ["ci", "image", "lock", "release"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_action_is_pinned_by_its_commit_and_says_which_version_that_is(path: Path) -> None:
+    used = re.findall(r"uses: (.+)$", path.read_text(), re.MULTILINE)
+    assert used
+    assert [line for line in used if not re.fullmatch(r"[\w/.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_an_action_has_one_version_everywhere() -> None:
+    text = "".join(path.read_text() for path in FILES)
+    versions: dict[str, set[str]] = {}
+    for name, version in re.findall(r"uses: ([^@]+)@(\S+)", text):
+        versions.setdefault(name, set()).add(version)
+    assert [name for name, found in versions.items() if len(found) > 1] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_workflow_may_only_read_unless_a_job_says_more(path: Path) -> None:
+    assert workflow(path)["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.parametrize("job", list(jobs()))
+def test_every_job_ends_in_time_and_keeps_no_credentials_it_does_not_need(job: dict[str, Any]) -> None:
+    assert 0 < int(job["timeout-minutes"]) <= 60
+    for step in job["steps"]:
+        if "actions/checkout" in step.get("uses", "") and job.get("permissions", {}).get("contents") != "write":
+            assert step["with"]["persist-credentials"] == "false"
+
+
+@pytest.mark.parametrize("job", list(jobs()))
+def test_no_text_of_an_event_becomes_a_part_of_a_script(job: dict[str, Any]) -> None:
+    assert [step["run"] for step in job["steps"] if "${{" in step.get("run", "")] == []
+
+
+def test_what_is_called_exists() -> None:
+    text = "".join(path.read_text() for path in FILES)
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    called = set(re.findall(r"\bmake ([a-z]+)", text.replace("`make lock`", "")))
+    assert {"docs", "validate", "fronts", "lock"} <= called <= targets
+    scripts = set(re.findall(r"(?:\.ci|deploy)/[\w.]+", text))
+    assert scripts
+    assert [script for script in scripts if not (ROOT / script).exists()] == []
+
+
+def test_changes_are_tried_on_three_pythons_from_the_oldest_on() -> None:
+    tried = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    oldest = re.search(r'^requires-python = ">=(\S+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert oldest is not None
+    assert tried[0] == oldest[1]
+    assert len(tried) == 3
+
+
+def test_only_the_job_that_publishes_may_ask_for_the_index() -> None:
+    publish = workflow(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["publish"]
+    assert publish["permissions"] == {"id-token": "write"}
+    assert [step["uses"].partition("@")[0] for step in publish["steps"]] == [
+        "actions/download-artifact",
+        "pypa/gh-action-pypi-publish",
+    ]
+    assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()

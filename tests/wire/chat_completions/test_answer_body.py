@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from support.answer_shapes import body, is_own, messages
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.wire.chat_completions.answer_body import AnswerBody
+from proxy.wire.chat_completions.said import said_in
+
+OWN = {"id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}
+
+
+def said_by(content):
+    return {"role": "assistant", "content": content, "tool_calls": [OWN]}
+
+
+@given(messages(own=False))
+def test_an_answer_without_our_calls_keeps_its_bytes(message):
+    answer, written = AnswerBody(), body(message)
+    assert answer.read(written) is None
+    assert answer.told() is written
+
+
+@given(messages())
+def test_the_client_gets_its_own_calls_and_we_get_ours(message):
+    answer, written = AnswerBody(), body(message, odd=1.50)
+    said = answer.read(written)
+    told = json.loads(answer.told())["choices"][0]["message"]
+    calls = message.get("tool_calls", [])
+    assert told.get("tool_calls", []) == [call for call in calls if not is_own(call)]
+    assert (said is not None) == any(map(is_own, calls))
+    if said is not None:
+        assert [json.loads(call.raw) for call in said.own] == [call for call in calls if is_own(call)]
+        assert [call.position for call in said.own] == [at for at, call in enumerate(calls) if is_own(call)]
+        assert b'"odd":1.5' in answer.told()
+        assert said.is_mixed == bool(told.get("tool_calls"))
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_an_answer_that_broke_off_stands_without_our_calls(reason):
+    answer = AnswerBody()
+    assert answer.read(body(said_by("So"), reason)) is None
+    choice = json.loads(answer.told())["choices"][0]
+    assert choice["finish_reason"] == reason
+    assert "tool_calls" not in choice["message"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"read_artifact",
+        b'["read_artifact"]',
+        b'{"choices": "read_artifact"}',
+        b'{"choices": [{"message": "read_artifact"}]}',
+        b'{"choices": [{"message": {"tool_calls": "read_artifact"}}]}',
+        b'{"choices": [{"message": {}}, {"message": {"content": "read_artifact"}}]}',
+    ],
+)
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_what_is_no_answer_of_a_model_keeps_its_bytes(written, rounds):
+    answer = AnswerBody()
+    for _ in range(rounds):
+        answer.read(body(said_by(None)))
+        answer.next_round()
+    assert answer.read(written) is None
+    assert answer.told() == written
+
+
+@pytest.mark.parametrize("spoken", [None, "So."])
+def test_a_model_that_is_stopped_ends_with_a_word(spoken):
+    answer = AnswerBody()
+    for _ in range(2):
+        assert answer.read(body(said_by(spoken)))
+        ending = answer.stopped("Stopped.")
+        answer.next_round()
+    choice = json.loads(ending)["choices"][0]
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"]["content"] == ("So.\n\nSo." if spoken else "Stopped.")
+    assert "tool_calls" not in choice["message"]
+
+
+def test_a_usage_that_only_one_round_tells_is_told():
+    answer = AnswerBody()
+    answer.read(body(said_by("a"), usage={"total_tokens": 3}))
+    answer.next_round()
+    answer.read(body({"role": "assistant", "content": "b"}, "stop"))
+    assert "usage" not in json.loads(answer.told())
+
+
+def test_arguments_that_come_as_an_object_are_written_as_json():
+    call = {"id": None, "function": {"name": RETRIEVAL_TOOL, "arguments": {"id": "x"}}}
+    said = said_in({"tool_calls": json.dumps([call]).encode(), "content": b'"\\ud800'})
+    assert [(own.id, json.loads(own.arguments)) for own in said.own] == [("", {"id": "x"})]
+    assert not said.is_mixed

@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages, spelled_array, spelled_object
+
+from proxy.errors import ContextOverflow, MalformedRequest
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.chat_completions.request import ChatRequest, error_body, parse, render
+
+MEMBERS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from([b'"model"', b'"stream"', b'"tools"', b'"x"']), VALUES),
+        st.tuples(STRINGS, VALUES),
+    ),
+    max_size=3,
+)
+MESSAGES_NAMES = st.sampled_from([b'"messages"'] * 8 + [b'"\\u006dessages"', b'"mess\\u0061ges"'])
+
+
+@st.composite
+def bodies(draw, lists=MESSAGE_LISTS):
+    """The pieces of a body: members before, the name, the messages, members after, and the blank between all."""
+    return [draw(MEMBERS), draw(MESSAGES_NAMES), draw(lists), draw(MEMBERS), draw(BLANKS)]
+
+
+def joined(pieces):
+    before, name, items, after, blank = pieces
+    return spelled_object([*before, (name, spelled_array(items, blank)), *after], blank)
+
+
+@st.composite
+def next_bodies(draw, pieces):
+    """The body of a later request: every piece may be changed, cut, doubled or left alone."""
+    before, name, items, after, blank = pieces
+    items = list(items)
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(items)))
+        match draw(st.sampled_from(["append", "append", "insert", "remove", "change", "cut"])):
+            case "append":
+                items += draw(st.lists(messages(), max_size=3))
+            case "insert":
+                items.insert(at, draw(messages()))
+            case "remove":
+                del items[at : at + 1]
+            case "change":
+                items[at : at + 1] = [draw(messages())]
+            case _:
+                del items[at:]
+    if draw(st.booleans()):
+        after = draw(MEMBERS)
+    if draw(st.integers(0, 3)) == 0:
+        before = draw(MEMBERS)
+    if draw(st.integers(0, 5)) == 0:  # the same name once more, perhaps in another spelling
+        name_again = draw(st.sampled_from([b'"messages"', b'"\\u006dessages"', b'"model"']))
+        after = [*after, (name_again, draw(st.sampled_from([spelled_array(items[:1]), b"[]", b"null", b"1"])))]
+    if draw(st.integers(0, 5)) == 0:
+        blank = draw(BLANKS)
+    body = joined([before, name, items, after, blank])
+    if draw(st.integers(0, 7)) == 0:  # broken in any place
+        at = draw(st.integers(0, len(body)))
+        body = body[:at] + draw(st.sampled_from([b"", b",", b"]", b"}", b"\xff", b'"', b"NaN"])) + body[at + 1 :]
+    return body
+
+
+def outcome(body, known=None):
+    """All that a request is, or that it was refused. The place holder of `messages` among the members is left out."""
+    try:
+        request = parse(body, known, known.shared_messages(body) if known else 0)
+    except MalformedRequest:
+        return "refused"
+    members = [(name, b"" if name == "messages" else bytes(raw)) for name, raw in request.members.items()]
+    return request.body, members, request.conversation.messages, request.ends
+
+
+@given(bodies())
+def test_a_request_in_any_spelling_keeps_the_bytes_of_its_messages_and_members(pieces):
+    before, _, items, after, _ = pieces
+    members = [*before, (b'"messages"', b""), *after]
+    if any(_name(name) == "messages" for name, _ in [*before, *after]):
+        return
+    request = parse(joined(pieces))
+    assert [message.raw for message in request.conversation] == items
+    last_of_each = {_name(name): value for name, value in members}
+    assert list(request.members) == list(last_of_each)
+    assert {name: bytes(raw) for name, raw in request.members.items() if name != "messages"} == {
+        name: value for name, value in last_of_each.items() if name != "messages"
+    }
+    for end, message in zip(request.ends, request.conversation, strict=False):
+        assert request.body[:end].endswith(message.raw)
+
+
+def _name(raw):
+    return json.loads(raw.decode("utf-8", "surrogateescape"))
+
+
+@given(MESSAGE_LISTS, BLANKS)
+def test_the_ends_of_the_messages_of_a_plain_request_are_known(items, blank):
+    request = parse(joined([[(b'"model"', b'"m"')], b'"messages"', items, [(b'"stream"', b"true")], blank]))
+    assert len(request.ends) == len(items)
+    assert [request.body[end - len(raw) : end] for end, raw in zip(request.ends, items, strict=True)] == items
+
+
+@settings(max_examples=400)
+@given(st.data(), bodies(st.lists(messages(), max_size=8)))
+def test_a_request_that_continues_a_known_one_reads_as_if_nothing_were_known(data, pieces):
+    body, known = data.draw(next_bodies(pieces)), parse_or_none(joined(pieces))
+    assert outcome(body, known) == outcome(body)
+
+
+@given(st.data(), bodies(st.lists(messages(), max_size=8)))
+def test_so_does_one_that_continues_a_continued_one(data, pieces):
+    first = parse_or_none(joined(pieces))
+    second_body, third_body = data.draw(next_bodies(pieces)), data.draw(next_bodies(pieces))
+    if first is None or outcome(second_body) == "refused":
+        return
+    second = parse(second_body, first, first.shared_messages(second_body))
+    assert outcome(third_body, second) == outcome(third_body)
+
+
+def parse_or_none(body):
+    try:
+        return parse(body)
+    except MalformedRequest:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("known_body", "body"),
+    [
+        # a later member of the same name beats an earlier one: what stood before `messages` is not what counts
+        (b'{"model":"a","messages":[1],"model":"b"}', b'{"model":"a","messages":[1,2]}'),
+        (b'{"model":"a","messages":[1]}', b'{"model":"a","messages":[1],"model":"b"}'),
+        (b'{"messages":[1]}', b'{"messages":[1],"messages":[2]}'),
+        (b'{"messages":[1]}', b'{"messages":[1],"\\u006dessages":[2]}'),
+        (b'{"messages":[1],"messages":[1]}', b'{"messages":[1,2],"messages":[1]}'),
+        # an array that is not the one it seems to be
+        (b'{"k":"messages","x":[1],"\\u006dessages":[1]}', b'{"k":"messages","x":[1,5],"\\u006dessages":[1]}'),
+        (b'{"x":{"messages":[1]},"messages":[1]}', b'{"x":{"messages":[1]},"messages":[1,2]}'),
+        (b'{"\\u006dessages":1,"x":2,"messages":[3]}', b'{"\\u006dessages":1,"x":2,"messages":[3,4]}'),
+        # a message that only seems to be the known one
+        (b'{"messages":[1]}', b'{"messages":[12]}'),
+        (b'{"messages":[1]}', b'{"messages":[1,]}'),
+        (b'{"messages":[1]}', b'{"messages":[1 2]}'),
+        (b'{"messages":[1]}', b'{"messages":[1]}}'),
+        # read by the standard library
+        (b'{"messages":[1]}', b'{"messages":[1,NaN,null],"x":null}'),
+        (b'{"t":NaN,"messages":["\\ud800"]}', b'{"t":NaN,"messages":["\\ud800", NaN ,1]}'),
+    ],
+)
+def test_places_where_reading_on_could_go_astray(known_body, body):
+    known = parse(known_body)
+    assert outcome(body, known) == outcome(body)
+    assert outcome(known_body, known) == outcome(known_body)
+
+
+@given(st.data(), bodies())
+def test_shared_messages_are_all_that_stand_at_the_head_byte_for_byte(data, pieces):
+    body, known = data.draw(next_bodies(pieces)), parse_or_none(joined(pieces))
+    if known is None:
+        return
+    shared = sum(body.startswith(known.body[:end]) for end in known.ends)
+    assert known.shared_messages(body) == shared
+    for more_than in range(len(known.ends) + 1):
+        assert known.shared_messages(body, more_than) == (shared if shared > more_than else 0)
+
+
+def test_a_continued_conversation_opens_its_new_messages_only(monkeypatch):
+    old = [b'{"role":"user","content":"%d"}' % number for number in range(100)]
+    known = parse(joined([[(b'"model"', b'"m"')], b'"messages"', old, [], b""]))
+    opened = []
+    read = ChatMessage.read
+    monkeypatch.setattr(ChatMessage, "read", lambda raw: opened.append(bytes(raw)) or read(raw))
+    new = b'{"role":"user","content":"new"}'
+    body = joined([[(b'"model"', b'"m"')], b'"messages"', [*old, new], [(b'"stream"', b"true")], b""])
+    request = parse(body, known, known.shared_messages(body))
+    assert opened == [new]
+    assert len(request.conversation) == 101
+    assert request.stream
+
+
+@settings(max_examples=300)
+@given(bodies(), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.binary(max_size=3)), min_size=1, max_size=4))
+def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pieces, mutations):
+    marked = [*pieces[2], b'{"role":"user","content":"SECRET"}']
+    body = joined([pieces[0], pieces[1], marked, pieces[3], pieces[4]])
+    for place, removed, added in mutations:
+        at = int(place * len(body))
+        body = body[:at] + added + body[at + removed :]
+    request = parse_or_none(body)
+    if request is None:
+        with pytest.raises(MalformedRequest) as caught:
+            parse(body)
+        assert "SECRET" not in caught.value.message
+        assert caught.value.__cause__ is None
+    else:
+        assert isinstance(request.model, str)
+        assert isinstance(request.stream, bool)
+        assert request.reply_limit is None or request.reply_limit[1] > 0
+        for message in request.conversation:
+            message.text()
+            list(message.media())
+            message.content()
+
+
+@given(st.binary(max_size=80))
+@example(b"")
+@example(b"[" * 100_000)
+@example(b'{"messages":' + b"[" * 100_000)
+def test_neither_does_noise(body):
+    assert outcome(body) == "refused" or parse(body).body == body
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "param"),
+    [
+        (b"", "the body must be a JSON object", None),
+        (b"hello", "the body must be a JSON object", None),
+        (b"[1]", "the body must be a JSON object: expected a JSON object, found an array", None),
+        (b"{}", "the request has no `messages`; a list of messages is needed", "messages"),
+        (b'{"messages":{}}', "`messages` must be a list: expected a JSON array, found an object", "messages"),
+        (b'{"messages":null}', "`messages` must be a list: expected a JSON array, found null", "messages"),
+        (b'{"messages":"array"}', "`messages` must be a list: expected a JSON array, found a string", "messages"),
+    ],
+)
+def test_a_refusal_says_what_was_wrong(body, says, param):
+    with pytest.raises(MalformedRequest) as caught:
+        parse(body)
+    assert caught.value.message.startswith(says)
+    assert caught.value.param == param
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("members", "model", "stream"),
+    [
+        (b'"model":"gpt-4o","stream":true', "gpt-4o", True),
+        (b'"model":5,"stream":"yes"', "", False),
+        (b'"model":null,"stream":null', "", False),
+        (b'"model":"\\ud800"', "\ud800", False),
+        (b'"model":"\xff","x":1', "\udcff", False),
+    ],
+)
+def test_members_of_an_odd_type_read_as_absent(members, model, stream):
+    request = parse(b'{"messages":[],' + members + b"}")
+    assert (request.model, request.stream) == (model, stream)
+
+
+@pytest.mark.parametrize(
+    ("members", "limit"),
+    [
+        (b'"max_tokens":100', ("max_tokens", 100)),
+        (b'"max_tokens":100,"max_completion_tokens":50', ("max_completion_tokens", 50)),
+        (b'"max_tokens":100,"max_completion_tokens":null', ("max_tokens", 100)),
+        (b'"max_tokens":true', None),
+        (b'"max_tokens":0', None),
+        (b'"max_tokens":-1', None),
+        (b'"max_tokens":"100"', None),
+        (b'"max_tokens":1e999', None),
+        (b'"max_tokens":' + b"9" * 5_000, None),
+    ],
+)
+def test_the_reply_limit_is_a_whole_number_above_nothing(members, limit):
+    assert parse(b'{"messages":[],' + members + b"}").reply_limit == limit
+
+
+@given(bodies(), st.data())
+def test_rendering_changes_what_it_is_told_to_and_nothing_else(pieces, data):
+    request, added = parse_or_none(joined(pieces)), data.draw(messages())
+    if request is None:
+        return
+    new_messages = [*(message.raw for message in request.conversation[::2]), added]
+    again = parse(render(request, new_messages, {"max_tokens": b"7"}))
+    assert [message.raw for message in again.conversation] == new_messages
+    kept = {name: bytes(raw) for name, raw in request.members.items()} | {"max_tokens": b"7", "messages": b""}
+    assert list(again.members) == list(kept)
+    assert {name: b"" if name == "messages" else bytes(raw) for name, raw in again.members.items()} == kept
+
+
+def test_an_error_has_the_shape_of_openai():
+    assert json.loads(error_body(ContextOverflow("too long: é \ud800", param="messages"))) == {
+        "error": {
+            "message": "too long: é \ud800",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    }
+
+
+def test_neither_body_nor_messages_are_shown_by_repr():
+    assert "SECRET" not in repr(parse(b'{"x":"SECRET","messages":[{"role":"user","content":"SECRET"}]}'))
+    assert isinstance(parse(b'{"messages":[]}'), ChatRequest)
+
+
+def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
+    first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
+    request = parse(first + b"]}")
+    more = (ChatMessage.read(b'{"role": "assistant", "content": "whole"}'), ChatMessage.read(b'{"role": "tool"}'))
+    whole = request.completed({1: more}, b"a" * 16 + b"b" * 16)
+    assert request.completed({}, b"a" * 32).conversation is request.conversation
+    assert (whole.history, whole.put_in) == (b"a" * 16 + b"b" * 32, (2,))
+    assert whole.conversation.messages == (request.conversation[0], *more)
+    assert whole.full_bytes == len(whole.body) + whole.added_bytes > request.full_bytes == len(request.body)
+    body = first + b', {"role": "user", "content": "c"}]}'
+    shared = whole.shared_messages(body)
+    assert shared == 3
+    following = parse(body, whole, shared)
+    assert [message.role for message in following.conversation] == ["user", "assistant", "tool", "user"]
+    assert following.added_bytes == whole.added_bytes
+    assert (following.history, following.read_messages) == (whole.history, 3)
+    assert following.put_in == (2,)
+    taken_back = parse(first[: first.index(b', {"role": "ass')] + b"]}", whole, 1)
+    assert (taken_back.put_in, taken_back.added_bytes, taken_back.read_messages) == ((), 0, 1)
+    assert whole.shared_messages(body.replace(b'"b"', b'"x"')) == 1
+    longer = whole.continued([ChatMessage.read(b'{"role": "user"}')])
+    assert (len(longer.conversation), longer.ends) == (4, ())
+    assert parse(body, longer, longer.shared_messages(body)).added_bytes == 0
+
+
+def test_that_a_conversation_has_images_is_known_of_its_later_turns_too():
+    image = b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}]}'
+    first = parse(b'{"messages":[%b]}' % image)
+    later = parse(b'{"messages":[%b,{"role":"user","content":"b"}]}' % image, first, 1)
+    assert later.conversation[0] is first.conversation[0], "it was taken over"
+    assert (first.has_images, later.has_images) == (True, True)
+    plain = parse(b'{"messages":[{"role":"user","content":"a"}]}')
+    shown = parse(b'{"messages":[{"role":"user","content":"a"},%b]}' % image, plain, 1)
+    assert (plain.has_images, shown.has_images) == (False, True)
