@@ -1,0 +1,106 @@
+"""The core on an API that nobody speaks, whose messages are no JSON: nothing in it depends on chat completions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.line_wire import LineMessage
+from support.media_samples import PNG, data_url
+from support.strategies import notices, pipeline
+
+from proxy.core.compaction.budget import Budget
+from proxy.core.compaction.plan import plan
+from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.message import Conversation
+from proxy.core.conversation.size import Size, size_of
+from proxy.core.media.route_media import RouteMedia
+from proxy.core.media.routes import Routes
+from proxy.core.models.profile import Modality, ToolImages
+from proxy.core.tokens.counters import ByteClassCounter
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
+
+LONG = "\n".join(f"src/module_{number}.py:{number}: def handler_{number}(request)" for number in range(4_000))
+
+
+def run(exchanges: int, result: str = "handler(request) in src/app.py\n" * 20) -> list[LineMessage]:
+    """A system text, a task, and exchanges of two parallel calls each."""
+    found = [LineMessage(b"system\n> Be careful."), LineMessage(b"user\n> Find the bug in src/app.py.")]
+    for number in range(exchanges):
+        ids = (f"call_{number}a", f"call_{number}b")
+        asks = " ".join(f"{call_id}=read_file" for call_id in ids)
+        found.append(
+            LineMessage(f'assistant {asks}\n= {{"path": "a{number}.py"}}\n= {{"path": "b.py"}}\n> Reading.'.encode())
+        )
+        found += [
+            LineMessage("\n".join([f"tool {call_id}", *(f"> {line}" for line in result.split("\n"))]).encode())
+            for call_id in ids
+        ]
+    return found
+
+
+def sent(messages: list[LineMessage], budget: Budget) -> tuple[list[LineMessage], object]:
+    made, _ = plan(Conversation(tuple(messages)), Size(), pipeline(budget))
+    return [LineMessage(raw) for raw in made.messages], made
+
+
+def test_what_fits_keeps_its_bytes():
+    messages = run(3)
+    found, made = sent(messages, Budget(100_000))
+    assert [message.raw for message in found] == [message.raw for message in messages]
+    assert made.edits == ()
+
+
+def test_a_long_result_becomes_an_excerpt_with_a_notice_and_is_kept_whole():
+    (edit,) = TruncateToolOutput(pipeline(Budget(9)).local[0].limits)(3, run(1, LONG)[3], "read_file", notices())
+    assert edit.artifact.content == LONG.encode()
+    shown = run(1, LONG)[3].changed({edit.at: edit.becomes})
+    assert "[context-proxy: " in shown.text()
+    assert (shown.role, shown.answers) == ("tool", "call_0a")
+    assert len(shown.raw) < 10_000
+
+
+def test_calls_and_results_are_left_out_together_and_a_note_says_so():
+    found, made = sent(run(60), Budget(4_000))
+    assert made.after.tokens <= 4_000
+    calls = [call.id for message in found for call in message.calls]
+    assert calls == [message.answers for message in found if message.answers]
+    assert 2 < len(calls) < 120
+    assert [message.text() for message in found[:2]] == ["Be careful.", "Find the bug in src/app.py."]
+    assert sum("earlier messages" in message.text() for message in found) == 1
+    assert made.after == sum((size_of(message, ByteClassCounter()) for message in found), Size())
+
+
+def test_between_two_cuts_the_prefix_stays():
+    messages, cuts = run(40), 0
+    before: list[bytes] = []
+    for stop in range(5, len(messages) + 1, 3):
+        found = [message.raw for message in sent(messages[:stop], Budget(4_000))[0]]
+        cuts += found[: len(before)] != before
+        before = found
+    assert 0 < cuts < 10
+
+
+def test_what_has_to_stay_is_cut_where_nothing_else_is_left_to_give():
+    found, made = sent([*run(1)[:2], *run(1, LONG)[2:]], Budget(3_000))
+    assert made.after.tokens <= 3_000
+    assert [message.role for message in found] == ["system", "user", "assistant", "tool", "tool"]
+    assert {edit.reason for edit in made.edits} <= {Reason.TRUNCATE_TOOL_OUTPUT, Reason.NEWEST_RESULT}
+
+
+@pytest.mark.parametrize("target", [ToolImages.USER_AFTER_BATCH, ToolImages.KEEP])
+@pytest.mark.parametrize("reads", [frozenset({Modality.TEXT}), frozenset({Modality.TEXT, Modality.VISION})])
+def test_an_image_goes_where_the_model_reads_it(reads, target):
+    picture = LineMessage(f"tool call_0a\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode())
+    messages = [*run(1)[:3], picture, run(1)[4]]
+    every = pipeline(Budget(100_000))
+    routing = replace(every, local=(RouteMedia(Routes(reads), target), *every.local))
+    made, _ = plan(Conversation(tuple(messages)), Size(), routing)
+    found = [LineMessage(raw) for raw in made.messages]
+    shown = [message.role for message in found if message.images]
+    if Modality.VISION not in reads:
+        assert shown == []
+        assert "[cannot read]" in found[3].text()
+        assert made.artifacts[0].content == PNG
+    else:
+        assert shown == (["tool"] if target is ToolImages.KEEP else ["user"])

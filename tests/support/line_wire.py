@@ -1,0 +1,157 @@
+"""A made-up API whose messages are lines of text and no JSON at all: what the core can do, it can do for this one.
+
+    assistant call_1=read_file
+    = {"path": "a.py"}
+    > I look at it.
+
+    tool call_1
+    > def parse(): …
+    ! data:image/png;base64,…
+
+Head: role and, of a result, the call that it answers, or the calls it makes. Then `=` the arguments of the calls in
+order, `>` the lines of a text, `!` an image. A part is a run of lines with one sign.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from proxy.core.content_types.encoded import data_url
+from proxy.core.conversation.attachment import Attachment, Replacement, Shape
+from proxy.core.conversation.message import (
+    Address,
+    Argument,
+    Carried,
+    Content,
+    ImageView,
+    Item,
+    Part,
+    Parts,
+    Reasoning,
+    Shown,
+    ToolCall,
+    Words,
+)
+
+ALL = "all"
+"""The address of everything that a message says."""
+
+
+@dataclass(frozen=True)
+class LineMessage:
+    """One message of this API."""
+
+    raw: bytes
+    name: str = ""
+    reasoning_bytes: int = 0
+    may_hold_media: bool = True
+    can_carry_a_note: bool = True
+
+    @property
+    def _head(self) -> list[str]:
+        return self.raw.decode().split("\n", 1)[0].split()
+
+    @property
+    def _runs(self) -> list[tuple[str, str]]:
+        """Sign and text of each part."""
+        lines = self.raw.decode().split("\n")[1:]
+        runs = itertools.groupby(lines, key=lambda line: line[:1] if line[:1] != "=" else line)
+        return [(sign[:1], "\n".join(line[2:] for line in found)) for sign, found in runs]
+
+    @property
+    def role(self) -> str:
+        return self._head[0]
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        named = (word.split("=") for word in self._head[1:] if "=" in word)
+        return tuple(ToolCall(call_id, tool) for call_id, tool in named)
+
+    @property
+    def answers(self) -> str:
+        return self._head[1] if self.role == "tool" else ""
+
+    @property
+    def images(self) -> int:
+        return sum(sign == "!" for sign, _ in self._runs)
+
+    def text(self) -> str:
+        return "\n".join(text for sign, text in self._runs if sign != "!")
+
+    def texts(self) -> Iterator[tuple[Address, str]]:
+        return ((place, text) for place, (sign, text) in enumerate(self._runs) if sign == ">")
+
+    def arguments(self) -> Iterator[Argument]:
+        written = [(place, text) for place, (sign, text) in enumerate(self._runs) if sign == "="]
+        return (Argument(place, call.id, text) for (place, text), call in zip(written, self.calls, strict=False))
+
+    def thoughts(self) -> Iterator[tuple[Address, str]]:
+        return iter(())
+
+    def reasoning(self) -> Reasoning | None:
+        return None
+
+    def parts(self) -> tuple[Address, Sequence[Part]]:
+        return ALL, [_part(sign, text) for sign, text in self._runs]
+
+    def media(self) -> Sequence[ImageView | None]:
+        return [ImageView(text, None) for sign, text in self._runs if sign == "!"]
+
+    def addresses(self) -> Iterator[str]:
+        return iter(())
+
+    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
+        return text
+
+    def changed(self, changes: Mapping[Address, Content]) -> Self:
+        whole = changes.get(ALL)
+        if isinstance(whole, Parts):
+            return self._saying(whole.items)
+        runs = [_written(sign, changes.get(place, text)) for place, (sign, text) in enumerate(self._runs)]
+        return self.again("\n".join([" ".join(self._head), *runs]).encode())
+
+    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
+        parts = [Carried(part.raw) for part in self.parts()[1]]
+        return ALL, Parts((*parts, Words(note)) if after else (Words(note), *parts))
+
+    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
+        return self.again(role.encode())._saying([Words(items)] if isinstance(items, str) else items)
+
+    def images_among(self, items: Sequence[Item]) -> int:
+        return sum(_line_of(item).startswith("!") for item in items)
+
+    def conversational(self) -> Any:
+        return self.raw.decode()
+
+    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
+        raise NotImplementedError("this API has no tool of the proxy's own")
+
+    def again(self, raw: bytes) -> Self:
+        return replace(self, raw=raw)
+
+    def _saying(self, items: Sequence[Item]) -> Self:
+        return self.again("\n".join([" ".join(self._head), *map(_line_of, items)]).encode())
+
+
+def _part(sign: str, text: str) -> Part:
+    raw = _written(sign, text).encode()
+    if sign != "!":
+        return Part(raw, text if sign == ">" else None)
+    url = data_url(text)
+    assert url is not None
+    return Part(raw, None, Attachment(Shape.IMAGE, url.payload, url.declared, is_data_url=True))
+
+
+def _line_of(item: Item) -> str:
+    if isinstance(item, Carried):
+        return item.raw.decode()
+    assert not isinstance(item, Shown), "an image stays as it is in these tests"
+    return _written(">", item.text)
+
+
+def _written(sign: str, text: Content) -> str:
+    assert isinstance(text, str)
+    return "\n".join(f"{sign} {line}" for line in text.split("\n"))
