@@ -93,7 +93,11 @@ def _question(notes: Notes, trace: str) -> Question:
         log = f"logs/{notes.service}.log"
         return Question(
             Call("read_file", {"path": log}),
-            re.compile(rf"([\d:.]+) \S+ +\[\S+\] trace={trace} (?:handed on to=(\w+)|gave up .* in (\S+) line (\d+))"),
+            # Of this service alone: what is told of others may be what it has followed before.
+            re.compile(
+                rf"([\d:.]+) \S+ +\[{re.escape(notes.service)}-\S+\] trace={trace} "
+                r"(?:handed on to=(\w+)|gave up .* in (\S+) line (\d+))"
+            ),
             _next_hop,
             Call("grep", {"pattern": f"trace={trace}", "path": log}),
             f"trace={trace}",

@@ -145,9 +145,9 @@ def test_a_demo_whose_proxy_dies_too_says_so_and_ends_with_0(
 
 
 def test_the_demo_is_held_with_the_real_proxy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(options("--turns", "10")) == 0
+    assert run(options("--turns", "24")) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Directly the agent died at turn 5 of 10; through the proxy it " in shown
+    assert "Directly the agent died at turn 6 of 24; through the proxy it found the answer in" in shown
 
 
 def test_a_demo_that_is_told_to_stop_takes_its_proxy_along() -> None:

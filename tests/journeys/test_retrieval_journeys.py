@@ -405,7 +405,7 @@ def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
     teach(world, *[reads(name)] * 5, Reply("Done."))
     assert asked(world, request(), stream)["message"]["content"] == "Done."
     page = world.upstream.last.messages[-1]["content"]
-    assert page.startswith("[context-proxy: lines 1-281 of 5000 of tool_fetch_")
+    assert page.startswith("[context-proxy: lines 1-263 of 5000 of tool_fetch_")
 
 
 async def _busy(received: Received, send: Send) -> bool:

@@ -127,7 +127,7 @@ def friendly_size(count: int, language: Language = "en") -> str:
 def friendly_kind(kind: ContentKind, language: Language) -> str:
     """What people call a kind.
 
-    >>> friendly_kind(Kind.IMAGE, "en"), friendly_kind(ContentKind.OTHER, "en")
+    >>> friendly_kind(ContentKind.IMAGE, "en"), friendly_kind(ContentKind.OTHER, "en")
     ('image', 'binary file')
     """
     return _BY_KIND[kind][0 if language == "en" else 1]

@@ -26,8 +26,8 @@ _ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IG
 def may_be_echoed(verdict: Verdict, request: bytes) -> bool:
     """Whether the limit or the count of a refusal, with the word before or after it, stands in the request as well.
 
-    >>> from proxy.core.overflow.verdict import Kind
-    >>> verdict = Verdict(Kind.PROMPT, limit=600, upstream_message="No model 'context length of 600 tokens'")
+    >>> from proxy.core.overflow.verdict import VerdictKind
+    >>> verdict = Verdict(VerdictKind.PROMPT, limit=600, upstream_message="No model 'context length of 600 tokens'")
     >>> may_be_echoed(verdict, b'{"model": "context length of 600 tokens"}'), may_be_echoed(verdict, b'{"seed": 600}')
     (True, False)
     """

@@ -73,7 +73,7 @@ class ExcerptLimits:
     def admit(self, text: str) -> bool:
         """Whether the text may stay as it is.
 
-        >>> Limits(max_lines=2).admit("a\\nb"), ExcerptLimits(max_lines=2).admit("a\\nb\\nc")
+        >>> ExcerptLimits(max_lines=2).admit("a\\nb"), ExcerptLimits(max_lines=2).admit("a\\nb\\nc")
         (True, False)
         """
         if self.max_chars is not None and len(text) > self.max_chars:
