@@ -55,7 +55,7 @@ class OmissionNote:
     """What the note adds to that message."""
 
     def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
-        """The digest after one more cut. `asked` is what people said in what is gone."""
+        """The note after one more cut. `asked` is what people said in what is gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message a line: what searches a file by lines finds a message, and not all of them.
         messages = b"[\n" + b",\n".join(entry.original.raw for entry in gone) + b"\n]"
@@ -78,7 +78,7 @@ class OmissionNote:
         *,
         brief: bool = False,
     ) -> OmissionNote:
-        """The digest with its note on the message that carries it, of about `room_tokens`. `brief`: with neither lines
+        """The note on the message that carries it, of about `room_tokens`. `brief`: with neither lines
         nor quotations.
 
         It stands before the text of that message; behind it in the newest exchange (from `newest_index` on), where the
@@ -98,7 +98,7 @@ class OmissionNote:
         return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
-        """The digest with its note on a message, as that would be sent now."""
+        """The note on a message, as that would be sent now."""
         at, before, after = self._onto_content(carrier.message)
         after_chars = len(after) if isinstance(after, str) else len(self.note)
         edit = Edit(
@@ -128,12 +128,12 @@ class OmissionNote:
         return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
 
     def untold(self) -> OmissionNote:
-        """The digest without its note."""
+        """What is left out, without a word about it."""
         return replace(self, note="", edit=None, size=NOTHING)
 
     def onto(self, message: Message) -> Message:
         """The carrying message with the note."""
-        assert self.edit is not None, "a digest that was placed"
+        assert self.edit is not None, "a note that was placed"
         return message.changed({self.edit.at: self.edit.becomes})
 
 

@@ -66,7 +66,7 @@ class Pipeline:
     """Whether cuts are made wherever the conversation passed its room as it grew, so that its next turns begin alike;
     else one is made at its end, which keeps as much as there is room for."""
     always: LocalStep | None = None
-    """Done again to what a relief puts in, which is made of a message as it came."""
+    """Done again to what a compaction step puts in, which is made of the message as it arrived."""
 
 
 @dataclass(slots=True)

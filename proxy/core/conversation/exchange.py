@@ -26,7 +26,7 @@ class ToolExchange(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a relief gives up at once: edits of one message, whole units, or what a message shows."""
+    """What a compaction step gives up at once: edits of one message, whole units, or what a message shows."""
 
     edits: tuple[Edit, ...] = ()
     units: tuple[ToolExchange, ...] = ()

@@ -1,8 +1,8 @@
 """Messages are cut down to what is left of the room: results on the edge of a cut, and what has to stay, as a last
 resort.
 
-Rule: reliefs. An excerpt is made anew from the whole message, not from an excerpt of it, and small messages are spared
-as long as large ones can give.
+Rule: compaction steps. An excerpt is made anew from the whole message, not from an excerpt of it, and small messages
+are spared as long as large ones can give.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Long reasoning of finished turns is left out, and a line in its place says where it is kept.
 
-Rule: a relief. Inside the running turn reasoning stays: DeepSeek and Kimi refuse tool turns without it.
+Rule: a compaction step. Inside the running turn reasoning stays: DeepSeek and Kimi refuse tool turns without it.
 https://api-docs.deepseek.com/guides/thinking_mode
 """
 

@@ -1,8 +1,9 @@
 """Old exchanges are left out, the oldest first; the last of them is only cut when that is enough.
 
-Rule: a relief. Calls and results go together. A later user message goes with the last of its turn; the first one, the
-last one and the newest exchange stay; what stays of the first turn is cut, the first user message down to its share,
-before anything of a later turn goes. What is cut is made anew from the whole, the results first, then very long texts.
+Rule: a compaction step. Calls and results go together. A later user message goes with the last of its turn; the first
+one, the last one and the newest exchange stay; what stays of the first turn is cut, the first user message down to its
+share, before anything of a later turn goes. What is cut is made anew from the whole, the results first, then very long
+texts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Very long user and assistant texts of finished turns are cut in their middle, once.
 
-Rule: a relief. The last user message is never touched, nor what follows it.
+Rule: a compaction step. The last user message is never touched, nor what follows it.
 """
 
 from __future__ import annotations
