@@ -17,6 +17,9 @@ WIDE_MODEL = "gpt-4.1"
 NARROW_MODEL = "gpt-4o"
 """A window of 128 000 tokens: 200 KB fit into it, 2 MB do not and have to be cut."""
 
+WINDOWS = {WIDE_MODEL: 1_047_576, NARROW_MODEL: 128_000}
+"""Tokens, as they are stated to who asks for them."""
+
 _TOOLS: list[dict[str, object]] = [
     {
         "type": "function",

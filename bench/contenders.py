@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from bench.bodies import WINDOWS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 PEERS = Path(os.environ.get("BENCH_PEERS", Path.home() / ".cache" / "context-proxy-bench"))
@@ -118,7 +120,11 @@ def _ours() -> Contender | None:
 
     def command(port: int, upstream: int, folder: Path) -> list[str]:
         where = ["--upstream", f"http://127.0.0.1:{upstream}/v1", "--host", "127.0.0.1", "--port", str(port)]
-        return [*start, "serve", *where, "--data-dir", str(folder / "kept")]
+        # Stated: the catalogue's windows are guesses for an upstream that it does not know, and nothing is cut on one.
+        stated = [{"match": model, "context_window": window} for model, window in WINDOWS.items()]
+        config = folder / "config.yaml"
+        config.write_text(json.dumps({"models": stated}))
+        return [*start, "serve", *where, "--config", str(config), "--data-dir", str(folder / "kept")]
 
     return Contender(OURS, __version__, command, cuts=True)
 
