@@ -205,7 +205,7 @@ class ToolOutputSettings(_Section):
     max_lines: int = Field(default=2_000, ge=1)
     """Most lines of a result. Also `TOOL_OUTPUT_MAX_LINES`."""
     max_bytes: int = Field(default=51_200, ge=256)
-    """Most bytes of a result, and never more than about a third of the window. Also `TOOL_OUTPUT_MAX_BYTES`."""
+    """Most bytes of a result, and never more than 30 % of the window. Also `TOOL_OUTPUT_MAX_BYTES`."""
     direction: Direction = Direction.BOTH
     """What is kept: `head`, `tail` or `both`. Also `TOOL_OUTPUT_TRUNCATE_DIRECTION`."""
     head_share: float = Field(default=HEAD_SHARE, ge=0, le=1)
