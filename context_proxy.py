@@ -1,8 +1,8 @@
 """The command `context-proxy`: finds out that it can run at all, then runs `proxy.__main__`.
 
-Rule: it stands outside the package `proxy`, because proxy.py (https://pypi.org/project/proxy.py/) installs a package of
-the same name, and in one environment the later one overwrites files of the other. Nothing here imports `proxy` before
-it is known whose that is.
+Rule: it stands outside the package `proxy`, because proxy.py (https://github.com/abhinavsingh/proxy.py) installs a
+package of the same name, and in one environment the later one overwrites files of the other. Nothing here imports
+`proxy` before it is known whose that is.
 """
 
 from __future__ import annotations
