@@ -9,12 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeAlias, get_args
 
 from proxy.config.settings import Settings
 from proxy.config.types import Mode
-from proxy.core.models.profile import Modality, Witness
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import Unit, Verdict, VerdictKind
 from proxy.core.overflow.refusal import does_not_fit, empty_twice, refused_twice
@@ -25,12 +23,12 @@ from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
 from proxy.shell.http.bodies import can_unpack, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.models.trials import LARGER, PROVES, Trials
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
+from proxy.shell.relay.send_plans import SendPlans
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedAnswer, WholeAnswer, watched
 from proxy.shell.resources.logs import logger
@@ -69,12 +67,11 @@ class Relay:
         self._upstream = upstream
         self._models = models
         self._planner = planner
-        self._store = store
+        self._plans = SendPlans(planner, store)
         self._owners = owners
         self._recorder = recorder
         self._judge = Judge(recorder, learning, settings.upstream.base_url)
         self._retrieval = retrieval
-        self._trials = Trials()
         self._log = logger()
 
     async def serve(
@@ -101,8 +98,8 @@ class Relay:
         has_our_tool = planned.basis.tools is not None  # and may call it, even where this request withholds it
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent = accepting(sent, UNCOMPRESSED if read_on_the_way else READABLE)
-        planned = await self._kept(planned, owner.hex(), decision)
-        larger = await self._larger(planned, owner.hex(), decision)
+        planned = await self._plans.kept(planned, owner.hex(), decision)
+        larger = await self._plans.larger(planned, owner.hex(), decision) if self._settings.overflow.retry else None
         journey = Journey(target, sent, body, planned, owner.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
         answer = await self._climb(journey, decision)
@@ -128,7 +125,7 @@ class Relay:
         """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
-        planned = await self._kept(journey.planned, journey.owner, decision)
+        planned = await self._plans.kept(journey.planned, journey.owner, decision)
         answer = await self._climb(replace(journey, planned=planned, larger=None), decision)
         return answer, decision.planned or planned
 
@@ -190,12 +187,12 @@ class Relay:
         if attempt.rung is Rung.AS_KNOWN:
             return attempt, journey.planned
         if attempt.rung is Rung.WITHOUT_MEDIA:
-            planned = await self._without_media(journey, attempt.refused)
+            planned = await self._plans.without_media(journey, attempt.refused)
             is_another = planned.plan.fits and planned.plan.messages != refused.plan.messages
             return (attempt, planned) if is_another else None
         if attempt.goal_tokens is None:
             return attempt, refused
-        planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        planned, attempt = await self._plans.harsher_for(journey, attempt, attempt.goal_tokens)
         self._judge.learn_from_recount(outcome.verdict, refused, planned)
         if planned.plan.may_be_sent and planned.plan.after.bytes < refused.plan.after.bytes:
             return attempt, planned
@@ -209,9 +206,9 @@ class Relay:
         """The answer to as much as the upstream reads whole, in the place of one to a prompt that it has cut without a
         word; that one, where there is no better."""
         assert attempt.goal_tokens is not None
-        planned = await self._as_next_turn(journey)
+        planned = await self._plans.as_next_turn(journey)
         if planned.plan.after.tokens > attempt.goal_tokens:  # settings that state another window have the say
-            planned = await self._harsher(journey, attempt.goal_tokens)
+            planned = await self._plans.harsher(journey, attempt.goal_tokens)
         if planned.plan.after.bytes >= journey.planned.plan.after.bytes or not planned.plan.may_be_sent:
             return cut
         await cut.aclose()  # it is whole
@@ -251,51 +248,6 @@ class Relay:
             return ladder.send(outcome)
         except StopIteration:
             return None
-
-    async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
-        """The plan for a second send: the one that the next turn will go on from where that surely fits, so that a
-        prompt cache is lost once and not twice; else down to its goal, or as far under the true limit as can be, with
-        the shortest useful reply beside it."""
-        if attempt.sure_tokens is not None and journey.plan_for is None:
-            planned = await self._as_next_turn(journey)
-            sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
-            if planned.plan.fits and planned.plan.after.tokens <= sure:
-                return planned, replace(attempt, reply_tokens=None)
-        planned = await self._harsher(journey, goal_tokens, attempt.most_tokens)
-        if attempt.most_tokens is None or planned.plan.after.tokens <= _as_counted(
-            goal_tokens, journey.planned, planned
-        ):
-            return planned, attempt
-        reply = attempt.least_reply_tokens
-        return planned, attempt if reply is None else replace(attempt, reply_tokens=reply)
-
-    async def _as_next_turn(self, journey: Journey) -> Planned:
-        """The plan for a request with what is known of its model by now."""
-        planned = await self._planner.plan_again(journey.planned, keeping=True)
-        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
-            planned = await self._planner.plan_again(journey.planned, keeping=False)
-        return planned
-
-    async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
-        """The plan for a second send of so many tokens, as the first was counted; whether it fits it says."""
-        refused = journey.planned
-        plan_for = journey.plan_for or partial(self._planner.plan_for, refused)
-        planned = await plan_for(goal_tokens, most_tokens, keeping=True)
-        if planned.basis.counted_by != refused.basis.counted_by:
-            # A request that surely fits is not counted exactly; this one is, and the goal has to mean the same.
-            goal_tokens = _as_counted(goal_tokens, refused, planned)
-            most_tokens = None if most_tokens is None else _as_counted(most_tokens, refused, planned)
-            planned = await plan_for(goal_tokens, most_tokens, keeping=True)
-        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
-            planned = await plan_for(goal_tokens, most_tokens, keeping=False)
-        return planned
-
-    async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
-        """The plan for a second send in which these kinds of input are text."""
-        planned = await self._planner.plan_without(journey.planned, media, keeping=True)
-        if planned.plan.artifacts and await self._store.keep(planned.plan.artifacts, journey.owner):
-            planned = await self._planner.plan_without(journey.planned, media, keeping=False)
-        return planned
 
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamAnswer:
         decision.note_sent(len(body))
@@ -337,39 +289,6 @@ class Relay:
         decision.note_plan(planned)
         return planned
 
-    async def _kept(self, planned: Planned, owner: str, decision: Decision) -> Planned:
-        """The plan once its artifacts are safe; another one when they cannot be kept."""
-        if not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, owner):
-            return planned
-        planned = await self._planner.plan_without_keeping(planned)
-        decision.note_plan(planned)
-        return planned
-
-    async def _larger(self, planned: Planned, owner: str, decision: Decision) -> Planned | None:
-        """A plan for more than a learned window is known to take, now and then where that made a cut necessary: if it
-        is taken, the window has grown."""
-        profile, budget = planned.basis.profile, planned.plan.budget
-        may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
-        if not may_have_grown or not self._settings.overflow.retry or budget.admits(planned.plan.before):
-            return None
-        if not self._trials.is_due(profile.model):
-            return None
-        # What stays whole may leave no plan that proves anything: it is made once, not at every turn from now on.
-        goal = int(profile.window_tokens * LARGER / budget.ratio)
-        larger = await self._planner.plan_for(planned, goal, keeping=True)
-        proves_it = larger.plan.fits and larger.tokens_after > profile.window_tokens * PROVES
-        if not proves_it or (larger.plan.artifacts and await self._store.keep(larger.plan.artifacts, owner)):
-            return None
-        decision.note_plan(larger)
-        self._log.info(
-            "window_tried",
-            request_id=decision.request_id,
-            model=profile.model,
-            window_tokens=profile.window_tokens,
-            tokens_after=larger.tokens_after,
-        )
-        return larger
-
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> str:
         """What a client is told of a request that cannot be made to fit; `refused`: what the upstream said of it."""
         profile = planned.basis.profile
@@ -395,13 +314,6 @@ class Relay:
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
         return [*headers, (b"authorization", b"Bearer " + key.get_secret_value().encode())]
-
-
-def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
-    """Tokens as one plan counts, as another plan for the same request does."""
-    if planned.basis.counted_by == refused.basis.counted_by:
-        return tokens
-    return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
 
 
 def header(headers: Headers, name: bytes) -> bytes:
