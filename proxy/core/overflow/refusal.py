@@ -74,12 +74,23 @@ def refused_twice(tokens: int, language: Language) -> str:
     return _REFUSED_TWICE[language].format(tokens=tokens)
 
 
-def does_not_fit(plan: Plan, model: str, window_tokens: int, language: Language, put_in: Collection[int] = ()) -> str:
+def does_not_fit(
+    plan: Plan,
+    model: str,
+    window_tokens: int,
+    language: Language,
+    put_in: Collection[int] = (),
+    *,
+    window_is_told: bool = False,
+) -> str:
     """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens, positions the
-    client's. `put_in`: indexes of the messages that the client did not send."""
+    client's. `put_in`: indexes of the messages that the client did not send. `window_is_told`: whether the upstream has
+    just said so, by its own count, of which nothing else is known yet."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.ceiling_tokens)
+    if window_is_told and room > window_tokens:
+        after, room = after * window_tokens // room, window_tokens
     is_bound = not budget.room_is_guessed
     text = []
     if is_bound and size.tokens > budget.ceiling_tokens:

@@ -294,7 +294,8 @@ class Relay:
         profile = planned.basis.profile
         is_told = refused.limit is not None and refused.unit is Unit.TOKENS
         window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
-        return does_not_fit(planned.plan, profile.model, window, self._settings.language, planned.request.put_in)
+        language, put_in = self._settings.language, planned.request.put_in
+        return does_not_fit(planned.plan, profile.model, window, language, put_in, window_is_told=is_told)
 
     def _mode(self, headers: Headers) -> str:
         """Raises MalformedRequest: who misspells `observe` wants anything but an edited request."""

@@ -66,6 +66,14 @@ def test_a_window_that_was_guessed_too_small_is_not_told_once_more_is_known_to_f
     assert "0 in the completion" in told
 
 
+def test_a_window_that_the_upstream_has_just_told_is_not_told_larger():
+    made = planned(HISTORY, pipeline(Budget(2_000)))
+    told = does_not_fit(made, "gpt-x", 1_500, "en", window_is_told=True)
+    window, requested = map(int, re.findall(r"(\d+) tokens", told)[:2])
+    assert window == 1_500
+    assert requested == made.after.tokens * 1_500 // 2_000 > window
+
+
 @pytest.mark.parametrize("ratio", [0.85, 1.4])
 def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
     made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))
