@@ -1,16 +1,17 @@
 """What is known of running conversations, so that a turn costs work on its new messages only.
 
-Rule: nothing depends on what is remembered but time. A request is found again by comparing bytes, per owner; what is
-forgotten is worked out anew with the same result.
+Rule: nothing depends on what is remembered but time. A request is found again by comparing bytes, among those of
+its tenant and wire (`whose`); what is forgotten is worked out anew with the same result.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from proxy.wire.chat_completions.request import ChatRequest
+from proxy.wire.request import Request
 
 HEAD_BYTES: Final = 256
 """Requests that start with the same bytes are kept together; agents of one kind share more than that."""
@@ -29,7 +30,7 @@ Knowledge = TypeVar("Knowledge")
 class Remembered(Generic[Knowledge]):
     """A request, and what was worked out for it."""
 
-    request: ChatRequest
+    request: Request
     knowledge: Knowledge
     held_bytes: int
     """What both take in memory."""
@@ -60,13 +61,13 @@ class ConversationMemory(Generic[Knowledge]):
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._held_bytes = 0
-        self._heads: OrderedDict[tuple[bytes, bytes], list[Remembered[Knowledge]]] = OrderedDict()
+        self._heads: OrderedDict[tuple[Hashable, bytes], list[Remembered[Knowledge]]] = OrderedDict()
 
-    def find(self, owner: bytes, body: bytes) -> Match[Knowledge] | None:
+    def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest that it goes on with
         and that is nearly all of it; None when none shares any."""
         best: Match[Knowledge] | None = None
-        for remembered in reversed(self._heads.get((owner, body[:HEAD_BYTES]), ())):
+        for remembered in reversed(self._heads.get((whose, body[:HEAD_BYTES]), ())):
             # Agents of one kind begin alike: most are turned down at the first message of their own.
             shared = remembered.request.shared_messages(body, best.shared_messages if best else 0)
             if shared:
@@ -77,14 +78,14 @@ class ConversationMemory(Generic[Knowledge]):
 
     def remember(
         self,
-        owner: bytes,
-        request: ChatRequest,
+        whose: Hashable,
+        request: Request,
         knowledge: Knowledge,
         instead_of: Match[Knowledge] | None,
         held_bytes: int,
     ) -> None:
         """Keep a request, in the place of the one that it continues; both together take `held_bytes`."""
-        key = (owner, request.body[:HEAD_BYTES])
+        key = (whose, request.body[:HEAD_BYTES])
         together = self._heads.setdefault(key, [])
         self._heads.move_to_end(key)
         if instead_of is not None and instead_of.is_continued and instead_of.remembered in together:
@@ -98,7 +99,7 @@ class ConversationMemory(Generic[Knowledge]):
             oldest = next(iter(self._heads))
             self._forget(oldest, self._heads[oldest][0])
 
-    def _forget(self, key: tuple[bytes, bytes], remembered: Remembered[Knowledge]) -> None:
+    def _forget(self, key: tuple[Hashable, bytes], remembered: Remembered[Knowledge]) -> None:
         together = self._heads[key]
         together.remove(remembered)
         self._held_bytes -= remembered.held_bytes
