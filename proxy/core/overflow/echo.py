@@ -34,8 +34,7 @@ def may_be_echoed(verdict: Verdict, request: bytes) -> bool:
     numbers = [number for number in (verdict.limit, verdict.prompt, verdict.requested) if number is not None]
     snippets = [snippet for number in numbers for snippet in _snippets(verdict.upstream_message, number)]
     return bool(snippets) and (
-        _ESCAPED.search(request) is not None
-        or any(json.dumps(snippet, ensure_ascii=False)[1:-1].encode() in request for snippet in snippets)
+        _ESCAPED.search(request) is not None or any(_holds(request, snippet) for snippet in snippets)
     )
 
 

@@ -46,6 +46,18 @@ def test_grouped_numbers_are_looked_for_as_they_were_printed():
     assert not echoed({"model": "of 4096 tokens,"}, text)
 
 
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_numbers_beside_a_word_beyond_ascii_are_found_however_they_were_escaped(ascii_only: bool):
+    body = json.dumps({"error": {"message": "输入 9000 tokens 超过上限 4096 tokens"}}).encode()
+    request = json.dumps({"content": "超过上限 4096"}, ensure_ascii=ascii_only).encode()
+    assert judge(400, [], body, request=request).may_be_echo
+
+
+def test_a_word_that_is_no_text_beside_a_number_is_no_error():
+    text = "maximum context length is 4096 \ud800 tokens, but the prompt has 9000 tokens"
+    assert judge(400, [], json.dumps({"error": {"message": text}}).encode(), request=b"{}").limit_is_learnable
+
+
 def test_escapes_that_hide_plain_letters_or_digits_are_taken_for_anything():
     assert echoed(b'{"model": "\\u0034096 tokens"}')
     assert not echoed(b'{"model": "a \\u003c b \\u0026 c"}'), "Go escapes these"
