@@ -67,6 +67,8 @@ class Evidence:
     refusals: frozenset[VerdictKind]
     """What other codes mean."""
     structured: Numbers
+    limit_path: str
+    """Of the limit in `structured`."""
 
     @property
     def is_proven(self) -> bool:
@@ -99,6 +101,7 @@ def weigh(leaves: ErrorFields) -> Evidence:
         proofs=tuple(proofs),
         refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
         structured=_structured(leaves),
+        limit_path=leaves.numbers.get(_first(leaves, _WINDOW_MEMBERS + _INPUT_MEMBERS)[1], (0, ""))[1],
     )
 
 

@@ -256,7 +256,7 @@ def _hint_suffices(
 
 def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
     """The verdict on a request that is too long, or only asks for too long a reply."""
-    proof = next((leaf.path for leaf in evidence.proofs), "n_ctx")
+    proof = next((leaf.path for leaf in evidence.proofs), evidence.limit_path)
     if best is None:
         return with_figures(Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof), evidence.structured)
     kinds = {reading.kind for reading in best.readings if reading.strength >= Strength.FAIR}

@@ -73,6 +73,7 @@ def test_structured_numbers_prove_it_and_are_preferred():
     )
     alone = judge(400, [], b'{"n_ctx": 8192, "n_prompt_tokens": 9001}')
     assert (alone.kind, alone.limit, alone.evidence) == (VerdictKind.PROMPT, 8192, "n_ctx")
+    assert verdict.evidence == "error.n_ctx"
     assert refused(400, TOO_LONG, max_input_tokens=100000).limit_scope is Scope.INPUT
     assert refused(400, TOO_LONG, n_prompt_tokens=140013).limit == 131072
 
