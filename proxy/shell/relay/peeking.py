@@ -11,13 +11,13 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from proxy.core.overflow import holds_nothing
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.bodies import can_unpack
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
 from proxy.wire.chat_completions.answer_end import Tail
 from proxy.wire.chat_completions.counted import counted_in
+from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.sse import EventSplitter, data_of
 
 _TAIL_BYTES: Final = 4_096
