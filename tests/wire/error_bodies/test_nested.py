@@ -40,6 +40,12 @@ def test_names_are_compared_in_snake_case():
     assert [snake(name) for name in ("errorCode", "error-msg", "Message")] == ["error_code", "error_msg", "message"]
 
 
+def test_a_list_of_errors_amid_a_text_is_taken_apart_and_another_list_is_not():
+    error = json.dumps([{"error": {"message": MESSAGE}}])
+    assert list(texts(f"upstream said: {error}").values()) == ["upstream said", MESSAGE]
+    assert list(texts("allowed: [[1], [2]], no more").values()) == ["allowed: [[1], [2]], no more"]
+
+
 @pytest.mark.parametrize("text", ["", "  ", "None"])
 def test_a_text_that_says_nothing_is_none(text: str):
     assert texts(text) == {}
