@@ -10,10 +10,11 @@ from typing import Final
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.models.providers import is_own_server
-from proxy.core.overflow import Exactness, Unit, Verdict, VerdictKind, judge
+from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
 from proxy.core.overflow.silent_truncation import Counted, window_of_a_cut
@@ -25,6 +26,7 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
+from proxy.wire.error_bodies import judge_answer
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 
@@ -52,16 +54,7 @@ class Judge:
             fitting = self._fitting(answer, planned, decision) if is_first else None
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
-        verdict = judge(
-            answer.status,
-            answer.headers,
-            answer.evidence,
-            estimate_tokens=plan.after.tokens,
-            chars=plan.after.chars,
-            window_tokens=plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
-            window_is_certain=planned.inputs.profile.certain_window_tokens is not None,
-            request=planned.request.body,
-        )
+        verdict = _verdict(answer, planned, plan.after)
         decision.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
@@ -79,16 +72,7 @@ class Judge:
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Write down what a request was refused for that went up as it came; nothing is learned or done about it."""
         try:
-            verdict = judge(
-                answer.status,
-                answer.headers,
-                answer.evidence,
-                estimate_tokens=planned.plan.before.tokens,
-                chars=planned.plan.before.chars,
-                window_tokens=planned.plan.budget.certain_room_tokens,
-                window_is_certain=planned.inputs.profile.certain_window_tokens is not None,
-                request=planned.request.body,
-            )
+            verdict = _verdict(answer, planned, planned.plan.before)
         except Exception:
             self._log.exception("judging_failed", request_id=decision.request_id)
             return
@@ -219,3 +203,14 @@ class Judge:
         images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
         self._learning.note_images(profile.model, seen)
+
+
+def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
+    """What an answer means. `size`: of the prompt that it answers."""
+    sent = Sent(
+        size.tokens,
+        size.chars,
+        planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
+        planned.inputs.profile.certain_window_tokens is not None,
+    )
+    return judge_answer(answer.status, answer.headers, answer.evidence, sent=sent, request=planned.request.body)

@@ -45,7 +45,7 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 Response: TypeAlias = UpstreamAnswer | PeekedResponse | WholeAnswer | StreamedAnswer
 
 
-class Sent(NamedTuple):
+class Standing(NamedTuple):
     """A response that stands, and the send that it answers."""
 
     response: PeekedResponse
@@ -60,7 +60,7 @@ class Served:
     """What the client of a request gets."""
 
     response: Response
-    sent: Sent | None = None
+    sent: Standing | None = None
     """The first round's; None for a request that was not planned, or only observed."""
 
 
@@ -158,14 +158,14 @@ class Relay:
         except MalformedRequest:  # it will be told when the request is served
             return None
 
-    async def _climb(self, journey: Journey, decision: Decision) -> Sent:
+    async def _climb(self, journey: Journey, decision: Decision) -> Standing:
         """Send what the plans say until a response stands."""
         async with aclosing(self._plans.sends(journey)) as sends:
             send, fallback, refusal = await anext(sends), None, ACCEPTED
             while True:
                 is_first = decision.attempts == 1
                 response = await self._responded(journey, send, fallback, decision)
-                if isinstance(response, Sent):
+                if isinstance(response, Standing):
                     return response
                 try:
                     outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
@@ -176,7 +176,7 @@ class Relay:
                             await response.aclose()
                             return fallback
                         self._raise_for(send, outcome)
-                        return Sent(response, send, outcome, is_first)
+                        return Standing(response, send, outcome, is_first)
                 except BaseException:
                     await response.aclose()
                     raise
@@ -184,7 +184,7 @@ class Relay:
                 if is_guess:
                     self._recorder.overflowed(decision, outcome.verdict)
                 if following.attempt.rung is Rung.FITTED or (is_guess and outcome.status >= 400 and response.is_whole):
-                    fallback = Sent(response, send, outcome, is_first)  # it is whole, so it may be closed
+                    fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
                 await response.aclose()
                 journey = journey.uncompressed() if response.has_begun else journey
                 send, refusal = following, outcome.verdict
@@ -192,8 +192,8 @@ class Relay:
                 self._recorder.retried(decision, send.attempt)
 
     async def _responded(
-        self, journey: Journey, send: SendPlan, fallback: Sent | None, decision: Decision
-    ) -> PeekedResponse | Sent:
+        self, journey: Journey, send: SendPlan, fallback: Standing | None, decision: Decision
+    ) -> PeekedResponse | Standing:
         """The response to a send, as much of it read as it takes to judge it; where there is none, what the client gets
         instead. Raises UpstreamError."""
         headers, body = journey.rendered(send.planned, send.attempt)

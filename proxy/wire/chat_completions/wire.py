@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.core.conversation.message import Message
-from proxy.core.overflow import holds_nothing
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -24,6 +23,7 @@ from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.assistant import result_of
 from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.error_bodies import holds_nothing
 from proxy.wire.request import Request, RequestShape, read_request
 
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
