@@ -20,11 +20,12 @@ from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, 
 from proxy.errors import ContextOverflow, MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
-from proxy.shell.http.bodies import can_unpack, unpack
+from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
+from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, Journey, PassEarly, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
@@ -271,12 +272,12 @@ class Relay:
         self, owner: bytes, headers: Headers, body: bytes, decision: Decision, way: ArtifactAccess
     ) -> Planned | None:
         """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
-        encoding = header(headers, b"content-encoding").lower()
+        encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
         if encoding and encoding != b"identity":
             if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
-            body = unpack(body, encoding, self._settings.server.max_body_bytes)
+            body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
             # Who only observes asks no third party for anything.
             looking_up = self._mode(headers) == "on"
