@@ -181,7 +181,7 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
     asked = probes(readiness)
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, asked, WithParts(carried.operator_api, parts), lifespan)
+    return Dispatcher(chat, pass_through, asked, WithParts(carried.operator_api, parts), lifespan, upstream.base_path)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -22,6 +22,7 @@ from proxy.errors import (
     RequestTimeout,
     ServerStopping,
     UnknownPath,
+    UpgradeRefused,
     UpstreamError,
 )
 from proxy.shell.artifacts.access import AccessResolver
@@ -34,17 +35,18 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, WholePath
 from proxy.wire.chat_completions.answer_end import TAIL_BYTES, Tail, is_whole
 from proxy.wire.chat_completions.request import error_body
+from proxy.wire.roads import CHAT_COMPLETIONS, Road, road_of
 
-API_PREFIX: Final = b"/v1"
-CHAT_PATH: Final = "/v1/chat/completions"
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat cuts off what follows a semicolon first), and `/v1/../x` is none of
 the API that the upstream's base URL names."""
+_NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
+"""A 426 names a protocol that is spoken: RFC 9110 15.5.22."""
 _PIECES_OF_THE_END: Final = 32
 """That are looked at when an answer breaks off: `[DONE]` may come in several."""
 
@@ -131,7 +133,7 @@ class AnswerSender:
 
 
 class ChatCompletions:
-    """`POST /v1/chat/completions`."""
+    """`POST /v1/chat/completions`, by whichever road."""
 
     def __init__(
         self, relay: Relay, recorder: Recorder, ways: AccessResolver, server: ServerSettings, workload: Workload
@@ -144,7 +146,7 @@ class ChatCompletions:
         self._workload = workload
         self._log = logger()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
@@ -157,7 +159,7 @@ class ChatCompletions:
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
-                answer = await self._served(scope, body, decision, alive, sender)
+                answer = await self._served(scope, road, body, decision, alive, sender)
                 del body  # an answer may take minutes
                 share.release()
                 await sender.pass_on(answer, client, decision.headers())
@@ -184,7 +186,7 @@ class ChatCompletions:
                 await sender.let_go(answer)
 
     async def _served(
-        self, scope: Scope, body: bytes, decision: Decision, alive: KeepAlive, sender: AnswerSender
+        self, scope: Scope, road: Road, body: bytes, decision: Decision, alive: KeepAlive, sender: AnswerSender
     ) -> Answer:
         """The answer once it stands; what comes before that goes to the client at once. Raises ProxyError."""
 
@@ -192,7 +194,8 @@ class ChatCompletions:
             await alive.pass_on(sender.head(headers, decision.headers()), piece)
 
         headers: Headers = scope["headers"]
-        serving = self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope), early)
+        target, way = _target(scope, road), self._ways.of(scope)
+        serving = self._relay.serve(target, headers, body, decision, way, early, road.model)
         seconds = self._relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving
@@ -201,14 +204,14 @@ class ChatCompletions:
 
 
 class PassThrough:
-    """Everything else under `/v1/`, any method, both directions as streams."""
+    """Everything else of the API, any method, both directions as streams."""
 
     def __init__(self, relay: Relay, body_pause_seconds: float) -> None:
         self._relay = relay
         self._pause_seconds = body_pause_seconds
         self._log = logger()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         sender = AnswerSender(send, request_id)
@@ -218,7 +221,7 @@ class PassThrough:
                 raise MalformedRequest("the path has a segment of dots")
             async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
                 body = aiter(upload) if upload else None
-                answer = await self._relay.pass_through(scope["method"], _target(scope), headers, body)
+                answer = await self._relay.pass_through(scope["method"], _target(scope, road), headers, body)
                 try:
                     await sender.pass_on(answer, client, None)
                 finally:
@@ -250,8 +253,11 @@ class Dispatcher:
         probes: Mapping[str, ASGIApp],
         rest: ASGIApp,
         lifespan: Lifespan,
+        base_path: bytes,
     ) -> None:
-        self._chat = chat
+        """`base_path`: of the upstream's base URL."""
+        self._wires = {CHAT_COMPLETIONS: chat}
+        self._base_path = base_path
         self._pass_through = pass_through
         self._probes = probes
         self._rest = rest
@@ -260,14 +266,23 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
-        elif scope["path"] == CHAT_PATH and scope["method"] == "POST":
-            await self._chat(scope, receive, send)
-        elif scope["path"].startswith("/v1/"):
-            await self._pass_through(scope, receive, send)
+        elif (road := road_of(scope["method"], _raw_path(scope), self._base_path)) is not None:
+            await self._api(scope, receive, send, road)
         elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):
             await self._probes[scope["path"]](scope, receive, send)
+        elif scope["path"] == "/" and scope["method"] == "HEAD":
+            await _here(send, request_id_of(scope["headers"]))
         else:
             await self._rest(scope, receive, send)
+
+    async def _api(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
+        if _asks_for_websocket(scope):
+            error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
+            await AnswerSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
+        elif road.wire is None or _DOT_SEGMENT.search(scope["path"]):
+            await self._pass_through(scope, receive, send, road)
+        else:
+            await self._wires[road.wire](scope, receive, send, road)
 
 
 def _wants_stream(decision: Decision) -> bool:
@@ -289,12 +304,27 @@ def _has_body(headers: Headers) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
 
 
-def _target(scope: Scope) -> bytes:
-    """Path and query behind `/v1`, with the escapes that the client wrote."""
+def _raw_path(scope: Scope) -> bytes:
+    """With the escapes that the client wrote."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return path
+
+
+def _target(scope: Scope, road: Road) -> WholePath:
     query: bytes = scope["query_string"]
-    target = path.removeprefix(API_PREFIX)
-    return target + b"?" + query if query else target
+    return WholePath(road.path + b"?" + query if query else road.path)
+
+
+def _asks_for_websocket(scope: Scope) -> bool:
+    """By the key that every handshake has (RFC 6455 4.1); `Upgrade` itself is taken off on the way."""
+    return scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"])
+
+
+async def _here(send: Send, request_id: bytes) -> None:
+    """A 200 without a body, for clients that look whether anybody is there."""
+    headers = [(b"content-length", b"0"), (b"x-request-id", request_id)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:

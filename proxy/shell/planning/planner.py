@@ -73,25 +73,25 @@ class Planner:
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
 
     async def plan(
-        self, owner: bytes, body: bytes, way: ArtifactAccess = NOWHERE, *, looking_up: bool = False
+        self, owner: bytes, body: bytes, way: ArtifactAccess = NOWHERE, model: str = "", *, looking_up: bool = False
     ) -> Planned:
-        """The plan for a body; `way` is how its client gets at artifacts. `looking_up`: whether what its new messages
-        name may be fetched. Raises MalformedRequest."""
+        """The plan for a body; `way` is how its client gets at artifacts, `model` counts where the body names none.
+        `looking_up`: whether what its new messages name may be fetched. Raises MalformedRequest."""
         match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
         if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
             started = time.perf_counter()
             resolved = await self._resolved(self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
-        planned = await self._run(owner, body, match, resolved, way)
+        planned = await self._run(owner, body, match, resolved, way, model)
         if looking_up and self._settle:
             started = time.perf_counter()
             is_news = await self._settle(planned.request.model, planned.owner, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
-                planned = await self._run(owner, body, match, resolved, way)
+                planned = await self._run(owner, body, match, resolved, way, model)
         if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
-            planned = await self._run(owner, body, match, resolved, way)
+            planned = await self._run(owner, body, match, resolved, way, model)
         if lookup_seconds:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -144,11 +144,17 @@ class Planner:
         return self._pipelines.page_bytes(planned.request.model, planned.basis.budget)
 
     async def _run(
-        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: ArtifactAccess
+        self,
+        owner: bytes,
+        body: bytes,
+        match: Match[Planned] | None,
+        resolved: Resolved,
+        way: ArtifactAccess,
+        model: str,
     ) -> Planned:
         if resolved is _known(match) and self._is_quick(body, match):
-            return self._plan(owner, body, match, resolved, way)
-        return await in_thread(self._plan, owner, body, match, resolved, way)
+            return self._plan(owner, body, match, resolved, way, model)
+        return await in_thread(self._plan, owner, body, match, resolved, way, model)
 
     async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
@@ -171,12 +177,20 @@ class Planner:
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(
-        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: ArtifactAccess
+        self,
+        owner: bytes,
+        body: bytes,
+        match: Match[Planned] | None,
+        resolved: Resolved,
+        way: ArtifactAccess,
+        model: str = "",
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         will_be_known = len(body) > SMALL_BYTES
         request = parse(body, known.request if known else None, shared, will_be_known=will_be_known)
+        if model and not request.model:
+            request = replace(request, named=model)
         tools = self._pipelines.tools_with_ours(request.members)
         if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
             tools = None
@@ -186,7 +200,7 @@ class Planner:
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(owner.hex(), request)
         elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
-            return self._plan(owner, body, None, resolved, way)
+            return self._plan(owner, body, None, resolved, way, model)
         goes_on = match is not None and match.is_continued
         planned = self._maker.plan(
             request,

@@ -83,13 +83,14 @@ class Relay:
         decision: Decision,
         way: ArtifactAccess = NOWHERE,
         early: PassEarly | None = None,
+        model: str = "",
     ) -> Answer:
         """The upstream's answer, as much of it read as was needed to judge it; what says nothing goes to `early` while
-        it is. Raises ProxyError."""
+        it is. `model`: where the body names none. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
         self._models.offer_key(header(headers, b"authorization"))
-        planned = None if mode == "off" else await self._planned(owner, headers, body, decision, way)
+        planned = None if mode == "off" else await self._planned(owner, headers, body, decision, way, model)
         sent = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
         if planned is None or mode == "observe":
             decision.observed = planned is not None
@@ -269,7 +270,7 @@ class Relay:
         return await self._upstream.send(method, target, self._with_key(headers), body)
 
     async def _planned(
-        self, owner: bytes, headers: Headers, body: bytes, decision: Decision, way: ArtifactAccess
+        self, owner: bytes, headers: Headers, body: bytes, decision: Decision, way: ArtifactAccess, model: str
     ) -> Planned | None:
         """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
         encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
@@ -281,7 +282,7 @@ class Relay:
         try:
             # Who only observes asks no third party for anything.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(owner, body, way, looking_up=looking_up)
+            planned = await self._planner.plan(owner, body, way, model, looking_up=looking_up)
         except ProxyError:
             raise
         except Exception:
