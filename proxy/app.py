@@ -45,7 +45,6 @@ from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -164,7 +163,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             await store.start()
             yield
 
-    chat = FittedEndpoint(CHAT_COMPLETIONS, relay, recorder, ways, settings.server, workload)
+    fitted = FittedEndpoint(relay, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     artifacts = _artifact_route(settings, reader, owners)
 
@@ -172,7 +171,8 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     asked = probes(readiness)
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, asked, WithParts(inherited.operator_api, parts), lifespan)
+    rest = WithParts(inherited.operator_api, parts)
+    return Dispatcher(fitted, pass_through, asked, rest, lifespan, upstream.base_path)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

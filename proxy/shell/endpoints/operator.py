@@ -16,7 +16,8 @@ from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
 from proxy.shell.endpoints import answers
 from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED, guarded, parts_of
-from proxy.shell.http.bodies import can_unpack, read_body, unpack
+from proxy.shell.http.bodies import read_body
+from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 
@@ -165,11 +166,13 @@ def _file(name: str) -> Handler:
 
 
 def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
-    encoding = request.headers.get("content-encoding", "").lower().encode("latin-1")
+    encoding = ",".join(request.headers.getlist("content-encoding")).lower().encode("latin-1")
     if not encoding or encoding == b"identity":
         return body
     if not can_unpack(encoding):
-        raise MalformedRequest("the body has a compression that the proxy cannot read; gzip and deflate can be")
+        raise MalformedRequest(
+            "the body has a compression that the proxy cannot read; gzip, deflate, zstd and br can be"
+        )
     return unpack(body, encoding, max_bytes)
 
 
