@@ -18,17 +18,19 @@ zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3
 brotli: Any = importlib.import_module("brotli")
 
 CHAT = "POST /v1/chat/completions"
+QUESTIONS = (b"GET /v1/models ", b"GET /v1/model ", b"GET /api/", b"POST /api/", b"GET /props", b"GET /info ")
+"""How the proxy's own questions to a server begin."""
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "canary-content"}]}'
 JSON_OK = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{"ok": true}'[:-1]
 
 
 def upstream(proxy: Any, script: Callable[[Connection], Awaitable[None]]) -> ScriptedUpstream:
-    """On the port where this proxy looks for it; questions of the proxy's own get no list."""
+    """On the port where this proxy looks for it; questions of the proxy's own are answered with a 404."""
 
     async def without_questions(connection: Connection) -> None:
         started = await connection.reader.readexactly(15)
         connection.reader._buffer[:0] = started  # type: ignore[attr-defined] # there is no way to look without taking
-        if started == b"GET /v1/models ":
+        if started.startswith(QUESTIONS):
             await connection.request()
             await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         else:
