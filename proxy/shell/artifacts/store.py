@@ -34,6 +34,7 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
@@ -85,8 +86,8 @@ class ArtifactStore:
         self._max_bytes = max_bytes
         self._clock = clock
         """Unix time."""
-        self._known: dict[tuple[str, str], float] = {}
-        """Name and owner of what was kept: when that was last made sure of; the oldest first."""
+        self._known: BoundedMap[tuple[str, str], float] = BoundedMap(MAX_KNOWN)
+        """Name and owner of what was kept: when that was last made sure of."""
         self._threads = _threads()
         self._hung = float("-inf")
         """When the store last gave no answer."""
@@ -167,10 +168,7 @@ class ArtifactStore:
         if outcome is _Outcome.SAVED and (name, owner) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self.on_saved(len(artifact.content))
-        self._known.pop((name, owner), None)
-        self._known[name, owner] = self._clock()
-        if len(self._known) > MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+        self._known.put((name, owner), self._clock())
 
     def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
         """Note the use, then see to the content: a sweep that is under way looks at the note before it removes."""

@@ -67,7 +67,7 @@ def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_
             await planner.plan(b"owner %d" % number, make(number))
 
     asyncio.run(remember(range(1)))  # what is loaded and remembered once for all
-    counted = planner._memory._held_bytes
+    counted = planner._memory._kept.held_bytes
     gc.collect()
     tracemalloc.start()
     try:
@@ -76,7 +76,7 @@ def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    counted = planner._memory._held_bytes - counted
+    counted = planner._memory._kept.held_bytes - counted
     assert 0.75 < taken / counted < 1.25
 
 
@@ -88,7 +88,7 @@ def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Pat
             await planner.plan(b"owner", body_of([beginning, *json.loads(long_result(number))["messages"]]))
 
     asyncio.run(remember(range(1)))
-    counted = planner._memory._held_bytes
+    counted = planner._memory._kept.held_bytes
     gc.collect()
     tracemalloc.start()
     try:
@@ -97,7 +97,7 @@ def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Pat
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken < 1.25 * (planner._memory._held_bytes - counted)
+    assert taken < 1.25 * (planner._memory._kept.held_bytes - counted)
 
 
 async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
