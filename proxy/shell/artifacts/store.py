@@ -23,6 +23,7 @@ import obstore
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
+from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
     TRIAL_KEY,
@@ -41,8 +42,6 @@ from proxy.shell.resources.threads import DaemonThreads, TooSlow
 KEEP_SECONDS: Final = 10.0
 """Longest that the store may take for one artifact, from when a thread is free for it; a request goes on without it
 then. How long a thread was waited for says nothing about the store."""
-REST_SECONDS: Final = 30.0
-"""After such a wait; what comes up until then cannot be kept and waits for nothing."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
@@ -89,8 +88,7 @@ class ArtifactStore:
         self._known: BoundedMap[tuple[str, str], float] = BoundedMap(MAX_KNOWN)
         """Name and owner of what was kept: when that was last made sure of."""
         self._threads = _threads()
-        self._hung = float("-inf")
-        """When the store last gave no answer."""
+        self._cooldown = Cooldown(clock)
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
@@ -121,14 +119,13 @@ class ArtifactStore:
         return frozenset(failures)
 
     async def _tried(self, name: str, artifact: Artifact, owner: str) -> _Outcome | _Failure:
-        """What came of keeping it; a store that hangs is left alone for a while, so that it holds up one request and
-        not every one."""
-        if 0 <= self._clock() - self._hung < REST_SECONDS:
+        """What came of keeping it."""
+        if self._cooldown.is_on:
             return _Failure(_NO_ANSWER)
         try:
             return await self._threads.run(KEEP_SECONDS, self._keep_one, name, artifact, owner)
         except TooSlow:
-            self._hung = self._clock()
+            self._cooldown.begin()
             return _Failure(_NO_ANSWER)
         except TROUBLE as error:
             return _Failure(reason_of(error))
