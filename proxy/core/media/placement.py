@@ -19,7 +19,7 @@ from proxy.core.media.descriptions import Described, OmissionReason, default_nam
 from proxy.core.media.fetch_notices import not_fetched
 from proxy.core.media.routes import CLAIMED_KINDS, SHAPES, MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.tokens.image_size import image_size
 
 MAX_TEXT_BYTES: Final = 51_200
