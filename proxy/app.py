@@ -23,7 +23,7 @@ from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ArtifactRoute
-from proxy.shell.endpoints.dispatch import ChatCompletions, Dispatcher, PassThrough
+from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
@@ -46,6 +46,7 @@ from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -173,7 +174,7 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
             await store.start()
             yield
 
-    chat = ChatCompletions(relay, recorder, ways, settings.server, workload)
+    chat = FittedEndpoint(CHAT_COMPLETIONS, relay, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     artifacts = _artifact_route(settings, reader, owners)
 

@@ -7,12 +7,15 @@ Framing after https://html.spec.whatwg.org/multipage/server-sent-events.html#par
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Final
 
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
 """One of these stands in every blank line, as its first or second byte."""
 _LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
+TAIL_BYTES: Final = 16 * 1024
+"""Of what was told of a stream, in which its end stands; final events hold little, but for signatures of thoughts."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """May stand before the first event of a stream."""
 
@@ -95,3 +98,33 @@ def data_of(event: bytes) -> bytes:
         for line in lines
         if line == b"data" or line.startswith(b"data:")
     )
+
+
+class Tail:
+    """The end of what comes in pieces: at least so many bytes of it, and fewer than twice as many, or so many pieces.
+
+    >>> tail = Tail(4, 3)
+    >>> for piece in (b"0123456789", b"ab", b"c"):
+    ...     tail.add(piece)
+    >>> tail.joined
+    b'6789abc'
+    """
+
+    def __init__(self, most_bytes: int, most_pieces: int) -> None:
+        self._most_bytes = most_bytes
+        self._most_pieces = most_pieces
+        self._pieces: deque[bytes] = deque()
+        self._held_bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        """What comes next. A large piece is not kept alive by its end."""
+        pieces = self._pieces
+        pieces.append(piece if len(piece) <= self._most_bytes else piece[-self._most_bytes :])
+        self._held_bytes += len(pieces[-1])
+        while self._held_bytes - len(pieces[0]) >= self._most_bytes or len(pieces) > self._most_pieces:
+            self._held_bytes -= len(pieces.popleft())
+
+    @property
+    def joined(self) -> bytes:
+        """The end."""
+        return b"".join(self._pieces)

@@ -19,9 +19,10 @@ from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, Assistan
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.wire.chat_completions.answer_end import is_whole
 from proxy.wire.chat_completions.answer_stream import AnswerStream
+from proxy.wire.chat_completions.assistant import called
 from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.chat_completions.deltas import choice_of, delta_of, listed_calls
-from proxy.wire.chat_completions.said import called
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.sse import EventSplitter, data_of
 
 _ODD_EVENTS: Final = (
@@ -156,7 +157,7 @@ async def _held(pieces: list[bytes]) -> bytes:
     async def early(_: object, piece: bytes) -> None:
         told.append(piece)
 
-    answer = PeekedResponse(_Upstream(pieces))  # type: ignore[arg-type] # it has all that is used
+    answer = PeekedResponse(_Upstream(pieces), CHAT_COMPLETIONS)  # type: ignore[arg-type] # it has all that is used
     await answer.look(early)
     told += [piece async for piece in answer.chunks()]
     return b"".join(told)

@@ -17,10 +17,12 @@ from proxy.core.models.profile import ModelProfile
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, ProxyError
-from proxy.shell.planning.maker import PlanMaker
 from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planned import Planned, Terms
-from proxy.wire.chat_completions.request import ChatRequest, error_body, parse, render
+from proxy.shell.planning.plan_inputs import SendTerms
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.request import Request
 
 _WAY: Final = ArtifactAccess("/data/tool-output")
 _NOTE_TOKENS: Final = 0
@@ -77,12 +79,11 @@ CASES: Final = damaged(spelled(mutated(_requests())))
 def check(case: bytes) -> None:
     """Raises AssertionError for a broken rule; whatever else is raised is a defect, too."""
     try:
-        request = parse(case)
+        request = CHAT_COMPLETIONS.parse(case)
     except MalformedRequest as error:
-        error_body(error)
+        CHAT_COMPLETIONS.error(error)
         return
-    raws = [message.raw for message in request.conversation.messages]
-    assert _pieces(render(request, raws, {})) == _pieces(case)
+    assert _pieces(CHAT_COMPLETIONS.render(request, request.conversation.messages, {})) == _pieces(case)
     _check_continued(case, request)
     for window, tokenizer in ((1_000, "bytes"), (8_000, "o200k_base")):
         _check_plan(request, window, tokenizer)
@@ -94,13 +95,13 @@ def _pieces(body: bytes) -> tuple[dict[str, bytes], list[bytes]]:
     return members, [bytes(raw) for raw in jsontext.items(members.pop("messages"))]
 
 
-def _check_continued(case: bytes, request: ChatRequest) -> None:
+def _check_continued(case: bytes, request: Request) -> None:
     """Read on from what is known of its first messages, a request is the same."""
     for count in {1, len(request.ends) // 2, len(request.ends)}:
         if 0 < count <= len(request.ends):
-            known = parse(case[: request.ends[count - 1]] + b"]}")
+            known = CHAT_COMPLETIONS.parse(case[: request.ends[count - 1]] + b"]}")
             shared = known.shared_messages(case)
-            again = parse(case, known, shared)
+            again = CHAT_COMPLETIONS.parse(case, known, shared)
             assert again.conversation == request.conversation
             assert (again.model, again.stream, again.reply_limit) == (
                 request.model,
@@ -111,31 +112,30 @@ def _check_continued(case: bytes, request: ChatRequest) -> None:
 
 
 @cache
-def _maker(window: int, tokenizer: str) -> tuple[Pipelines, PlanMaker]:
-    pipelines = Pipelines(Settings())
-    maker = PlanMaker(
-        pipelines, lambda model, _: ModelProfile(model, window, tokenizer=tokenizer), lambda *_: (1.0, False)
+def _planner(window: int, tokenizer: str) -> Planner:
+    return Planner(
+        Pipelines(Settings()),
+        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
+        lambda *_: (1.0, False),
     )
-    return pipelines, maker
 
 
-def _check_plan(request: ChatRequest, window: int, tokenizer: str) -> None:
-    pipelines, maker = _maker(window, tokenizer)
-    tools = pipelines.tools_with_ours(request.members)
-    terms = Terms(_WAY, tools)
+def _check_plan(request: Request, window: int, tokenizer: str) -> None:
+    planner = _planner(window, tokenizer)
+    terms = SendTerms(_WAY, CHAT_COMPLETIONS.with_tool(request.members, "auto"))
     try:
-        planned = maker.plan(request, "owner", terms, {})
+        planned = planner.made(CHAT_COMPLETIONS, request, "owner", terms, {})
     except ProxyError as error:
         raise AssertionError(f"no plan: {error.message}") from error
     _check_sent(request, planned)
-    again = maker.plan(request, "owner", terms, {})
+    again = planner.made(CHAT_COMPLETIONS, request, "owner", terms, {})
     assert again.body() == planned.body()
     goal = max(1, planned.plan.after.tokens // 2)
-    _check_sent(request, maker.plan(request, "owner", terms._replace(goal_tokens=goal), {}))
-    _check_sent(request, maker.plan(request, "owner", terms._replace(keeping=False), {}))
+    _check_sent(request, planner.made(CHAT_COMPLETIONS, request, "owner", terms._replace(goal_tokens=goal), {}))
+    _check_sent(request, planner.made(CHAT_COMPLETIONS, request, "owner", terms._replace(keeping=False), {}))
 
 
-def _check_sent(request: ChatRequest, planned: Planned) -> None:
+def _check_sent(request: Request, planned: Planned) -> None:
     sent = planned.body()
     if not planned.changed:
         assert sent is request.body
@@ -143,6 +143,7 @@ def _check_sent(request: ChatRequest, planned: Planned) -> None:
     messages = [bytes(raw) for raw in jsontext.items(jsontext.members(sent)["messages"])]
     if not pairing_faults([message.raw for message in request.conversation.messages]):
         assert not pairing_faults(messages)
-    if planned.basis.goal_tokens is None:  # for a goal that cannot be met, the retry strategy sees that it is smaller
+    # For a goal that cannot be met, the retry strategy sees that it is smaller.
+    if planned.inputs.terms.goal_tokens is None:
         most = max(planned.plan.before.tokens + _NOTE_TOKENS, planned.plan.budget.room_tokens)
         assert planned.plan.after.tokens <= most

@@ -11,12 +11,13 @@ from typing import Any, Final
 from fuzz.mutations import SPELLINGS, damaged, mutated, spelled
 from hypothesis import strategies as st
 
-from proxy.core.overflow import Verdict, judge
+from proxy.core.overflow import Sent, Verdict
+from proxy.wire.error_bodies import judge_answer
 
 _STATUSES: Final = (200, 400, 401, 413, 422, 429, 500)
 _AROUND: Final = ((b"", b"\n"), (b" \r\n\t", b""), (b"\n\n", b" " * 400))
 _HEADERS: Final = [(b"content-type", b"text/html"), (b"x-request-id", b"prompt is too long: 5 > 4")]
-_VARIANTS: Final = Path(__file__).parents[1] / "core" / "overflow" / "unseen_variants.jsonl"
+_VARIANTS: Final = Path(__file__).parents[1] / "wire" / "error_bodies" / "unseen_variants.jsonl"
 
 
 @cache
@@ -54,20 +55,20 @@ CASES: Final = damaged(_cases())
 def check(case: bytes) -> None:
     """Raises AssertionError for a broken rule; whatever else is raised is a defect, too."""
     for status in _STATUSES:
-        verdict = judge(status, [], case)
+        verdict = judge_answer(status, [], case)
         _check_verdict(verdict, status)
-        assert judge(status, _HEADERS, case) == verdict
+        assert judge_answer(status, _HEADERS, case) == verdict
         for before, after in _AROUND:
             around = before + case + after
             if len(around) < 4_000:  # of longer ones the end is not read, and plain text that long is no error
-                assert judge(status, [], around) == verdict
+                assert judge_answer(status, [], around) == verdict
         for again in _spelled_again(case):
-            assert _without_place(judge(status, [], again)) == _without_place(verdict)
+            assert _without_place(judge_answer(status, [], again)) == _without_place(verdict)
         for tokens in (10, 100_000):
-            estimated = judge(status, [(b"retry-after", b"5")], case, estimate_tokens=tokens, chars=4 * tokens)
+            estimated = judge_answer(status, [(b"retry-after", b"5")], case, sent=Sent(tokens, 4 * tokens))
             _check_verdict(estimated, status)
-        _check_verdict(judge(status, [], case, request=case, window_tokens=8_192), status)
-        assert judge(status, [], case, request=b'{"model": "m", "messages": []}') == verdict
+        _check_verdict(judge_answer(status, [], case, request=case, sent=Sent(window_tokens=8_192)), status)
+        assert judge_answer(status, [], case, request=b'{"model": "m", "messages": []}') == verdict
 
 
 def _check_verdict(verdict: Verdict, status: int) -> None:

@@ -47,6 +47,8 @@ class LineMessage:
     raw: bytes
     name: str = ""
     reasoning_bytes: int = 0
+    is_companion: bool = False
+    must_stay: bool = False
     may_hold_media: bool = True
     can_carry_a_note: bool = True
 

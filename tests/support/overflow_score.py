@@ -1,4 +1,4 @@
-"""Scores the judge on labelled answers: `python -m tests.core.overflow.overflow_score FILE` prints every confusion.
+"""Scores the judge on labelled answers: `python -m tests.support.overflow_score FILE` prints every confusion.
 
 Rule: recall and precision are of the clear rows; a row marked `ambiguous` is shown, never counted.
 """
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.core.overflow import Verdict, judge
+from proxy.core.overflow import Verdict
+from proxy.wire.error_bodies import judge_answer
 
 
 @dataclass
@@ -37,7 +38,7 @@ def load(path: Path) -> list[dict[str, Any]]:
 
 def verdict_of(row: dict[str, Any]) -> Verdict:
     body = row["body"] if isinstance(row["body"], str) else json.dumps(row["body"], ensure_ascii=False)
-    return judge(row["http_status"] or 400, [], body.encode("utf-8", "surrogatepass"))
+    return judge_answer(row["http_status"] or 400, [], body.encode("utf-8", "surrogatepass"))
 
 
 def score(rows: list[dict[str, Any]]) -> Score:

@@ -17,7 +17,7 @@ from proxy.core.compaction.omission_note import OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
-from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES
+from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
 from proxy.core.conversation.tracked_message import TrackedMessage
@@ -55,9 +55,6 @@ class ContextWindow:
         """How user messages began so far, while nothing was called."""
         self._edited = False
         """Whether any message that was kept has been edited."""
-        self._raws: list[bytes] = []
-        """The JSON of each message as it came: what is sent while nothing is edited or left out. Asking a thousand
-        entries for theirs takes a millisecond once a request of megabytes has gone through the caches."""
 
     def copy(self) -> ContextWindow:
         """A second one that changes by itself."""
@@ -68,7 +65,7 @@ class ContextWindow:
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.omission_note = self.omission_note
         twin._open_calls, twin._moved = self._open_calls, self._moved
-        twin._edited, twin._raws = self._edited, list(self._raws)
+        twin._edited = self._edited
         twin._has_calls, twin._openings = self._has_calls, self._openings
         return twin
 
@@ -94,34 +91,34 @@ class ContextWindow:
 
     def add(self, entry: TrackedMessage) -> None:
         """The next message."""
-        role = entry.message.role
+        role, is_companion = entry.message.role, entry.message.is_companion
         is_result = role in TOOL_ROLES
         if self._moved and not is_result:
             self.end_batch()
         if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
             self._put_last(before_a_user(last, self._counter))
-        if role in SYSTEM_ROLES:
+        if role in SYSTEM_ROLES and not is_companion:
             self._fixed += entry.sent_size
         self.entries.append(entry)
         self._blocks.append(MessageReport.of(entry))
-        self._raws.append(entry.original.raw)
         self._total += entry.sent_size
         if entry.edits:
             self._edited = True
             self._moved += entry.moved
         if is_result:
             self._open_calls -= {entry.message.answers}
-        else:
+        elif not is_companion:
             self._open_calls = frozenset([call.id for call in entry.message.calls])
         if self._moved and not self._open_calls:
             self.end_batch()
         self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
-        joins = is_result or (role == "user" and not self._has_calls and self._is_output(entry))
+        joins = is_result or is_companion or (role == "user" and not self._has_calls and self._is_output(entry))
         before = self.units[-1] if self.units else None
         if joins and before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index:
-            self.units[-1] = replace(before, stop=entry.index + 1)
+            must_stay = before.must_stay or entry.message.must_stay
+            self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay)
         else:
-            self.units.append(ToolExchange(entry.index, entry.index + 1, role))
+            self.units.append(ToolExchange(entry.index, entry.index + 1, role, entry.message.must_stay))
 
     def _is_output(self, entry: TrackedMessage) -> bool:
         """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words
@@ -186,6 +183,8 @@ class ContextWindow:
         Pages of the proxy's own tool may be where they were put back beside results of the client; by themselves they
         have just been read, and stay whole, or go whole: they are read again, and smaller, where there is no room.
         """
+        if unit.must_stay:
+            return []
         roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
         found = [entry for entry in self.in_unit(unit) if entry.message.role in roles]
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
@@ -330,18 +329,17 @@ class ContextWindow:
         found[note.message] = found[note.message].with_note(self.omission_note.size.tokens, note.artifact)
         return tuple(found)
 
-    def rendered(self) -> list[bytes]:
-        """The JSON of each message that would be sent."""
+    @property
+    def is_untouched(self) -> bool:
+        """Whether all messages would be sent as they came. Then nobody has to ask a thousand entries for theirs, which
+        takes a millisecond once a request of megabytes has gone through the caches."""
+        return not (self._edited or self._left_out or self.omission_note.edit is not None)
+
+    def sent(self) -> Iterator[Message]:
+        """The messages that would be sent."""
         note = self.omission_note.edit
-        if not self._edited and not self._left_out and note is None:
-            return list(self._raws)
         carrier = note.message if note is not None else None
-        found = []
         for entry in self.entries:
             if entry is not None:
-                found.append(
-                    entry.message.raw if entry.index != carrier else self.omission_note.onto(entry.message).raw
-                )
-                if entry.following:
-                    found += [message.raw for message in entry.following]
-        return found
+                yield entry.message if entry.index != carrier else self.omission_note.onto(entry.message)
+                yield from entry.following

@@ -28,5 +28,4 @@ def plain_plan(conversation: Conversation, base: Size, pipeline: Pipeline) -> Pl
         blocks.append(MessageReport(message.role[:MAX_ROLE_CHARACTERS], "", own.tokens, own.tokens))
     if pipeline.budget.high_mark.excess(size) is not None:
         return None
-    sent = tuple([message.raw for message in conversation.messages])
-    return Plan((), sent, size, size, pipeline.budget, artifacts=(), base=base, blocks=tuple(blocks))
+    return Plan((), conversation.messages, size, size, pipeline.budget, artifacts=(), base=base, blocks=tuple(blocks))

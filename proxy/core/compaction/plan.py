@@ -88,8 +88,8 @@ class Plan:
     """What to send in the place of a request."""
 
     edits: tuple[Edit, ...]
-    messages: tuple[bytes, ...] = field(repr=False)
-    """The JSON of each message that is sent."""
+    sent: tuple[Message, ...] = field(repr=False)
+    """The messages that are sent."""
     before: Size
     """Of the request as it came."""
     after: Size
@@ -103,6 +103,11 @@ class Plan:
     """Of what is no message: the tool list, mostly."""
     blocks: tuple[MessageReport, ...] = field(default=(), repr=False)
     """What became of each message of the request."""
+
+    @property
+    def messages(self) -> tuple[bytes, ...]:
+        """The bytes of what is sent, message by message."""
+        return tuple([message.raw for message in self.sent])
 
     @property
     def fits(self) -> bool:
@@ -143,7 +148,7 @@ def plan(
     fits = pipeline.budget.admits(window.total)
     largest = () if fits else _largest(entry for entry in window.entries if entry is not None)
     artifacts = _artifacts(window, edits)
-    sent = tuple(window.rendered())
+    sent = messages if window.is_untouched else tuple(window.sent())
     made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, window.blocks())
     return made, progress
 

@@ -22,6 +22,8 @@ class ToolExchange(msgspec.Struct, frozen=True, gc=False):
     stop: int
     role: str
     """Of its first message."""
+    must_stay: bool = False
+    """Whether later messages rest on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,6 @@ def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
                 found.append(asked)
             asked = () if unit is first else (unit,)
             turn_begins = len(found)
-        elif unit.role not in SYSTEM_ROLES and unit is not units[-1] and unit is not between:
+        elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit is not units[-1] and unit is not between:
             found.append((unit,))
     return found

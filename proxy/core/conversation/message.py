@@ -141,6 +141,15 @@ class Message(Protocol):
         """The id of the call whose result it is; empty for others."""
 
     @property
+    def is_companion(self) -> bool:
+        """Whether it stays and goes with the message before it, whatever its role: a reminder beside results, a system
+        text inside a run."""
+
+    @property
+    def must_stay(self) -> bool:
+        """Whether later messages rest on it, so that its exchange can neither go nor be cut: one that brings tools."""
+
+    @property
     def reasoning_bytes(self) -> int:
         """Of the reasoning that may be left out of later turns, as its wire wrote it."""
 

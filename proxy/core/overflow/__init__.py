@@ -1,11 +1,27 @@
-"""What an upstream answer means: `judge(status, headers, body)` → `Verdict`.
+"""What an upstream answer means: `judge(report)` → `Verdict`.
 
-Rule: one answer, one verdict; nothing outside this package reads the words of an upstream's error.
+Rule: one answer, one verdict; nothing outside this package reads the words of an upstream's error, and nothing in it
+knows how an error is written.
 """
 
-from proxy.core.overflow.echo import may_be_echoed
+from proxy.core.overflow.echo import SentText
 from proxy.core.overflow.judging import judge
-from proxy.core.overflow.unwrap import holds_nothing
+from proxy.core.overflow.plausibility import Sent
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Place, Stated
 from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
 
-__all__ = ["Exactness", "Scope", "Unit", "Verdict", "VerdictKind", "holds_nothing", "judge", "may_be_echoed"]
+__all__ = [
+    "ErrorCode",
+    "ErrorReport",
+    "ErrorText",
+    "Exactness",
+    "Place",
+    "Scope",
+    "Sent",
+    "SentText",
+    "Stated",
+    "Unit",
+    "Verdict",
+    "VerdictKind",
+    "judge",
+]

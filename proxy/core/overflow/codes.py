@@ -1,4 +1,4 @@
-"""Machine codes → what they prove.
+"""Machine codes, and why a model stopped → what they prove.
 
 Rule: a code is read as words (`ContextWindowExceededError` is `context_window_exceeded_error`); one that providers also
 send for other faults (`invalid_request_error`, `InvalidParameter`, 400) proves nothing.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from proxy.core.overflow.report import ErrorCode
 from proxy.core.overflow.verdict import VerdictKind
 
 _TOO_LONG: Final = re.compile(
@@ -59,11 +60,10 @@ _ANOTHER_FIELD: Final = re.compile(
     r"|(?:unknown|missing_required)_parameter|model_not_found"
 )
 """OpenAI's codes for a member that it does not take, whatever the text beside them repeats of it."""
-_ANOTHER_PARAM: Final = re.compile(
-    r"(?:messages|input)\W{0,2}\d{1,6}\W?\.(?!content|text|parts).*"
-    r"|(?:model|tools?|tool_choice|functions?|function_call|response_format|stop|user|metadata)\b.*"
-)
-"""`messages[0].role`, `tools[3].function.name`."""
+STRING_TOO_LONG: Final = "string_above_max_length"
+"""OpenAI's, of any text of a request; which one it is stands beside it."""
+_CUT: Final = ("length", "max_tokens")
+_FULL: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|overflow)")
 
 NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})
 """What Zhipu (1261), Baidu (336103, 336007) and MiniMax (1039) use for a prompt that is too long. Elsewhere these
@@ -88,15 +88,26 @@ def meaning(code: str) -> VerdictKind:
     return next((kind for kind, pattern in _OTHER_PATTERNS if pattern.search(word)), VerdictKind.UNKNOWN)
 
 
-def names_another_fault(name: str, text: str) -> bool:
-    """Whether a code, or the `param` beside it, is about a member that has nothing to do with length.
+def means_cut(ending: str) -> bool:
+    """Whether an ending says that the reply was cut, for whatever reason."""
+    return ending.lower() in _CUT
 
-    >>> names_another_fault("code", "invalid_value"), names_another_fault("param", "messages[0].role")
-    (True, True)
-    >>> names_another_fault("code", "invalid_parameter_error"), names_another_fault("param", "messages[0].content")
-    (False, False)
+
+def means_full(ending: str) -> bool:
+    """Whether an ending says that the window is full.
+
+    >>> means_full("model_context_window_exceeded"), means_full("stop")
+    (True, False)
     """
-    if name == "param":
-        return _ANOTHER_PARAM.fullmatch(text) is not None
-    word = as_words(text)
-    return word != "invalid_parameter_error" and _ANOTHER_FIELD.fullmatch(word) is not None
+    return _FULL.search(as_words(ending)) is not None
+
+
+def names_another_fault(code: ErrorCode) -> bool:
+    """Whether a code that says why is about a member that has nothing to do with length.
+
+    >>> [names_another_fault(ErrorCode("", text)) for text in ("invalid_value", "invalid_parameter_error")]
+    [True, False]
+    """
+    word = as_words(code.text)
+    is_reason = code.place is None and word != "invalid_parameter_error"
+    return is_reason and _ANOTHER_FIELD.fullmatch(word) is not None

@@ -5,9 +5,8 @@ Rule: what a client may have written is no evidence of what a model takes: other
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.core.overflow.verdict import Verdict
 
@@ -19,34 +18,30 @@ _LEAST_CHARS: Final = 16
 """Of a run that is taken for an echo: shorter ones stand in both by chance."""
 _LEAST_OWN_LETTERS: Final = 8
 """Of what an upstream says beside an echo; under it, it says nothing but what the request holds."""
-_ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IGNORECASE)
-"""A digit or a letter that needs no escape: what it stands for is not looked for, so it may be anything."""
 
 
-def may_be_echoed(verdict: Verdict, request: bytes) -> bool:
-    """Whether the limit or the count of a refusal, with the word before or after it, stands in the request as well.
+class SentText(Protocol):
+    """A request as it was written, to be searched."""
 
-    >>> from proxy.core.overflow.verdict import VerdictKind
-    >>> verdict = Verdict(VerdictKind.PROMPT, limit=600, upstream_message="No model 'context length of 600 tokens'")
-    >>> may_be_echoed(verdict, b'{"model": "context length of 600 tokens"}'), may_be_echoed(verdict, b'{"seed": 600}')
-    (True, False)
-    """
+    @property
+    def hides_letters(self) -> bool:
+        """Whether letters or digits are written in it in a way in which they are not found."""
+        ...
+
+    def holds(self, text: str) -> bool:
+        """Whether a text stands in it."""
+        ...
+
+
+def may_be_echoed(verdict: Verdict, request: SentText) -> bool:
+    """Whether the limit or the count of a refusal, with the word before or after it, stands in the request as well."""
     numbers = [number for number in (verdict.limit, verdict.prompt, verdict.requested) if number is not None]
     snippets = [snippet for number in numbers for snippet in _snippets(verdict.upstream_message, number)]
-    return bool(snippets) and (
-        _ESCAPED.search(request) is not None
-        or any(json.dumps(snippet, ensure_ascii=False)[1:-1].encode() in request for snippet in snippets)
-    )
+    return bool(snippets) and (request.hides_letters or any(map(request.holds, snippets)))
 
 
-def own_words(message: str, request: bytes) -> str:
-    """A message without what stands in the request as well.
-
-    >>> own_words("Invalid value: 'my prompt is too long for you'.", b'{"role": "my prompt is too long for you"}')
-    "Invalid value: 'my  you'."
-    >>> own_words("prompt is too long for you", b'{"content": "prompt is too long for you"}')
-    ''
-    """
+def own_words(message: str, request: SentText) -> str:
+    """A message without what stands in the request as well."""
     tokens = [(found.start(), found.end()) for found in _TOKENS.finditer(message)]
     own, position, start = [], 0, 0
     while start < len(tokens):
@@ -69,26 +64,20 @@ def says_something(words: str) -> bool:
     return sum(map(str.isalpha, words)) >= _LEAST_OWN_LETTERS
 
 
-def _echoed_up_to(message: str, tokens: list[tuple[int, int]], start: int, request: bytes) -> int | None:
+def _echoed_up_to(message: str, tokens: list[tuple[int, int]], start: int, request: SentText) -> int | None:
     """Behind which token the longest run from this one ends that the request holds; None when it holds none."""
     begin = tokens[start][0]
     least = next((stop for stop in range(start + 1, len(tokens) + 1) if tokens[stop - 1][1] - begin >= _LEAST_CHARS), 0)
-    if not least or not _holds(request, message[begin : tokens[least - 1][1]]):
+    if not least or not request.holds(message[begin : tokens[least - 1][1]]):
         return None
     low, high = least, len(tokens)  # what holds a run holds what it begins with
     while low < high:
         middle = (low + high + 1) // 2
-        if _holds(request, message[begin : tokens[middle - 1][1]]):
+        if request.holds(message[begin : tokens[middle - 1][1]]):
             low = middle
         else:
             high = middle - 1
     return low
-
-
-def _holds(request: bytes, text: str) -> bool:
-    """Whether a text stands in a JSON document, as it is or with its characters beyond ASCII escaped."""
-    plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
-    return plain in request or (not text.isascii() and json.dumps(text)[1:-1].encode() in request)
 
 
 def _snippets(message: str, number: int) -> list[str]:

@@ -1,37 +1,32 @@
-"""Leaves → evidence: what each text says and how strongly, which codes prove or refuse, which numbers were structured.
+"""Report → evidence: what each text says and how strongly, which codes prove or refuse, which sizes were stated.
 
-Rule: evidence is weighed here one leaf at a time; only `judging.py` sets one leaf against another.
+Rule: evidence is weighed here one text at a time; only `judging.py` sets one against another.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from proxy.core.overflow import codes, words
-from proxy.core.overflow.error_fields import ErrorField, ErrorFields
 from proxy.core.overflow.grammar import Reading, Strength, normalised, read_sentences
 from proxy.core.overflow.numbers import Numbers, read
-from proxy.core.overflow.verdict import Scope, Unit, VerdictKind
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Stated
+from proxy.core.overflow.verdict import Unit, VerdictKind
 
 _MAX_CHARS: Final = 16_384
 """Of all texts together; the longest refusal seen has two thousand."""
 _CODE_IN_TEXT: Final = re.compile(r"\b(?:[a-z]{3,20}(?:_[a-z]{1,20}){1,5}|(?:[A-Z][a-z]{2,20}){3,6})\b")
 """`context_length_exceeded`, LiteLLM's `ContextWindowExceededError`."""
 
-_WINDOW_MEMBERS: Final = ("n_ctx", "max_context_length", "context_length", "context_window", "max_model_len")
-_INPUT_MEMBERS: Final = ("max_input_tokens", "max_prompt_tokens")
-_PROMPT_MEMBERS: Final = ("n_prompt_tokens", "prompt_tokens", "input_tokens", "num_prompt_tokens", "prompt_token_count")
-_REQUESTED_MEMBERS: Final = ("requested_tokens", "total_tokens")
-
 
 @dataclass(frozen=True, slots=True)
 class TextEvidence:
-    """One text leaf, read."""
+    """One text, read."""
 
-    leaf: ErrorField
+    said: ErrorText
     readings: tuple[Reading, ...]
     figures: Numbers
 
@@ -62,15 +57,17 @@ class Evidence:
     """All that an answer proves, claims and refuses."""
 
     texts: tuple[TextEvidence, ...]
-    proofs: tuple[ErrorField, ...]
-    """Codes that mean "too long", wherever they stand."""
+    proofs: tuple[ErrorCode | ErrorText, ...]
+    """Codes that mean "too long", and texts that name one."""
     refusals: frozenset[VerdictKind]
     """What other codes mean."""
-    structured: Numbers
+    stated: Numbers
+    limit_path: str
+    """Of the limit in `stated`."""
 
     @property
     def is_proven(self) -> bool:
-        return bool(self.proofs) or self.structured.proves_overflow
+        return bool(self.proofs) or self.stated.proves_overflow
 
     @property
     def best(self) -> TextEvidence | None:
@@ -86,62 +83,50 @@ class Evidence:
         return frozenset[VerdictKind]().union(*(text.vetoes for text in self.texts))
 
 
-def weigh(leaves: ErrorFields) -> Evidence:
+def weigh(report: ErrorReport) -> Evidence:
     """The evidence of an answer."""
-    has_weak_code = any(leaf.text in codes.NEEDING_TEXT for leaf in leaves.codes)
-    told = list(_within_reason(leaves.texts))
-    texts = (_read(leaf, has_weak_code=has_weak_code) for leaf in told)
-    meanings = [(leaf, codes.meaning(leaf.text)) for leaf in leaves.codes]
-    proofs = [leaf for leaf, kind in meanings if kind is VerdictKind.PROMPT]
-    proofs += [leaf for leaf in told if _names_proof(leaf.text)]
+    has_weak_code = any(code.text in codes.NEEDING_TEXT for code in report.codes)
+    told = list(_within_reason(report.texts))
+    texts = (_read(said, has_weak_code=has_weak_code) for said in told)
+    meanings = [(code, codes.meaning(code.text)) for code in report.codes]
+    proofs = [code for code, kind in meanings if kind is VerdictKind.PROMPT]
     return Evidence(
         texts=tuple(text for text in texts if text.readings),
-        proofs=tuple(proofs),
+        proofs=(*proofs, *(said for said in told if _names_proof(said.text))),
         refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
-        structured=_structured(leaves),
+        stated=_figures(report.stated),
+        limit_path=report.stated.limit_path,
     )
 
 
-def _within_reason(texts: list[ErrorField]) -> Iterator[ErrorField]:
+def _within_reason(texts: Iterable[ErrorText]) -> Iterator[ErrorText]:
     """The first texts, and none twice: relays repeat a message in every wrapping."""
     room, seen = _MAX_CHARS, set[str]()
-    for leaf in texts:
-        if leaf.text not in seen and len(leaf.text) <= room:
-            room -= len(leaf.text)
-            seen.add(leaf.text)
-            yield leaf
+    for said in texts:
+        if said.text not in seen and len(said.text) <= room:
+            room -= len(said.text)
+            seen.add(said.text)
+            yield said
 
 
-def _read(leaf: ErrorField, *, has_weak_code: bool) -> TextEvidence:
-    """The leaf's sentences and figures; what the sentences leave open, figures may prove, or a code."""
-    readings = read_sentences(normalised(leaf.text))
+def _read(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
+    """The text's sentences and figures; what the sentences leave open, figures may prove, or a code."""
+    readings = read_sentences(normalised(said.text))
     told = " . ".join(r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY))
     figures = read(told)
     if words.TOKEN.search(told) and max(reading.strength for reading in readings) < Strength.FAIR:
         proves = figures.proves_overflow and words.CONTEXT.search(told) is not None
         if proves or (has_weak_code and words.BOUND.search(told)):
             readings.append(Reading(told, VerdictKind.PROMPT, Strength.FAIR, names_window=proves))
-    return TextEvidence(leaf, tuple(readings), figures)
+    return TextEvidence(said, tuple(readings), figures)
 
 
 def _names_proof(text: str) -> bool:
     return any(codes.meaning(word) is VerdictKind.PROMPT for word in _CODE_IN_TEXT.findall(text))
 
 
-def _structured(leaves: ErrorFields) -> Numbers:
-    """Figures from members: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
-    limit, limit_name = _first(leaves, _WINDOW_MEMBERS + _INPUT_MEMBERS)
-    prompt, _ = _first(leaves, _PROMPT_MEMBERS)
-    requested, _ = _first(leaves, _REQUESTED_MEMBERS)
-    figures = Numbers(limit=limit, prompt=prompt, requested=requested)
-    if limit is not None:
-        figures.scope = Scope.INPUT if limit_name in _INPUT_MEMBERS else Scope.WINDOW
-    if limit is not None or figures.asked is not None:
+def _figures(stated: Stated) -> Numbers:
+    figures = Numbers(limit=stated.limit, prompt=stated.prompt, requested=stated.requested, scope=stated.scope)
+    if figures.limit is not None or figures.asked is not None:
         figures.unit = Unit.TOKENS
     return figures
-
-
-def _first(leaves: ErrorFields, names: tuple[str, ...]) -> tuple[int | None, str]:
-    """The first of these members that stands there with a size; servers fill what they do not know with 0 or -1."""
-    sizes = ((leaves.numbers.get(name, (0, ""))[0], name) for name in names)
-    return next(((size, name) for size, name in sizes if size > 0), (None, ""))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from proxy.core.models.profile import Modality
 from proxy.core.overflow import words
 from proxy.core.overflow.verdict import VerdictKind
 
@@ -200,3 +201,35 @@ def _is_joint(said: _Said) -> bool:
     if said(words.LEFT) and said(words.CONTEXT):
         return True
     return said(words.PROMPT) and (said(words.CONTEXT) or said(words.SUM))
+
+
+def refused_media(text: str) -> frozenset[Modality]:
+    """The kinds of input that a normalised refusal names, but for what it lists as allowed; none when it speaks of
+    media in general: then any that was sent may be meant.
+
+    >>> [kind.value for kind in refused_media("unknown variant audio, expected one of text, image_url")]
+    ['audio']
+    """
+    return _media_in(words.ALLOWED_MEDIA.sub("", text, count=1)) or _media_in(text)
+
+
+def _media_in(text: str) -> frozenset[Modality]:
+    return frozenset(modality for modality, named in words.KINDS_OF_MEDIA.items() if named.search(text))
+
+
+def is_about_results(text: str) -> bool:
+    """Whether a normalised refusal is about media in the results of tools.
+
+    >>> is_about_results("image urls are only allowed for messages with role user, but this one has role tool")
+    True
+    """
+    return words.TOOL_MESSAGE.search(text) is not None
+
+
+def is_about_the_model(text: str) -> bool:
+    """Whether a normalised refusal would come for any content of that kind, and not for this one or in this place.
+
+    >>> is_about_the_model("image input is not supported"), is_about_the_model("unsupported image format")
+    (True, False)
+    """
+    return words.ONE_CONTENT.search(text) is None and words.MESSAGE_OF_A_ROLE.search(text) is None

@@ -1,16 +1,17 @@
-"""Numbers → roles: the limit, what was asked for, prompt, reply, excess.
+"""Text → its numbers and their roles: the limit, what was asked for, prompt, reply, excess.
 
-Rule: no number is better than a wrong one; what contradicts itself is dropped.
+Rule: no number is better than a wrong one. What could not be a count of tokens is gone before anything is read, and
+what contradicts itself is dropped.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
-from proxy.core.overflow.digits import Number, skeleton
-from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, NOUNS, Cue, Role
+from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, INPUT, NOISE, NOUNS, RATE, WINDOW, Cue, Role
 from proxy.core.overflow.verdict import Exactness, Scope, Unit
 from proxy.core.overflow.words import CHARACTERS, PROMPT, REPLY
 
@@ -18,6 +19,23 @@ _SMALLEST_LIMIT: Final = 64
 """Smaller ones bound images, tools or stop words: no model has so small a window."""
 _SMALLEST_SIZE: Final = 16
 """Smaller ones are parts of names ("GPT 4") unless the words after them say otherwise ("0 in the completion")."""
+
+_MAX_NUMBERS: Final = 64
+"""The longest refusal seen prints nine."""
+_NUMBER: Final = re.compile(
+    r"(?<![a-z0-9_.\-])(?<![^0-9 ]/)"  # not the tail of a name, a version or a path; but "5910/4095"
+    r"(?:(?P<grouped>\d{1,3}(?P<by>[,._' \u00a0\u202f])\d{3}(?:(?P=by)\d{3}){0,3})(?!\d|[,._']\d)"
+    r"|(?P<plain>\d{1,12}(?:\.\d{1,3})?)(?!\d))"
+    r"(?: ?(?P<magnitude>[km](?![a-z0-9])|万|千))?"
+    r"(?![a-su-z0-9_]|t(?!okens?))"  # "4096tokens" is a number, "4th" and "70b" are none
+)
+_RANGE: Final = re.compile(r"\[([01]),(?=\d{1,12}\])")
+"""`[1,512]` is no fifteen hundred."""
+_MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "千": 1_000, "万": 10_000}
+_PIECES: Final = re.compile(
+    r" ?(?:bytes?|[kmg]i?b\b|pixels?|px|images?|image\(s\)|files?|tools?|pages?|requests?|%|字节|张)"
+)
+_CHARACTERS: Final = re.compile(rf"{_PIECES.pattern}| ?(?:characters?|chars?|字符)")
 
 _ABOUT: Final = re.compile(r"(?:about|approximately|approx\.?|around|roughly|estimated|~|约|大约|左右)\W{0,3}$")
 _AT_LEAST: Final = re.compile(
@@ -28,17 +46,6 @@ _DEFINED: Final = re.compile(r"(?<![a-z0-9_])([a-z_]{2,40}) ?[:=] ?$")
 _CLAUSE_START: Final = re.compile(
     r"[;，]|[.,!?](?= )|(?<![a-z0-9_])(?:and|but|however|while|whereas|or|then)(?![a-z0-9_])"
 )
-_WINDOW: Final = re.compile(
-    r"context|window|model[ _]len|maximum model length|seq(?:uence)?[ _]?len|n_ctx|max_(?:num|total)_tokens|上下文|窗口"
-)
-_INPUT: Final = re.compile(r"input|prompt|输入|提示")
-
-
-_RATE: Final = re.compile(
-    r"tokens?\b.{0,60}\blimit:? ([0-9][0-9,]{0,12}),? (?:used:? [0-9][0-9,]{0,12},? )?requested:? ([0-9][0-9,]{0,12})"
-)
-"""Groq under 413, OpenAI under 429: `on tokens per minute (TPM): Limit 6000, Requested 14810`.
-github.com/continuedev/continue/issues/10218, github.com/vanna-ai/vanna-flask/issues/11"""
 
 
 def _one_of(cues: tuple[Cue, ...]) -> re.Pattern[str]:
@@ -49,6 +56,15 @@ _HEADS: Final = _one_of(HEADS)
 _NOUNS: Final = _one_of(NOUNS)
 _EXCESS: Final = re.compile(EXCESS.pattern)
 _AFTER: Final = [(cue.role, re.compile(rf"[\s'(个]{{0,3}}(?:{cue.pattern})")) for cue in AFTER]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of a text."""
+
+    value: int
+    is_magnitude: bool
+    """256K: anything from 256 000 to 262 144."""
 
 
 @dataclass(slots=True)
@@ -99,10 +115,36 @@ class _Found:
     def note_scope(self, around: str) -> None:
         """The first bound that is named decides what the limit bounds; prompt and reply together fill the window."""
         if self.scope is Scope.UNKNOWN:
-            if _WINDOW.search(around) or (_INPUT.search(around) and REPLY.search(around)):
+            if WINDOW.search(around) or (INPUT.search(around) and REPLY.search(around)):
                 self.scope = Scope.WINDOW
-            elif _INPUT.search(around):
+            elif INPUT.search(around):
                 self.scope = Scope.INPUT
+
+
+def skeleton(text: str) -> tuple[str, list[Number]]:
+    """The normalised text with `#` for each number, and the numbers.
+
+    >>> skeleton("error 400: 5,000 tokens > 4k (request id: 77)")
+    (' : # tokens > # ( ', [Number(value=5000, is_magnitude=False), Number(value=4000, is_magnitude=True)])
+    """
+    text = _RANGE.sub("[\\1, ", NOISE.sub(" ", text.replace("#", " ")))
+    foreign = _CHARACTERS if "token" in text else _PIECES  # characters are a unit only where there are no tokens
+    pieces, numbers, end = [], [], 0
+    for match in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
+        if foreign.match(text, match.end()) is None:
+            pieces.append(text[end : match.start()])
+            end = match.end()
+            numbers.append(Number(_value(match), match["magnitude"] is not None))
+    return "#".join([*pieces, text[end:]]), numbers
+
+
+def _value(match: re.Match[str]) -> int:
+    scale = _MAGNITUDES.get(match["magnitude"] or "", 1)
+    if (grouped := match["grouped"]) is None:
+        return int(float(match["plain"]) * scale)
+    if scale > 1 and match["by"] == ".":  # 1.048M
+        return int(float(grouped) * scale)
+    return int(grouped.replace(match["by"], "")) * scale
 
 
 def read(text: str) -> Numbers:
@@ -122,13 +164,27 @@ def read(text: str) -> Numbers:
     return _settled(found, text)
 
 
+def merged(stated: Numbers, printed: Numbers) -> Numbers:
+    """The figures that an answer states by themselves, and from the printed ones what they lack."""
+    if stated.unit is None:
+        return printed
+    has_limit = stated.limit is not None
+    return replace(
+        stated if has_limit else printed,
+        prompt=printed.prompt if stated.prompt is None else stated.prompt,
+        requested=printed.requested if stated.requested is None else stated.requested,
+        reply=printed.reply,
+        excess=printed.excess,
+    )
+
+
 def read_rate(text: str) -> tuple[int, int] | None:
     """(what a rate allows, what this request alone asks for), in tokens, of a normalised sentence that prints both.
 
     >>> read_rate("on tokens per minute (tpm): limit 6000, requested 14810, please reduce your message size")
     (6000, 14810)
     """
-    found = _RATE.search(text)
+    found = RATE.search(text)
     return None if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
 
 

@@ -1,7 +1,7 @@
 """Where a refusal puts its numbers: whole equations first, then the words before and after a number.
 
 Rule: an entry names the message that it was made for and where that came from; the first equation that stands in a text
-wins, and of two words the one nearer to the number. A number is `#` here (see `digits.py`).
+wins, and of two words the one nearer to the number. A number is `#` here (`skeleton` in `numbers.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,26 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+NOISE: Final = re.compile(
+    "|".join(
+        (
+            r"\b\d{4}-\d\d-\d\d\S{0,30}|\b\d{1,2}:\d\d(?::\d\d)?\b",
+            r"\b\d[\d.,]{0,12} ?(?:ms|s|secs?|seconds?|mins?|minutes?|hours?|days?)(?![a-z0-9])|\b\d{1,4}m\d",
+            r"\d[\d.]{0,12} ?(?:毫秒|秒|分钟|小时|天)",
+            r"\(parameter=[^()]{0,120}\)",
+            r"(?:request|session|trace|req|log|organi[sz]ation|project|task|tool_use|请求) ?[_-]?id ?[:=]? ?\S{1,80}",
+            r"<\d{3}>",
+            r"^[1-5]\d\d(?=\W)(?! ?tokens?)",
+            r"\b(?:http|status|error|code|errno|status_?code)(?: code)?(?:[:= ]| is){0,4}"
+            r"\[?(?:[1-5]\d\d|\d{4,6})(?=\W|$)(?! ?(?:tokens?|[,.]\d{3}))",
+            r"[(\[](?:2013|1261|3051|1039|20015|336103)[)\]]",
+            r"\[\d{1,6}\]|\.\d{1,6}\.",
+        )
+    )
+)
+"""What could not be a size: ids, dates, durations, status and error codes, array indices.
+2013 and 1039 MiniMax, 1261 Zhipu, 3051 Mistral, 20015 SiliconFlow, 336103 Baidu: codes that stand in texts."""
 
 
 class Role(StrEnum):
@@ -226,3 +246,18 @@ AFTER: Final = (
         "too large for model with 131072 maximum context length; 226 or less", "Mistral, ComfyUI",
     ),
 )  # fmt: skip
+
+WINDOW: Final = re.compile(
+    r"context|window|model[ _]len|maximum model length|seq(?:uence)?[ _]?len|n_ctx|max_(?:num|total)_tokens|上下文|窗口"
+)
+"""Beside a limit: it bounds prompt and reply."""
+INPUT: Final = re.compile(r"input|prompt|输入|提示")
+"""Beside a limit: it bounds the prompt alone."""
+
+RATE: Final = re.compile(
+    r"tokens?\b.{0,60}\blimit:? ([0-9][0-9,]{0,12}),? (?:used:? [0-9][0-9,]{0,12},? )?requested:? ([0-9][0-9,]{0,12})"
+)
+"""Groq under 413, OpenAI under 429: `on tokens per minute (TPM): Limit 6000, Requested 14810`.
+github.com/continuedev/continue/issues/10218, github.com/vanna-ai/vanna-flask/issues/11"""
+WINDOW_AS_REPLY_BOUND: Final = re.compile(r"(?:cannot|must not|can not) (?:be greater than|exceed) max_model_len")
+"""vLLM, `max_tokens=200000 cannot be greater than max_model_len=131072`: it refuses the reply and names the window."""

@@ -1,13 +1,15 @@
 """The vocabulary of refusals, English and Chinese, as one compiled alternation a word class.
 
-Rule: no pattern has a gap that repeats (`.*`), so that a sentence costs one pass a class; which classes must meet in
-one sentence is decided in `grammar.py`.
+Rule: no pattern of a class has a gap that repeats (`.*`), so that a sentence costs one pass a class; which classes must
+meet in one sentence is decided in `grammar.py`.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+from proxy.core.models.profile import Modality
 
 
 def _any(*phrases: str) -> re.Pattern[str]:
@@ -216,6 +218,28 @@ UNSUPPORTED: Final = _any(
 
 NONE_ALLOWED: Final = _any("at most 0", "最多 ?0")
 """vLLM, of a model that reads text alone: `At most 0 image(s) may be provided in one prompt.`"""
+
+KINDS_OF_MEDIA: Final = {
+    Modality.VISION: re.compile(r"image|vision|visual|图片|图像|视觉"),
+    Modality.AUDIO: re.compile(r"audio|音频"),
+    Modality.VIDEO: re.compile(r"video|视频"),
+    Modality.FILE: re.compile(r"\bfiles?\b|\bpdfs?\b|\bdocuments?\b|attachment|\bfile_data\b|文件|文档"),
+}
+ALLOWED_MEDIA: Final = re.compile(
+    r"(?:expected|supported (?:values|types|formats|content types)|allowed (?:values|types)|must be|only (?:supports?|"
+    r"accepts?)|仅支持|只支持).*",
+    re.DOTALL,
+)
+"""And all behind it: `unknown variant image_url, expected text` (DeepSeek); `Invalid value: 'file'. Supported values
+are: 'text', …`. It is searched once in a text, and only where a sentence refuses media."""
+ONE_CONTENT: Final = re.compile(
+    r"\bformats?\b|\bmime\b|media type|\bvalid\b|identify|decod|download|corrupt|"
+    r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|格式|下载|解码"
+)
+"""Pillow's `cannot identify image file`, OpenAI's `one of the following formats: ['png', 'jpeg', 'gif', 'webp']`."""
+TOOL_MESSAGE: Final = re.compile(r"role:? ?'?tool|tool ?messages?|toolmessage|tool results?")
+MESSAGE_OF_A_ROLE: Final = re.compile(r"role|tool ?messages?|toolmessage|system ?messages?|assistant ?messages?")
+"""`Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image`."""
 
 TRANSIENT: Final = _any(
     "overload(?:ed)?", "timed? ?out", "unavailable", "temporarily", "try again later", "internal (?:server )?error",

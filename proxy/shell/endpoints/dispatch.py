@@ -29,14 +29,16 @@ from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.http.keepalive import KeepAlive
-from proxy.shell.relay.relay import Answer, Relay, header
+from proxy.shell.relay.journey import EarlyBytes
+from proxy.shell.relay.relay import Relay, Response, Served, header
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers
-from proxy.wire.chat_completions.answer_end import TAIL_BYTES, Tail, is_whole
-from proxy.wire.chat_completions.request import error_body
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.protocol import Wire
+from proxy.wire.sse import TAIL_BYTES, Tail
 
 API_PREFIX: Final = b"/v1"
 CHAT_PATH: Final = "/v1/chat/completions"
@@ -67,8 +69,9 @@ class Passable(Protocol):
 class AnswerSender:
     """Sends one response, and knows whether it has begun."""
 
-    def __init__(self, send: Send, request_id: bytes) -> None:
+    def __init__(self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS) -> None:
         self._send = send
+        self._wire = wire
         self._request_id = request_id
         self.request_id = request_id.decode()
         self.status = 0
@@ -80,7 +83,7 @@ class AnswerSender:
     @property
     def is_whole(self) -> bool:
         """Whether the client has the whole of a streamed answer, however its connection or the upstream's ends."""
-        return is_whole(self._last.joined)
+        return self._wire.is_complete(self._last.joined)
 
     def head(self, headers: Headers, own: Headers | None) -> Headers:
         """The headers of an answer, with the proxy's `own`; None: untouched."""
@@ -103,7 +106,7 @@ class AnswerSender:
         client.release()
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def let_go(self, answer: Answer) -> None:
+    async def let_go(self, answer: Response) -> None:
         """Close an answer; one that its client left with the whole of it, once its body is over."""
         try:
             if not self._is_read and self.is_whole:
@@ -112,10 +115,10 @@ class AnswerSender:
             await answer.aclose()
 
     async def refuse(self, error: ProxyError, own: Headers | None = None) -> None:
-        """An error in OpenAI's shape; nothing when the response has begun, so that the server breaks it off."""
+        """An error in the wire's shape; nothing when the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
-        body = error_body(error)
+        body = self._wire.error(error)
         described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if isinstance(error, RequestTimeout):
             described.append((b"connection", b"close"))  # in the middle of a request there can be no other
@@ -130,12 +133,19 @@ class AnswerSender:
         return [*renamed, (b"x-request-id", self._request_id)]
 
 
-class ChatCompletions:
-    """`POST /v1/chat/completions`."""
+class FittedEndpoint:
+    """The POST path of a wire: what is sent there is fitted."""
 
     def __init__(
-        self, relay: Relay, recorder: Recorder, ways: AccessResolver, server: ServerSettings, workload: Workload
+        self,
+        wire: Wire,
+        relay: Relay,
+        recorder: Recorder,
+        ways: AccessResolver,
+        server: ServerSettings,
+        workload: Workload,
     ) -> None:
+        self._wire = wire
         self._relay = relay
         self._ways = ways
         self._recorder = recorder
@@ -148,23 +158,23 @@ class ChatCompletions:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
-        alive = KeepAlive(send)
-        sender = AnswerSender(alive.send, request_id)
-        answer: Answer | None = None
+        alive = KeepAlive(send, self._wire)
+        sender = AnswerSender(alive.send, request_id, self._wire)
+        served: Served | None = None
         share = self._workload.share()
         try:
             announced = _announced_bytes(headers)
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
-                answer = await self._served(scope, body, decision, alive, sender)
+                served = await self._served(scope, body, decision, alive, sender)
                 del body  # an answer may take minutes
                 share.release()
-                await sender.pass_on(answer, client, decision.headers())
-                self._relay.learn_from(answer, decision)
+                await sender.pass_on(served.response, client, decision.headers())
+                self._relay.learn_from(served, decision)
         except ProxyError as error:
-            if answer is not None and sender.is_whole:  # the client left with all that it wanted
-                self._relay.learn_from(answer, decision)
+            if served is not None and sender.is_whole:  # the client left with all that it wanted
+                self._relay.learn_from(served, decision)
             else:
                 decision.note_error(error)
                 await sender.refuse(error, decision.headers())
@@ -180,23 +190,24 @@ class ChatCompletions:
             share.release()
             decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)
-            if answer is not None:
-                await sender.let_go(answer)
+            if served is not None:
+                await sender.let_go(served.response)
 
     async def _served(
         self, scope: Scope, body: bytes, decision: Decision, alive: KeepAlive, sender: AnswerSender
-    ) -> Answer:
+    ) -> Served:
         """The answer once it stands; what comes before that goes to the client at once. Raises ProxyError."""
 
-        async def early(headers: Headers, piece: bytes) -> None:
+        async def pass_on(headers: Headers, piece: bytes) -> None:
             await alive.pass_on(sender.head(headers, decision.headers()), piece)
 
         headers: Headers = scope["headers"]
-        serving = self._relay.serve(_target(scope), headers, body, decision, self._ways.of(scope), early)
+        early = EarlyBytes(pass_on)
+        serving = self._relay.serve(self._wire, _target(scope), headers, body, decision, self._ways.of(scope), early)
         seconds = self._relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving
-        async with alive.comments(seconds, lambda: _wants_stream(decision), sender.head([], [])):
+        async with alive.comments(seconds, lambda: early.client_streams, sender.head([], [])):
             return await serving
 
 
@@ -245,7 +256,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        chat: ChatCompletions,
+        chat: FittedEndpoint,
         pass_through: PassThrough,
         probes: Mapping[str, ASGIApp],
         rest: ASGIApp,
@@ -268,10 +279,6 @@ class Dispatcher:
             await self._probes[scope["path"]](scope, receive, send)
         else:
             await self._rest(scope, receive, send)
-
-
-def _wants_stream(decision: Decision) -> bool:
-    return decision.planned is not None and decision.planned.request.stream
 
 
 def request_id_of(headers: Headers) -> bytes:

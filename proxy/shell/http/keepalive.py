@@ -15,23 +15,22 @@ from typing import Final
 
 from starlette.types import Message, Send
 
-from proxy.core.text import jsontext
 from proxy.shell.upstream.client import Headers
+from proxy.wire.protocol import Wire
 
 COMMENT: Final = b": keepalive\n\n"
 """Clients skip lines that begin with a colon."""
-_DONE: Final = b"data: [DONE]\n\n"
 _HEAD: Final[Headers] = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 _MAX_BODY_BYTES: Final = 1024 * 1024
 """Of an answer that has to be told in another form; errors are shorter by far."""
-_MAX_MESSAGE_CHARS: Final = 2_000
 
 
 class KeepAlive:
     """Answer through `send`, which is the server's own `send` as long as nothing went out before the answer stood."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, wire: Wire) -> None:
         self._send = send
+        self._wire = wire
         self._starting = asyncio.Lock()
         self._begun = False
         """Whether the client has a head."""
@@ -77,7 +76,7 @@ class KeepAlive:
         else:
             self._whole += message.get("body", b"")[: _MAX_BODY_BYTES - len(self._whole)]
             if not message.get("more_body", False):
-                told = as_events if self._as_events else as_error
+                told = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
                 await self._send({"type": "http.response.body", "body": told(self._status, bytes(self._whole))})
 
     async def _tick(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> None:
@@ -85,35 +84,6 @@ class KeepAlive:
             await asyncio.sleep(seconds)
             if wanted():
                 await self.pass_on(headers, COMMENT)
-
-
-def as_events(status: int, body: bytes) -> bytes:
-    """An answer that is no stream as the end of one; what is no OpenAI error becomes one.
-
-    >>> as_events(429, b'{"error": {\\n"message": "slow down"}}')
-    b'data: {"error": { "message": "slow down"}}\\n\\ndata: [DONE]\\n\\n'
-    >>> as_events(502, b"Bad Gateway")[:35]
-    b'data: {"error":{"message":"Bad Gate'
-    """
-    # Line ends in JSON are white space, and data of several lines is more than most clients read.
-    return b"data: " + as_error(status, body).replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + _DONE
-
-
-def as_error(status: int, body: bytes) -> bytes:
-    """The body of an answer for a client that does not see its status; what is no OpenAI error becomes one.
-
-    >>> as_error(503, b"")
-    b'{"error":{"message":"HTTP 503","type":"upstream_error","param":null,"code":"503"}}'
-    """
-    try:
-        is_known = "error" in jsontext.members(body) or status == 200
-    except jsontext.NotJson:
-        is_known = False
-    if is_known:
-        return body
-    message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
-    said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
-    return jsontext.dump({"error": said})
 
 
 def _is_stream(headers: Headers) -> bool:

@@ -20,7 +20,6 @@ from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import TOOL_ROLES, Message
 from proxy.shell.operator.explaining import Explanation
 from proxy.shell.operator.plain_text import number, plain
-from proxy.wire.chat_completions.message import ChatMessage
 
 SHOWN_LINES: Final = 12
 """Of each stretch that differs: half from its beginning, half from its end."""
@@ -45,7 +44,7 @@ class Pair:
 def pairs(explanation: Explanation) -> Iterator[Pair]:
     """Every message of the request, and those that are put in, in the order in which they are sent."""
     plan, conversation = explanation.planned.plan, explanation.planned.request.conversation.messages
-    sent = [ChatMessage.read(raw) for raw in plan.messages]
+    sent = plan.sent
     put_in = len(sent) - sum(1 for report in plan.blocks if report.tokens_after)
     has_routed, position = False, 0
     for index, (message, report, shown) in enumerate(zip(conversation, plan.blocks, explanation.blocks, strict=True)):

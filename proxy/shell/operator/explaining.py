@@ -20,10 +20,11 @@ from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.models.profiles import stated_by
 from proxy.shell.models.tokenizer import counter_for
-from proxy.shell.planning.maker import RatioOf
+from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.recent import described_blocks
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")
 
@@ -45,7 +46,7 @@ class Explanation:
     @property
     def profile(self) -> ModelProfile:
         """Of its model."""
-        return self.planned.basis.profile
+        return self.planned.inputs.profile
 
     @property
     def blocks(self) -> tuple[MessageReport, ...]:
@@ -55,7 +56,7 @@ class Explanation:
     @property
     def beside_tokens(self) -> int:
         """Of what is no message: tools, mostly."""
-        return self.planned.plan.budget.model_tokens(self.planned.basis.base.tokens)
+        return self.planned.plan.budget.model_tokens(self.planned.inputs.base.tokens)
 
     def described(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -83,7 +84,7 @@ class Explanation:
                 "asked": planned.request.reply_limit[1] if planned.request.reply_limit else None,
                 "sent": lowered[1] if lowered else None,
             },
-            "counted_by": planned.basis.counted_by,
+            "counted_by": planned.inputs.counted_by,
             "profile": {name: self.value_of(name) for name in PROFILE_VALUES},
             "token_ratio": {"value": self.ratio[0], "from": "learned from usage" if self.ratio[1] else "default"},
             "messages": described_blocks(self.blocks),
@@ -120,8 +121,10 @@ class Explainer:
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
-        planned = await self._planner.dry_run(body if model is None else _for_model(body, model), self._way)
-        profile, plan = planned.basis.profile, planned.plan
+        planned = await self._planner.dry_run(
+            CHAT_COMPLETIONS, body if model is None else _for_model(body, model), self._way
+        )
+        profile, plan = planned.inputs.profile, planned.plan
         problem = None
         if not plan.may_be_sent:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)

@@ -131,7 +131,7 @@ def _facts(explanation: Explanation) -> Table:
     if reply is not None and planned.request.reply_limit is not None:
         table.add_row("reply limit", f"{number(planned.request.reply_limit[1])} → {number(reply[1])} tokens")
     ratio, measured = explanation.ratio
-    counted = f"by {planned.basis.counted_by}" + (f", the upstream counts {ratio:.2f} for one" if measured else "")
+    counted = f"by {planned.inputs.counted_by}" + (f", the upstream counts {ratio:.2f} for one" if measured else "")
     table.add_row("counted", _escaped(counted))
     if explanation.mode != "on":
         table.add_row("mode", f"{explanation.mode}: a real request goes as it came")

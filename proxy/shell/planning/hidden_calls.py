@@ -17,7 +17,7 @@ from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.resources.bounded import BoundedMap
-from proxy.wire.chat_completions.request import ChatRequest
+from proxy.wire.request import Request
 
 MAX_KNOWN: Final = 10_000
 """Messages of which it is known what they hide."""
@@ -48,7 +48,7 @@ class HiddenCallMemory:
         self._note(owner, hidden.mark, await self._asked(owner, hidden.mark))
         return True
 
-    def completed(self, owner: str, request: ChatRequest) -> tuple[ChatRequest, tuple[str, ...]]:
+    def completed(self, owner: str, request: Request) -> tuple[Request, tuple[str, ...]]:
         """A request with what is known to be hidden in those of its messages that its history does not tell of yet, and
         the marks of those of which nothing is known."""
         places: dict[int, Sequence[Message]] = {}

@@ -1,16 +1,17 @@
 """What is known of running conversations, so that a turn costs work on its new messages only.
 
-Rule: nothing depends on what is remembered but time. A request is found again by comparing bytes, per owner; what is
-forgotten is worked out anew with the same result.
+Rule: nothing depends on what is remembered but time. A request is found again by comparing bytes, among those of
+its tenant and wire (`whose`); what is forgotten is worked out anew with the same result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from proxy.shell.resources.bounded import BoundedMap
-from proxy.wire.chat_completions.request import ChatRequest
+from proxy.wire.request import Request
 
 HEAD_BYTES: Final = 256
 """Requests that start with the same bytes are kept together; agents of one kind share more than that."""
@@ -23,7 +24,7 @@ MAX_TAKEN_BACK: Final = 4
 """Messages at the end that a client may change or take back, and still go on with the same conversation."""
 
 Knowledge = TypeVar("Knowledge")
-_Head: TypeAlias = tuple[bytes, bytes]
+_Head: TypeAlias = tuple[Hashable, bytes]
 """Whose it is, and how it begins."""
 
 
@@ -31,7 +32,7 @@ _Head: TypeAlias = tuple[bytes, bytes]
 class Remembered(Generic[Knowledge]):
     """A request, and what was worked out for it."""
 
-    request: ChatRequest
+    request: Request
     knowledge: Knowledge
 
 
@@ -62,11 +63,11 @@ class ConversationMemory(Generic[Knowledge]):
         self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
         """What is kept, the newest of each head last."""
 
-    def find(self, owner: bytes, body: bytes) -> Match[Knowledge] | None:
+    def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest that it goes on with
         and that is nearly all of it; None when none shares any."""
         best: Match[Knowledge] | None = None
-        for remembered in reversed(self._heads.get((owner, body[:HEAD_BYTES]), ())):
+        for remembered in reversed(self._heads.get((whose, body[:HEAD_BYTES]), ())):
             # Agents of one kind begin alike: most are turned down at the first message of their own.
             shared = remembered.request.shared_messages(body, best.shared_messages if best else 0)
             if shared:
@@ -77,14 +78,14 @@ class ConversationMemory(Generic[Knowledge]):
 
     def remember(
         self,
-        owner: bytes,
-        request: ChatRequest,
+        whose: Hashable,
+        request: Request,
         knowledge: Knowledge,
         instead_of: Match[Knowledge] | None,
         held_bytes: int,
     ) -> None:
         """Keep a request, in the place of the one that it continues; both together take `held_bytes`."""
-        key = (owner, request.body[:HEAD_BYTES])
+        key = (whose, request.body[:HEAD_BYTES])
         if instead_of is not None and instead_of.is_continued:
             self._forget(instead_of.remembered)
         newest = Remembered(request, knowledge)

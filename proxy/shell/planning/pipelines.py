@@ -7,7 +7,7 @@ the prefix of a conversation would change with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -25,13 +25,12 @@ from proxy.core.models.providers import usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import ExcerptLimits
-from proxy.core.text.jsontext import Raw
 from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.sanitise import SanitiseText
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
-from proxy.wire.chat_completions.tools import with_tool
 
 _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""
@@ -44,6 +43,9 @@ class Reading(NamedTuple):
     modalities: frozenset[Modality] | None
     refused: frozenset[Modality]
     results_hold_text: bool
+    """Whether its upstream was found to refuse media in the results of tools."""
+    results_hold_media: bool
+    """Whether the wire has a place for them there."""
 
 
 class Pipelines:
@@ -62,9 +64,10 @@ class Pipelines:
             max_request_bytes=defaults.max_request_bytes,
         )
 
-    def tools_with_ours(self, members: Mapping[str, Raw]) -> bytes | None:
-        """The tool list of a request with the proxy's own tool, when that is offered."""
-        return with_tool(members, self._settings.artifacts.retrieval_tool)
+    @property
+    def retrieval_policy(self) -> RetrievalPolicy:
+        """Which agents have the proxy's own tool."""
+        return self._settings.artifacts.retrieval_tool
 
     def result_limits(self, profile: ModelProfile, ratio: float) -> TruncateToolOutput:
         """What the results of tools may hold when they arrive; `ratio`: the upstream's tokens for one of ours."""
@@ -87,10 +90,14 @@ class Pipelines:
         keeping: bool,
         subagent: bool = False,
         is_replayed: bool = True,
+        results_hold_media: bool = False,
     ) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
-        `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it grew."""
-        reading = Reading(profile.model, profile.modalities, profile.refused, profile.results_hold_text)
+        `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
+        grew. `results_hold_media`: whether its wire has a place for media in results."""
+        reading = Reading(
+            profile.model, profile.modalities, profile.refused, profile.results_hold_text, results_hold_media
+        )
         local = self._local_steps(reading, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
@@ -129,6 +136,9 @@ class Pipelines:
             max_images=entry.max_images if entry is not None else None,
         )
         stated = entry.tool_images if entry is not None else None
+        if reading.results_hold_media:
+            holds_text = reading.results_hold_text or stated is ToolImages.TEXT
+            return RouteMedia(routes, ToolImages.TEXT if holds_text else ToolImages.KEEP)
         is_unknown = reading.modalities is None and not routes.is_strict and not reading.results_hold_text
         if stated is None and is_unknown:
             return RouteMedia(routes, ToolImages.KEEP)  # nobody states anything: what came as media stays where it is

@@ -1,24 +1,22 @@
-"""The plan for a request, as the journey carries it: what it rests on, and the bytes to send.
+"""The plan for a request, as the journey carries it: what it depends on, and the bytes to send.
 
-Rule: a record; two plans with the same basis go on from one another, and no others do.
+Rule: a record; a plan goes on from one with equal inputs, and from no other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
-from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import Plan, Progress
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.references import Resolved
-from proxy.core.conversation.size import Size
-from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ModelProfile
-from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.text import jsontext
+from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.shell.planning.prefix import LastSent
-from proxy.wire.chat_completions.request import ChatRequest, render, reply_limit_raw
+from proxy.wire.protocol import Wire
+from proxy.wire.request import Request
 
 _MESSAGE_BYTES: Final = 600
 """What a message takes besides its own bytes: views, sizes, its places in lists; measured, and held to by a test."""
@@ -28,56 +26,14 @@ _POOL_BYTES: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
-    """What a plan depends on besides the messages; only plans with the same basis go on from one another."""
-
-    profile: ModelProfile
-    counted_by: str
-    is_rough: bool
-    """Whether that is not the model's own counter, as the request fits anyway."""
-    budget: Budget
-    base: Size
-    """Of what is no message: tools, mostly."""
-    reach: AgentFileAccess
-    subagent: bool
-    """Whether the tools offer one."""
-    way: ArtifactAccess
-    tools: bytes | None = field(default=None, repr=False)
-    """With the proxy's own among them, when the agent has it, whether or not this request carries it."""
-    goal_tokens: int | None = None
-    """Of the prompt, after a refusal."""
-    most_tokens: int | None = None
-    """Of the prompt where what has to stay is more than the goal."""
-    keeping: bool = True
-    """Whether artifacts can be kept."""
-    without: frozenset[Modality] = frozenset()
-    """Kinds of input that are sent as text, after a refusal."""
-
-
-class Terms(NamedTuple):
-    """On what a plan is made, besides the request and its model; the last members of a basis."""
-
-    way: ArtifactAccess
-    tools: bytes | None
-    goal_tokens: int | None = None
-    most_tokens: int | None = None
-    keeping: bool = True
-    without: frozenset[Modality] = frozenset()
-
-    @classmethod
-    def of(cls, basis: Basis) -> Terms:
-        """Those of another plan."""
-        return cls(basis.way, basis.tools, basis.goal_tokens, basis.most_tokens, basis.keeping, basis.without)
-
-
-@dataclass(frozen=True, slots=True)
 class Planned:
     """A request, and what to send in its place."""
 
-    request: ChatRequest
+    wire: Wire
+    request: Request
     owner: str
     """Whose request it is; nobody's in a dry run."""
-    basis: Basis
+    inputs: PlanInputs
     plan: Plan
     progress: Progress | None
     """What the plan of its next turn goes on from; None when that has to begin anew."""
@@ -145,10 +101,10 @@ class Planned:
         """What to send: the very bytes that came, when nothing changes. `reply_tokens`: a lower limit for the reply."""
         limit = self.reply_limit
         if reply_tokens is not None:
-            limit = ((self.request.reply_limit or ("max_tokens", 0))[0], reply_tokens)
+            limit = ((self.request.reply_limit or (self.request.shape.reply_limits[-1], 0))[0], reply_tokens)
         if not self._is_rendered and limit is None:
             return self.request.body
-        members = {} if limit is None else reply_limit_raw(*limit)
-        if self.offered and self.basis.tools is not None:
-            members["tools"] = self.basis.tools
-        return render(self.request, self.plan.messages, members)
+        members = {} if limit is None else {limit[0]: jsontext.dump(limit[1])}
+        if self.offered and self.inputs.terms.tools is not None:
+            members["tools"] = self.inputs.terms.tools
+        return self.wire.render(self.request, self.plan.sent, members)

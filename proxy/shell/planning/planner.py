@@ -6,10 +6,15 @@ Rule: the event loop is never held for more than 20 ms; what a conversation has 
 from __future__ import annotations
 
 import time
+from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from proxy.core.compaction.budget import Budget, clamped_reply
+from proxy.core.compaction.plain_plan import plain_plan
+from proxy.core.compaction.plan import Plan, Progress, plan
+from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
@@ -17,12 +22,14 @@ from proxy.core.models.profile import Modality
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
-from proxy.shell.planning.maker import PlanMaker, ProfileOf, RatioOf, surely_fit
 from proxy.shell.planning.memory import ConversationMemory, Match
-from proxy.shell.planning.pipelines import Pipelines
-from proxy.shell.planning.planned import Planned, Terms
+from proxy.shell.planning.pipelines import Pipelines, resolving
+from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, surely_fit
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.prefix import LastSent
 from proxy.shell.planning.wanted import in_thread
-from proxy.wire.chat_completions.request import may_hold_images, parse
+from proxy.wire.protocol import Wire
+from proxy.wire.request import Request
 
 MEMORY_BYTES: Final = 40 * 1024 * 1024
 """What the remembered conversations of one process may hold; with code and one vocabulary it is under 200 MB then."""
@@ -64,7 +71,7 @@ class Planner:
         settle: Settle | None = None,
     ) -> None:
         self._pipelines = pipelines
-        self._maker = PlanMaker(pipelines, profile_of, ratio_of)
+        self._inputs = KnownInputs(pipelines, profile_of, ratio_of)
         self._profile_of = profile_of
         self._lookup = lookup
         self._hidden = hidden
@@ -73,66 +80,67 @@ class Planner:
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
 
     async def plan(
-        self, owner: bytes, body: bytes, way: ArtifactAccess = NOWHERE, *, looking_up: bool = False
+        self, wire: Wire, owner: bytes, body: bytes, access: ArtifactAccess = NOWHERE, *, looking_up: bool = False
     ) -> Planned:
-        """The plan for a body; `way` is how its client gets at artifacts. `looking_up`: whether what its new messages
-        name may be fetched. Raises MalformedRequest."""
-        match = self._memory.find(owner, body) if len(body) > SMALL_BYTES else None
+        """The plan for a body; `access` is how its client gets at artifacts. `looking_up`: whether what its new
+        messages name may be fetched. Raises MalformedRequest."""
+        match = self._memory.find((wire.path, owner), body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
         if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
             started = time.perf_counter()
-            resolved = await self._resolved(self._lookup, owner, body, match)
+            resolved = await self._resolved(wire, self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
-        planned = await self._run(owner, body, match, resolved, way)
+        planned = await self._run(wire, owner, body, match, resolved, access)
         if looking_up and self._settle:
             started = time.perf_counter()
             is_news = await self._settle(planned.request.model, planned.owner, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
-                planned = await self._run(owner, body, match, resolved, way)
+                planned = await self._run(wire, owner, body, match, resolved, access)
         if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
-            planned = await self._run(owner, body, match, resolved, way)
+            planned = await self._run(wire, owner, body, match, resolved, access)
         if lookup_seconds:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
             held_bytes = planned.held_bytes + _COPIES * contents
-            self._memory.remember(owner, planned.request, planned, instead_of=match, held_bytes=held_bytes)
+            self._memory.remember((wire.path, owner), planned.request, planned, instead_of=match, held_bytes=held_bytes)
         return planned
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
         """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
-        terms = Terms.of(planned.basis)._replace(keeping=False)
-        return await in_thread(self._maker.plan, planned.request, planned.owner, terms, planned.resolved)
+        return await self._again(planned, keeping=False)
 
     async def plan_again(self, planned: Planned, *, keeping: bool) -> Planned:
         """The plan for a request with what is known of its model by now: as its next turn will be planned."""
-        terms = Terms.of(planned.basis)._replace(keeping=keeping)
-        return await in_thread(self._maker.plan, planned.request, planned.owner, terms, planned.resolved)
+        return await self._again(planned, keeping=keeping)
 
-    async def dry_run(self, body: bytes, way: ArtifactAccess = NOWHERE) -> Planned:
+    async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
-        return await in_thread(self._plan, b"", body, None, _NOTHING, way)
+        return await in_thread(self._plan, wire, b"", body, None, _NOTHING, access)
 
     async def plan_for(
         self, refused: Planned, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
     ) -> Planned:
         """A harsher plan for a request that was refused: so many tokens by our estimate, and `most_tokens` where what
         has to stay is more."""
-        terms = Terms.of(refused.basis)._replace(goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
-        return await in_thread(self._maker.plan, refused.request, refused.owner, terms, refused.resolved)
+        return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
 
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: what is of these kinds is sent as text."""
-        terms = Terms.of(refused.basis)._replace(without=media, keeping=keeping)
-        return await in_thread(self._maker.plan, refused.request, refused.owner, terms, refused.resolved)
+        return await self._again(refused, without=media, keeping=keeping)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, as harsh as the one for it was."""
-        request, terms = planned.request.continued(messages), Terms.of(planned.basis)
-        known = len(planned.request.conversation)
-        return await in_thread(self._maker.plan, request, planned.owner, terms, planned.resolved, planned, known)
+        request, known = planned.request.continued(messages), len(planned.request.conversation)
+        terms = planned.inputs.terms
+        return await in_thread(self.made, planned.wire, request, planned.owner, terms, planned.resolved, planned, known)
+
+    async def _again(self, planned: Planned, **changes: Any) -> Planned:
+        """Another plan for a request, on other terms."""
+        terms = planned.inputs.terms._replace(**changes)
+        return await in_thread(self.made, planned.wire, planned.request, planned.owner, terms, planned.resolved)
 
     async def keep_hidden(self, owner: str, hidden: HiddenToolCalls) -> None:
         """Keep what an answer hides from its client; it is put back into the client's next requests."""
@@ -141,57 +149,72 @@ class Planner:
 
     def page_bytes(self, planned: Planned) -> int:
         """What the results of the proxy's own tool may hold at a time in an answer to this."""
-        return self._pipelines.page_bytes(planned.request.model, planned.basis.budget)
+        return self._pipelines.page_bytes(planned.request.model, planned.inputs.budget)
 
     async def _run(
-        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: ArtifactAccess
+        self,
+        wire: Wire,
+        owner: bytes,
+        body: bytes,
+        match: Match[Planned] | None,
+        resolved: Resolved,
+        access: ArtifactAccess,
     ) -> Planned:
-        if resolved is _known(match) and self._is_quick(body, match):
-            return self._plan(owner, body, match, resolved, way)
-        return await in_thread(self._plan, owner, body, match, resolved, way)
+        if resolved is _known(match) and self._is_quick(wire, body, match):
+            return self._plan(wire, owner, body, match, resolved, access)
+        return await in_thread(self._plan, wire, owner, body, match, resolved, access)
 
-    async def _resolved(self, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None) -> Resolved:
+    async def _resolved(
+        self, wire: Wire, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None
+    ) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
         known = _known(match)
-        references = await in_thread(_new_references, body, match)
+        references = await in_thread(_new_references, wire, body, match)
         wanted = [reference for reference in references if reference.address not in known]
         found = await lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
         return {**known, **found} if found else known
 
-    def _is_quick(self, body: bytes, match: Match[Planned] | None) -> bool:
+    def _is_quick(self, wire: Wire, body: bytes, match: Match[Planned] | None) -> bool:
         """Whether little is new and nothing will have to be given up: a cut reads all that is kept."""
         if match is None:
             return len(body) <= SMALL_BYTES
         new_bytes = len(body) - match.shared_bytes
         known = match.remembered.knowledge
-        budget, size = known.basis.budget, known.plan.after
+        budget, size = known.inputs.budget, known.plan.after
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
-        if known.basis.is_rough and (not surely_fit(len(body), budget) or may_hold_images(body)):
+        if known.inputs.is_rough and (not surely_fit(len(body), budget) or wire.may_hold_images(body)):
             return False  # the model's own counter comes in, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(
-        self, owner: bytes, body: bytes, match: Match[Planned] | None, resolved: Resolved, way: ArtifactAccess
+        self,
+        wire: Wire,
+        owner: bytes,
+        body: bytes,
+        match: Match[Planned] | None,
+        resolved: Resolved,
+        access: ArtifactAccess,
     ) -> Planned:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         will_be_known = len(body) > SMALL_BYTES
-        request = parse(body, known.request if known else None, shared, will_be_known=will_be_known)
-        tools = self._pipelines.tools_with_ours(request.members)
+        request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
+        tools = wire.with_tool(request.members, self._pipelines.retrieval_policy)
         if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
-            way = replace(way, tool=True)
+            access = replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(owner.hex(), request)
         elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
-            return self._plan(owner, body, None, resolved, way)
+            return self._plan(wire, owner, body, None, resolved, access)
         goes_on = match is not None and match.is_continued
-        planned = self._maker.plan(
+        planned = self.made(
+            wire,
             request,
             owner.hex(),
-            Terms(way, tools),
+            SendTerms(access, tools),
             resolved,
             known,
             shared,
@@ -200,13 +223,72 @@ class Planner:
         )
         return replace(planned, unknown=unknown) if unknown else planned
 
+    def made(
+        self,
+        wire: Wire,
+        request: Request,
+        owner: str,
+        terms: SendTerms,
+        resolved: Resolved,
+        known: Planned | None = None,
+        shared: int = 0,
+        *,
+        goes_on: bool = False,
+        will_be_known: bool = True,
+    ) -> Planned:
+        """The plan for a request; may be called from any thread. `known` is one whose first `shared` messages are the
+        first of these; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`: whether
+        there may be a next one that goes on from this plan."""
+        inputs = self._inputs.of(wire, request, owner, terms, rough=terms.goal_tokens is None)
+        steps, progress = resolving(inputs.pipeline, resolved), None
+        made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
+        if made is None:
+            made, progress = plan(request.conversation, inputs.base, steps, _progress(known, inputs, shared))
+        if inputs.is_rough and made.before.tokens > inputs.budget.room_tokens:
+            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
+            inputs = self._inputs.of(wire, request, owner, terms, rough=False)
+            made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
+        lowered = _lowered(request, inputs.budget, made)
+        offered = terms.tools is not None and not wire.forces_a_call(request.members)
+        reasons = _reasons(made, lowered is not None, offered)
+        last_sent = known.last_sent if known is not None and goes_on else LastSent()
+        return Planned(
+            wire, request, owner, inputs, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered
+        )
+
 
 def _known(match: Match[Planned] | None) -> Resolved:
     return match.remembered.knowledge.resolved if match else _NOTHING
 
 
-def _new_references(body: bytes, match: Match[Planned] | None) -> list[Reference]:
+def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> list[Reference]:
     """What the messages that are not known yet name. Raises MalformedRequest."""
     known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
-    messages = parse(body, known, shared).conversation.messages[shared:]
+    messages = wire.parse(body, known, shared).conversation.messages[shared:]
     return [reference for message in messages for reference in references_in(message)]
+
+
+def _progress(known: Planned | None, inputs: PlanInputs, shared: int) -> Progress | None:
+    """How far a known plan has come, when a plan with these inputs may go on from there."""
+    if known is None or known.progress is None or known.progress.messages > shared:
+        return None
+    return known.progress if known.inputs is inputs or known.inputs == inputs else None
+
+
+def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:
+    if not made.edits and not reply_lowered and not offered:
+        return {}
+    counts = Counts(edit.reason for edit in made.edits)
+    if reply_lowered:
+        counts[Reason.CLAMP_REPLY] += 1
+    if offered:
+        counts[Reason.RETRIEVAL_TOOL] += 1
+    return {reason.value: counts[reason] for reason in sorted(counts)}
+
+
+def _lowered(request: Request, budget: Budget, made: Plan) -> tuple[str, int] | None:
+    asked = request.reply_limit
+    if asked is None:
+        return None
+    lowered = clamped_reply(budget, asked[1], made.after.tokens)
+    return None if lowered is None else (asked[0], lowered)

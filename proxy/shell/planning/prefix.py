@@ -7,28 +7,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proxy.core.conversation.message import Message
+
 
 @dataclass(slots=True)
 class LastSent:
     """The messages that went upstream last in one conversation. Its turns share it, each notes its own sends."""
 
-    messages: tuple[bytes, ...] | None = field(default=None, repr=False)
+    messages: tuple[Message, ...] | None = field(default=None, repr=False)
     """None before the first send."""
 
 
-def share_kept(before: tuple[bytes, ...], now: tuple[bytes, ...]) -> float:
-    """The share of the bytes of `before` in messages with which `now` begins, too; a changed message counts as lost.
-
-    >>> share_kept((b"system", b"user"), (b"system", b"user", b"assistant"))
-    1.0
-    >>> share_kept((b"system", b"user"), (b"system", b"note", b"user"))
-    0.6
-    """
+def share_kept(before: tuple[Message, ...], now: tuple[Message, ...]) -> float:
+    """The share of the bytes of `before` in messages with which `now` begins, too; a changed message counts as lost."""
     if now[: len(before)] == before:  # at once for messages that are the same objects, as those of a known turn are
         return 1.0
     kept = 0
     for earlier, later in zip(before, now, strict=False):
         if earlier != later:
             break
-        kept += len(earlier)
-    return kept / sum(map(len, before))
+        kept += len(earlier.raw)
+    return kept / sum([len(message.raw) for message in before])

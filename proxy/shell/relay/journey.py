@@ -21,6 +21,15 @@ PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
 """Takes what an upstream sends before it says anything, with the headers of its answer."""
 
 
+@dataclass(slots=True)
+class EarlyBytes:
+    """What goes to a client before its answer stands."""
+
+    pass_on: PassEarly
+    client_streams: bool = False
+    """Whether the client is known to want a stream; only then it is kept waiting by comments."""
+
+
 class PlanFor(Protocol):
     """Plans a second send of so many tokens by our estimate."""
 
@@ -43,7 +52,7 @@ class Journey:
     model can be a smaller one."""
     larger: Planned | None = None
     """What is sent first instead, to find out whether a learned window still holds."""
-    early: PassEarly | None = field(default=None, repr=False)
+    early: EarlyBytes | None = field(default=None, repr=False)
     """Takes what an answer begins with before it says anything; None: that waits for the rest."""
 
     def uncompressed(self) -> Journey:
@@ -61,7 +70,7 @@ class Journey:
             reply_tokens=reply[1] if reply else None,
             edited=first.changed,
             original_could_fit=plan.budget.admits(plan.before),
-            tried_over_tokens=None if self.larger is None else self.planned.basis.profile.window_tokens,
+            tried_over_tokens=None if self.larger is None else self.planned.inputs.profile.window_tokens,
         )
 
     @property

@@ -5,16 +5,16 @@ Rule: the core judges; here its verdict is written down and learned from. A defe
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Final
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.models.providers import is_own_server
-from proxy.core.overflow import Exactness, Unit, Verdict, VerdictKind, judge
+from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
 from proxy.core.overflow.silent_truncation import Counted, window_of_a_cut
@@ -26,15 +26,13 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.request import may_hold_images
+from proxy.wire.error_bodies import judge_answer
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
-_CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
 
 class Judge:
-    """Judges the answers to chat requests."""
+    """Judges the answers to requests."""
 
     def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str) -> None:
         self._recorder = recorder
@@ -42,28 +40,21 @@ class Judge:
         self._is_own_server = is_own_server(upstream_url)
         self._log = logger()
 
-    def outcome(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> Outcome:
-        """What came of a send. A defect of the judge must not cost an answer that is there."""
+    def outcome(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
+        """What came of a send; `is_first`: whether nothing was sent before. A defect of the judge must not cost an
+        answer that is there."""
         try:
-            return self._judged(answer, planned, decision)
+            return self._judged(answer, planned, decision, is_first=is_first)
         except Exception:
             self._log.exception("judging_failed", request_id=decision.request_id)
             return Outcome(answer.status, ACCEPTED)
 
-    def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> Outcome:
-        if answer.status < 400 and _is_plainly_an_answer(answer.evidence):
-            return Outcome(answer.status, ACCEPTED, fitting_tokens=self._fitting(answer, planned, decision))
+    def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
+        if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.evidence):
+            fitting = self._fitting(answer, planned, decision) if is_first else None
+            return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
-        verdict = judge(
-            answer.status,
-            answer.headers,
-            answer.evidence,
-            estimate_tokens=plan.after.tokens,
-            chars=plan.after.chars,
-            window_tokens=plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
-            window_is_certain=planned.basis.profile.certain_window_tokens is not None,
-            request=planned.request.body,
-        )
+        verdict = _verdict(answer, planned, plan.after)
         decision.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
@@ -73,23 +64,15 @@ class Judge:
             self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
-            media = media.union(*(modalities_in(ChatMessage.read(raw)) for raw in plan.messages))
-        fitting = self._fitting(answer, planned, decision) if verdict.kind is VerdictKind.ACCEPTED else None
+            media = media.union(*(modalities_in(message) for message in plan.sent))
+        is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
+        fitting = self._fitting(answer, planned, decision) if is_answer else None
         return Outcome(answer.status, verdict, media, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Write down what a request was refused for that went up as it came; nothing is learned or done about it."""
         try:
-            verdict = judge(
-                answer.status,
-                answer.headers,
-                answer.evidence,
-                estimate_tokens=planned.plan.before.tokens,
-                chars=planned.plan.before.chars,
-                window_tokens=planned.plan.budget.certain_room_tokens,
-                window_is_certain=planned.basis.profile.certain_window_tokens is not None,
-                request=planned.request.body,
-            )
+            verdict = _verdict(answer, planned, planned.plan.before)
         except Exception:
             self._log.exception("judging_failed", request_id=decision.request_id)
             return
@@ -99,13 +82,13 @@ class Judge:
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> int | None:
         """How much the upstream reads whole, by our estimate, when a whole answer proves that it has cut the prompt."""
-        if answer.is_stream or not answer.is_whole or decision.attempts > 1:
+        if answer.is_stream or not answer.is_whole:
             return None
         window = self._cut_to(answer.counted, planned, decision)
         if window is None:
             return None
         profile = replace(
-            planned.basis.profile,
+            planned.inputs.profile,
             window_tokens=window,
             input_tokens=None,
             witness=Witness.LEARNED,
@@ -119,11 +102,11 @@ class Judge:
         """The window to which the upstream has cut a prompt, which is learned; None when nothing proves that it has."""
         if counted is None or planned.request.has_images or not planned.plan.fits:
             return None
-        model, profile = planned.request.model, planned.basis.profile
+        model, profile = planned.request.model, planned.inputs.profile
         own = counter_for(profile.tokenizer, model)
         ratio, measured = self._learning.ratio(model, own.name)
-        is_exact = not planned.basis.is_rough and own.exact
-        known_ratio = ratio if measured and not planned.basis.is_rough else 1.0 if is_exact else None
+        is_exact = not planned.inputs.is_rough and own.exact
+        known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
         # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
         # out of their count what they had in their cache.
@@ -137,15 +120,15 @@ class Judge:
 
     def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep the limit that a refusal prints, and hold what it counted against the estimate."""
-        model, profile = planned.request.model, planned.basis.profile
+        model, profile = planned.request.model, planned.inputs.profile
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.owner)
-        if not planned.basis.is_rough:
+        if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
     def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
         """What was refused may have been counted roughly, as it seemed to fit anyway: then the plan of a second send
         has counted it anew."""
-        if refused.basis.is_rough and not refused.plan.changed and not harsher.basis.is_rough:
+        if refused.inputs.is_rough and not refused.plan.changed and not harsher.inputs.is_rough:
             self._learn_from_count(verdict, harsher, harsher.plan.before.tokens)
 
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
@@ -156,14 +139,14 @@ class Judge:
         if counted.request.has_images:
             self._learn_images(counted, estimate_tokens, verdict.prompt)
         else:
-            self._learning.note_count(counted.request.model, counted.basis.counted_by, estimate_tokens, verdict.prompt)
+            self._learning.note_count(counted.request.model, counted.inputs.counted_by, estimate_tokens, verdict.prompt)
 
     def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep how much was refused by an upstream that does not say what it takes."""
         if verdict.may_be_echo:
             return
         reply = planned.reply_limit or planned.request.reply_limit
-        requested = int(planned.plan.after.tokens * planned.basis.budget.ratio) + (reply[1] if reply else 0)
+        requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
         self._learning.note_unnamed_refusal(planned.request.model, requested, planned.owner)
 
     def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
@@ -183,22 +166,27 @@ class Judge:
             kinds = refusal.refused & attempt.refused or attempt.refused
             self._learning.note_refused_media(refused.request.model, kinds)
 
-    def learn_from_usage(self, counted: int | None, decision: Decision, all_counted: Counted | None = None) -> None:
+    def learn_from_usage(
+        self,
+        planned: Planned,
+        counted: int | None,
+        decision: Decision,
+        all_counted: Counted | None = None,
+        *,
+        went_well: bool,
+    ) -> None:
         """Hold what the upstream counted of a prompt against the estimate."""
-        planned = decision.planned
-        if planned is None or decision.attempts > 1 or decision.cut_to_tokens is not None:
-            return
-        if self._cut_to(all_counted, planned, decision) is not None or planned.basis.is_rough:
+        if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
             return
         decision.prompt_tokens = counted
-        if counted is None and planned.basis.goal_tokens is not None and decision.went_well:
+        if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
             self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.owner)
-        profile = planned.basis.profile
+        profile = planned.inputs.profile
         if counted is not None and profile.window_is_guessed:
             self._learning.note_taken(profile.model, counted, profile.window_tokens)
         if counted is None:
             return
-        estimate, counted_by = planned.plan.after.tokens, planned.basis.counted_by
+        estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
             self._learning.note_prompt(profile.model, counted, planned.owner)
             self._learn_images(planned, estimate, counted)
@@ -207,20 +195,22 @@ class Judge:
 
     def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
         """Hold what the upstream counted of a prompt with images against what they are held to cost."""
-        profile = planned.basis.profile
+        profile = planned.inputs.profile
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._learning.ratio(profile.model, texts.name)
         counter = with_images_of(profile.model, texts, profile.image_tokens)
-        images = images_in(ChatMessage.read(raw) for raw in planned.plan.messages if may_hold_images(raw))
+        may_hold = planned.wire.may_hold_images
+        images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
         self._learning.note_images(profile.model, seen)
 
 
-def _is_plainly_an_answer(evidence: bytes) -> bool:
-    """Whether a 200 has the sign of an answer and none of a refusal; the judge is asked about the others."""
-    return (
-        _CHOICE.search(evidence) is not None
-        and b"error" not in evidence
-        and b"context" not in evidence
-        and b'"length"' not in evidence
+def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
+    """What an answer means. `size`: of the prompt that it answers."""
+    sent = Sent(
+        size.tokens,
+        size.chars,
+        planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
+        planned.inputs.profile.certain_window_tokens is not None,
     )
+    return judge_answer(answer.status, answer.headers, answer.evidence, sent=sent, request=planned.request.body)

@@ -11,14 +11,12 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from proxy.core.overflow import holds_nothing
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.bodies import can_unpack
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
-from proxy.wire.chat_completions.answer_end import Tail
-from proxy.wire.chat_completions.counted import counted_in
-from proxy.wire.sse import EventSplitter, data_of
+from proxy.wire.protocol import Wire
+from proxy.wire.sse import EventSplitter, Tail, data_of
 
 _TAIL_BYTES: Final = 4_096
 """Of an answer, where its usage stands; what a model wrote before it is not searched."""
@@ -44,7 +42,8 @@ _PIECES_OF_THE_END: Final = 8
 class PeekedResponse:
     """An answer whose beginning was read."""
 
-    def __init__(self, answer: UpstreamAnswer) -> None:
+    def __init__(self, answer: UpstreamAnswer, wire: Wire) -> None:
+        self._wire = wire
         self.status = answer.status
         self.headers: Headers = answer.headers
         self._answer = answer
@@ -90,7 +89,7 @@ class PeekedResponse:
             seen += len(piece)
             if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
                 splitter, readable = EventSplitter(), self.evidence
-            if splitter is not None and any(map(_tells, splitter.feed(readable))):
+            if splitter is not None and any(self._tells(event) for event in splitter.feed(readable)):
                 return
             if early is not None:
                 seen -= await self._begin(early)
@@ -124,7 +123,7 @@ class PeekedResponse:
     def counted(self) -> Counted | None:
         """What the upstream counted, as it says at the end of its answer; None when it does not, or did not yet."""
         is_read = self.is_whole or self._unpacker is not None
-        return counted_in((self.evidence if is_read else self._last.joined)[-_TAIL_BYTES:])
+        return self._wire.counted((self.evidence if is_read else self._last.joined)[-_TAIL_BYTES:])
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -149,15 +148,13 @@ class PeekedResponse:
         except zlib.error:
             return b""
 
+    def _tells(self, event: bytes) -> bool:
+        """Whether an event says what the answer is: a part of it, an error, or that there is no more to come."""
+        return self._wire.says_something(data_of(event))
+
     def _says(self, name: bytes, wanted: Callable[[bytes], bool]) -> bool:
         """Whether a header of that name has a value of that kind."""
         for found, value in self.headers:  # noqa: SIM110 - asked of every answer; any() takes three times as long
             if found == name and wanted(value.strip().lower()):
                 return True
         return False
-
-
-def _tells(event: bytes) -> bool:
-    """Whether an event says what the answer is: a part of it, an error, or that there is no more to come."""
-    data = data_of(event)
-    return bool(data) and not holds_nothing(data)

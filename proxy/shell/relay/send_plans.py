@@ -1,22 +1,28 @@
-"""Plans for one more send of a request, with what they take out kept before it is sent.
+"""What is sent for a request, one plan after the other, with what each takes out kept before it is sent.
 
-Rule: what cannot be kept is not taken out: then there is another plan, which says so. Nothing is sent here.
+Rule: the core's strategy says what kind of send follows; here it becomes a plan. What cannot be kept is not taken out:
+then there is another plan, which says so. Nothing is sent here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
+from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
-from proxy.core.overflow.retry_strategy import Attempt
+from proxy.core.overflow import Unit, Verdict
+from proxy.core.overflow.refusal import does_not_fit
+from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, retry_strategy
+from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.journey import Journey
+from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 
@@ -24,14 +30,79 @@ _Make: TypeAlias = Callable[..., Awaitable[Planned]]
 """Makes a plan; `keeping`: whether what it takes out can be kept."""
 
 
+@dataclass(frozen=True, slots=True)
+class SendPlan:
+    """One send."""
+
+    attempt: Attempt
+    planned: Planned
+
+
+Sends: TypeAlias = AsyncGenerator[SendPlan, Outcome]
+"""What to send, one after the other: yields a send and is sent what came of it. When it ends, the last response
+stands."""
+
+
 class SendPlans:
     """Makes them for every request."""
 
-    def __init__(self, planner: Planner, store: ArtifactStore) -> None:
+    def __init__(self, settings: Settings, planner: Planner, store: ArtifactStore, judge: Judge) -> None:
+        self._retries = settings.overflow.retry
+        self._language = settings.language
         self._planner = planner
         self._store = store
+        self._judge = judge
         self._trials = Trials()
         self._log = logger()
+
+    async def sends(self, journey: Journey) -> Sends:
+        """The sends for one request. Raises ContextOverflow where nothing that may be sent is left."""
+        planned = journey.first
+        if not planned.plan.may_be_sent:
+            raise ContextOverflow(self._refusal(planned), param=planned.request.shape.messages)
+        strategy = retry_strategy(journey.situation)
+        send: SendPlan | None = SendPlan(next(strategy), planned)
+        while send is not None:
+            outcome = yield send
+            attempt = _next(strategy, outcome) if self._retries else None
+            send = None if attempt is None else await self._send(journey, attempt, outcome, send.planned)
+
+    async def _send(self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned) -> SendPlan | None:
+        """What is sent after a response that does not stand; None when nothing better can be. Raises
+        ContextOverflow."""
+        if attempt.rung is Rung.AS_KNOWN:
+            return SendPlan(attempt, journey.planned)
+        if attempt.rung is Rung.WITHOUT_MEDIA:
+            planned = await self._without_media(journey, attempt.refused)
+            is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
+            return SendPlan(attempt, planned) if is_another else None
+        if attempt.goal_tokens is None:
+            return SendPlan(attempt, refused)
+        if attempt.rung is Rung.FITTED:
+            return await self._fitted(journey, attempt, attempt.goal_tokens)
+        planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        self._judge.learn_from_recount(outcome.verdict, refused, planned)
+        if planned.plan.may_be_sent and planned.plan.after.bytes < refused.plan.after.bytes:
+            return SendPlan(attempt, planned)
+        if outcome.verdict.is_overflow:
+            raise overflow(self._refusal(planned, outcome.verdict), planned, outcome)
+        return None
+
+    async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
+        """As much as the upstream reads whole, in the place of a prompt that it has cut without a word."""
+        planned = await self._as_next_turn(journey)
+        if planned.plan.after.tokens > goal_tokens:  # settings that state another window have the say
+            planned = await self._harsher(journey, goal_tokens)
+        is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes
+        return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
+
+    def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> str:
+        """What a client is told of a request that cannot be made to fit; `refused`: what the upstream said of it."""
+        profile = planned.inputs.profile
+        is_told = refused.limit is not None and refused.unit is Unit.TOKENS
+        window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
+        put_in = planned.request.put_in
+        return does_not_fit(planned.plan, profile.model, window, self._language, put_in, window_is_told=is_told)
 
     async def kept(self, planned: Planned, owner: str, decision: Decision) -> Planned:
         """The plan once its artifacts are safe; another one when they cannot be kept."""
@@ -44,7 +115,7 @@ class SendPlans:
     async def larger(self, planned: Planned, owner: str, decision: Decision) -> Planned | None:
         """A plan for more than a learned window is known to take, now and then where that made a cut necessary: if it
         is taken, the window has grown."""
-        profile, budget = planned.basis.profile, planned.plan.budget
+        profile, budget = planned.inputs.profile, planned.plan.budget
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
@@ -66,16 +137,16 @@ class SendPlans:
         )
         return larger
 
-    async def harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
+    async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
         """The plan for a second send: the one that the next turn will go on from where that surely fits, so that a
         prompt cache is lost once and not twice; else down to its goal, or as far under the true limit as can be, with
         the shortest useful reply beside it."""
         if attempt.sure_tokens is not None and journey.plan_for is None:
-            planned = await self.as_next_turn(journey)
+            planned = await self._as_next_turn(journey)
             sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
             if planned.plan.fits and planned.plan.after.tokens <= sure:
                 return planned, replace(attempt, reply_tokens=None)
-        planned = await self.harsher(journey, goal_tokens, attempt.most_tokens)
+        planned = await self._harsher(journey, goal_tokens, attempt.most_tokens)
         if attempt.most_tokens is None or planned.plan.after.tokens <= _as_counted(
             goal_tokens, journey.planned, planned
         ):
@@ -83,16 +154,16 @@ class SendPlans:
         reply = attempt.least_reply_tokens
         return planned, attempt if reply is None else replace(attempt, reply_tokens=reply)
 
-    async def as_next_turn(self, journey: Journey) -> Planned:
+    async def _as_next_turn(self, journey: Journey) -> Planned:
         """The plan for a request with what is known of its model by now."""
         return await self._made(partial(self._planner.plan_again, journey.planned), journey.owner)
 
-    async def harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
+    async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
         """The plan for a second send of so many tokens, as the first was counted; whether it fits it says."""
         refused = journey.planned
         plan_for = journey.plan_for or partial(self._planner.plan_for, refused)
         planned = await plan_for(goal_tokens, most_tokens, keeping=True)
-        if planned.basis.counted_by != refused.basis.counted_by:
+        if planned.inputs.counted_by != refused.inputs.counted_by:
             # A request that surely fits is not counted exactly; this one is, and the goal has to mean the same.
             goal_tokens = _as_counted(goal_tokens, refused, planned)
             most_tokens = None if most_tokens is None else _as_counted(most_tokens, refused, planned)
@@ -101,7 +172,7 @@ class SendPlans:
             return planned
         return await plan_for(goal_tokens, most_tokens, keeping=False)
 
-    async def without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
+    async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
         """The plan for a second send in which these kinds of input are text."""
         return await self._made(partial(self._planner.plan_without, journey.planned, media), journey.owner)
 
@@ -116,6 +187,19 @@ class SendPlans:
 
 def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
     """Tokens as one plan counts, as another plan for the same request does."""
-    if planned.basis.counted_by == refused.basis.counted_by:
+    if planned.inputs.counted_by == refused.inputs.counted_by:
         return tokens
     return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
+
+
+def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
+    try:
+        return strategy.send(outcome)
+    except StopIteration:
+        return None
+
+
+def overflow(message: str, planned: Planned, outcome: Outcome) -> ContextOverflow:
+    """A refusal for length that could not be cured, said so that a person can act on it."""
+    param = planned.request.shape.messages
+    return ContextOverflow(message, param=param, upstream_message=outcome.verdict.upstream_message)

@@ -29,8 +29,6 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.said import result_of
 
 MAX_ROUNDS: Final = 8
 """For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""
@@ -142,8 +140,9 @@ class ToolLoop:
         wanted = [wanted_by(call.arguments) for call in said.own]
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
-        results = [result_of(call, text) for call, text in zip(said.own, texts, strict=True)]
-        messages = [ChatMessage.read(raw) for raw in (said.message, *results)]
+        wire = self.planned.wire
+        results = [wire.result(call, text) for call, text in zip(said.own, texts, strict=True)]
+        messages = [wire.message(raw) for raw in (said.message, *results)]
         planned = await self.retrieval.planner.plan_further(self.planned, messages)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), results, planned)

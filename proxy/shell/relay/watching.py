@@ -16,8 +16,6 @@ from proxy.shell.http.keepalive import COMMENT
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.tool_loop import ToolLoop
 from proxy.shell.upstream.client import Headers
-from proxy.wire.chat_completions.answer_body import AnswerBody
-from proxy.wire.chat_completions.answer_stream import AnswerStream
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Of an answer that is no stream; a longer one is passed on as it comes."""
@@ -44,7 +42,7 @@ class WholeAnswer:
     @classmethod
     async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeAnswer:
         """Go through the rounds. Raises ProxyError."""
-        answer, current = AnswerBody(), first
+        answer, current = rounds.planned.wire.whole_reply(), first
         try:
             while True:
                 pieces, rest = await _read(current)
@@ -115,7 +113,7 @@ class StreamedAnswer:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The events, as UpstreamAnswer.chunks. Raises ProxyError when a later round fails."""
-        stream = AnswerStream()
+        stream = self._rounds.planned.wire.streamed_reply()
         while True:
             async for piece in self._current.chunks():
                 if told := stream.feed(piece):

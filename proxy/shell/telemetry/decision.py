@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.core.conversation.message import Message
 from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.errors import ProxyError
 from proxy.shell.planning.planned import Planned
@@ -76,7 +77,7 @@ class Decision:
     prefix_kept: float | None = None
     """The share of what the conversation sent before that this request begins with; None for its first."""
     _last_sent: LastSent | None = None
-    _sent_before: tuple[bytes, ...] | None = None
+    _sent_before: tuple[Message, ...] | None = None
 
     def note_body(self, body_bytes: int) -> None:
         """The request is here."""
@@ -106,10 +107,8 @@ class Decision:
             if self._sent_before:
                 self.prefix_kept = share_kept(self._sent_before, messages)
 
-    def _sent_messages(self, planned: Planned) -> tuple[bytes, ...]:
-        if self.rung == Rung.ORIGINAL:
-            return tuple(message.raw for message in planned.request.conversation)
-        return planned.plan.messages
+    def _sent_messages(self, planned: Planned) -> tuple[Message, ...]:
+        return planned.request.conversation.messages if self.rung == Rung.ORIGINAL else planned.plan.sent
 
     def note_answer(self, status: int) -> None:
         """The head of the answer is here."""
@@ -167,7 +166,7 @@ class Decision:
     def warning(self) -> str:
         """What an operator has to see to, in a word; empty when there is nothing."""
         planned = self.planned
-        is_cut = planned is not None and planned.basis.profile.cuts_silently and not planned.plan.fits
+        is_cut = planned is not None and planned.inputs.profile.cuts_silently and not planned.plan.fits
         return "window_too_small" if is_cut else ""
 
     def described(self, now: float) -> dict[str, Any]:
@@ -211,9 +210,9 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
         "tokens_before": planned.tokens_before,
         "tokens_after": planned.tokens_after,
         "room_tokens": planned.room_tokens,
-        "window_tokens": planned.basis.profile.window_tokens,
+        "window_tokens": planned.inputs.profile.window_tokens,
         "window_is_guessed": planned.plan.budget.room_is_guessed,
-        "counted_by": planned.basis.counted_by,
+        "counted_by": planned.inputs.counted_by,
         "edits": planned.reasons,
     }
 

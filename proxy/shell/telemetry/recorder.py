@@ -77,7 +77,7 @@ class Recorder:
                 request_id=decision.request_id,
                 model=planned.request.model[:MAX_MODEL_CHARACTERS],
                 tokens=planned.tokens_after,
-                window_tokens=planned.basis.profile.window_tokens,
+                window_tokens=planned.inputs.profile.window_tokens,
                 advice=LARGER_WINDOW,
             )
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.said import called
+from proxy.wire.chat_completions.assistant import called
 
 _FIRST_STANDS: Final = frozenset({"id", "type", "index", "role", "name"})
 """Strings that servers repeat whole; other strings come in pieces."""

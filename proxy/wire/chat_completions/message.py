@@ -7,7 +7,7 @@ somebody needs its inside, and not kept open: conversations of many megabytes ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import msgspec
 
@@ -79,6 +79,8 @@ _inside: Final = msgspec.json.Decoder(_Inside)
 class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
     """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
 
+    is_companion: ClassVar[bool] = False
+    must_stay: ClassVar[bool] = False
     raw: bytes
     role: str = ""
     answers: str = ""

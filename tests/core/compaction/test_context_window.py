@@ -17,6 +17,10 @@ from proxy.wire.chat_completions.message import ChatMessage
 COUNTER = ByteClassCounter()
 
 
+def raws(window: ContextWindow) -> list[bytes]:
+    return [message.raw for message in window.sent()]
+
+
 def kept(*messages, base=None):
     found = ContextWindow(base or Size(), COUNTER)
     for index, message in enumerate(conversation(list(messages))):
@@ -136,7 +140,7 @@ def test_what_is_left_out_no_longer_counts_and_is_on_the_record():
     assert found.total == sum((entry.size for entry in found.all()), Size(7, 8, 9))
     assert [edit.message for edit in found.edits()] == [0, 1, 2]
     assert [entry.index for entry in found.all()] == [3, 4]
-    assert [entry.message.raw for entry in found.all()] == found.rendered()
+    assert [entry.message.raw for entry in found.all()] == raws(found)
 
 
 def test_a_copy_changes_by_itself():
@@ -145,7 +149,7 @@ def test_a_copy_changes_by_itself():
     twin.apply(Change(units=(twin.units[1],)))
     twin.note_what_is_gone(notices(), 0)
     twin.add(TrackedMessage.of(4, conversation([DONE])[0], "", COUNTER))
-    assert len(found.rendered()) == 4
+    assert len(raws(found)) == 4
     assert list(found.edits()) == []
     assert spans(found) == [("user", 0, 1), ("assistant", 1, 3), ("user", 3, 4)]
     assert found.complete
@@ -166,10 +170,10 @@ def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
     found.apply(Change(units=(found.units[1],)))
     found.note_what_is_gone(notices(), 0)
     found.apply(Change((Edit(5, ("content",), "cut", Reason.NEWEST_RESULT),)))
-    assert b"y" * 900 not in found.rendered()[-1]
-    assert b'"cut\\n[context-proxy: 2 earlier messages' in found.rendered()[-1]
+    assert b"y" * 900 not in raws(found)[-1]
+    assert b'"cut\\n[context-proxy: 2 earlier messages' in raws(found)[-1]
     found.take_note_off()
-    assert b'"cut"' in found.rendered()[-1]
+    assert b'"cut"' in raws(found)[-1]
 
 
 def test_the_size_of_a_unit_is_that_of_its_messages():
@@ -195,7 +199,7 @@ def with_moved(messages, texts, spoken=None):
 
 
 def sent(found):
-    return [json.loads(raw) for raw in found.rendered()]
+    return [json.loads(raw) for raw in raws(found)]
 
 
 def roles(found):
@@ -203,7 +207,7 @@ def roles(found):
 
 
 def measured(found):
-    return sum((size_of(ChatMessage.read(raw), COUNTER) for raw in found.rendered()), Size())
+    return sum((size_of(ChatMessage.read(raw), COUNTER) for raw in raws(found)), Size())
 
 
 def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_batch():
@@ -227,7 +231,7 @@ def test_words_stand_between_the_media_of_a_batch_and_a_user_message_that_follow
     assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user", "assistant", "user", "assistant"]
     assert found.total == measured(found)
     before = with_moved(batch, ["one", "two"], spoken)
-    assert found.rendered()[: len(before.rendered())] == before.rendered()
+    assert raws(found)[: len(raws(before))] == raws(before)
 
 
 def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of_its_unit():

@@ -1,16 +1,47 @@
 """`judge`: status, codes, sentences, numbers and our own estimate, set against one another."""
 
-import json
-
 import pytest
 
-from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind, judge
+from proxy.core.overflow import (
+    ErrorCode,
+    ErrorReport,
+    ErrorText,
+    Exactness,
+    Place,
+    Scope,
+    Sent,
+    Stated,
+    Unit,
+    Verdict,
+    VerdictKind,
+    judge,
+)
 
+NOBODY_KNOWS = Sent(40_000, window_is_certain=False)
 TOO_LONG = "The input (140012 tokens) is longer than the model's context length (131072 tokens)."
 
 
-def refused(status: int = 400, /, message: str = "", headers=(), **members) -> Verdict:
-    return judge(status, headers, json.dumps({"error": {"message": message, **members}}).encode())
+def refused(
+    status: int = 400,
+    /,
+    *messages: str,
+    sent: Sent | None = None,
+    waits: bool = False,
+    stated: Stated = Stated(),  # noqa: B008 - a value that nothing changes
+    place: Place | None = None,
+    **codes: str,
+) -> Verdict:
+    """The verdict on an error with these texts and codes."""
+    found = [ErrorCode(f"error.{name}", text) for name, text in codes.items()]
+    found += [ErrorCode("error.place", "place", place)] if place else []
+    texts = tuple(ErrorText("error.message", message) for message in messages)
+    return judge(ErrorReport(status, asks_to_wait=waits, texts=texts, codes=tuple(found), stated=stated), sent)
+
+
+def ended(ending: str, prompt: int | None, reply: int | None, window: int | None) -> Verdict:
+    endings = (ErrorCode("finish_reason", ending),)
+    report = ErrorReport(200, endings=endings, counted_prompt=prompt, counted_reply=reply)
+    return judge(report, Sent(window_tokens=window))
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 401, 404, 500, 502, 503])
@@ -44,7 +75,7 @@ def test_advice_alone_counts_only_where_nothing_else_is_said():
     assert refused(400, advice).is_overflow
     assert not refused(413, advice).is_overflow
     assert not refused(404, advice).is_overflow
-    assert not refused(400, advice, headers=[(b"Retry-After", b"3")]).is_overflow
+    assert not refused(400, advice, waits=True).is_overflow
     assert not refused(400, "Too many requests. " + advice).is_overflow
 
 
@@ -56,25 +87,26 @@ def test_a_bound_in_tokens_outweighs_the_word_body():
 def test_a_code_proves_it_without_a_text_or_a_number():
     verdict = refused(400, "Bad request", type="input_too_long")
     assert (verdict.kind, verdict.evidence, verdict.confidence) == (VerdictKind.PROMPT, "error.type", 0.99)
-    assert judge(400, [], b'{"code":"context_length_exceeded"}').evidence == "code"
+    assert refused(400, code="context_length_exceeded").evidence == "error.code"
 
 
 def test_a_code_named_in_a_text_proves_it():
     assert refused(503, "litellm.ContextWindowExceededError: see the logs").is_overflow
 
 
-def test_structured_numbers_prove_it_and_are_preferred():
-    verdict = refused(400, "no room left", n_ctx=8192, n_prompt_tokens=9001)
+def test_stated_sizes_prove_it_and_are_preferred():
+    stated = Stated(8192, Scope.WINDOW, "error.n_ctx", prompt=9001)
+    verdict = refused(400, "no room left", stated=stated)
     assert (verdict.kind, verdict.limit, verdict.prompt, verdict.limit_scope) == (
         VerdictKind.PROMPT,
         8192,
         9001,
         Scope.WINDOW,
     )
-    alone = judge(400, [], b'{"n_ctx": 8192, "n_prompt_tokens": 9001}')
-    assert (alone.kind, alone.limit, alone.evidence) == (VerdictKind.PROMPT, 8192, "n_ctx")
-    assert refused(400, TOO_LONG, max_input_tokens=100000).limit_scope is Scope.INPUT
-    assert refused(400, TOO_LONG, n_prompt_tokens=140013).limit == 131072
+    alone = refused(400, stated=stated)
+    assert (alone.kind, alone.limit, alone.evidence) == (VerdictKind.PROMPT, 8192, "error.n_ctx")
+    assert refused(400, TOO_LONG, stated=Stated(100000, Scope.INPUT)).limit_scope is Scope.INPUT
+    assert refused(400, TOO_LONG, stated=Stated(prompt=140013)).limit == 131072
 
 
 def test_a_code_about_context_with_words_about_max_tokens_is_about_the_reply():
@@ -89,21 +121,29 @@ def test_a_code_against_yields_only_to_the_window_with_numbers():
 
 def test_a_string_that_is_too_long_is_an_overflow_only_where_it_is_a_message():
     text = "Invalid 'messages[0].content': string too long. Expected maximum length 1000, but got 1500 instead."
-    members = {"code": "string_above_max_length", "param": "messages[0].content"}
-    verdict = refused(400, text, **members)
+    verdict = refused(400, text, code="string_above_max_length", place=Place.TEXT)
     assert (verdict.kind, verdict.limit, verdict.unit, verdict.limit_is_learnable) == (
         VerdictKind.PROMPT,
         1000,
         Unit.CHARS,
         False,
     )
-    assert refused(400, text, **members | {"param": "messages[0].tool_calls[0].id"}).kind is VerdictKind.FIELD
-    assert refused(400, **members).kind is VerdictKind.PROMPT
+    for place in (Place.ELSEWHERE, Place.UNCLEAR, None):
+        assert refused(400, text, code="string_above_max_length", place=place).kind is VerdictKind.FIELD
+    assert refused(400, code="string_above_max_length", place=Place.TEXT).kind is VerdictKind.PROMPT
+
+
+def test_words_about_a_part_of_the_request_that_has_no_length_are_no_overflow():
+    assert refused(400, TOO_LONG, place=Place.ELSEWHERE).kind is VerdictKind.FIELD
+    assert refused(400, TOO_LONG, code="invalid_value").kind is VerdictKind.FIELD
+    for place in (Place.TEXT, Place.UNCLEAR):
+        assert refused(400, TOO_LONG, place=place).is_overflow
+    assert refused(400, TOO_LONG, place=Place.ELSEWHERE, code="context_length_exceeded").is_overflow
 
 
 def test_a_number_of_a_provider_lifts_a_text_that_fits():
-    assert judge(200, [], b'{"base_resp":{"status_code":1039,"status_msg":"token limit"}}').is_overflow
-    assert not judge(200, [], b'{"base_resp":{"status_code":2013,"status_msg":"token limit"}}').is_overflow
+    assert refused(200, "token limit", status_code="1039").is_overflow
+    assert not refused(200, "token limit", status_code="2013").is_overflow
 
 
 def test_numbers_prove_what_no_sentence_says():
@@ -169,23 +209,23 @@ def test_one_refusal_of_the_reply_teaches_the_window():
 
 @pytest.mark.parametrize("status", [400, 413])
 def test_an_empty_refusal_is_unknown_whatever_the_estimate(status: int):
-    assert judge(status, [], b"", estimate_tokens=200_000, window_tokens=128_000).kind is VerdictKind.UNKNOWN
+    assert refused(status, sent=Sent(200_000, window_tokens=128_000)).kind is VerdictKind.UNKNOWN
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "kind"),
+    ("status", "waits", "kind"),
     [
-        (400, [(b"retry-after", b"1")], VerdictKind.RATE),
-        (503, [(b"retry-after", b"1")], VerdictKind.TRANSIENT),
-        (401, [], VerdictKind.AUTH),
-        (500, [], VerdictKind.TRANSIENT),
-        (404, [], VerdictKind.UNKNOWN),
-        (413, [], VerdictKind.BYTES),
-        (429, [], VerdictKind.RATE),
+        (400, True, VerdictKind.RATE),
+        (503, True, VerdictKind.TRANSIENT),
+        (401, False, VerdictKind.AUTH),
+        (500, False, VerdictKind.TRANSIENT),
+        (404, False, VerdictKind.UNKNOWN),
+        (413, False, VerdictKind.BYTES),
+        (429, False, VerdictKind.RATE),
     ],
 )
-def test_an_answer_that_says_nothing_is_known_by_its_status(status: int, headers, kind: VerdictKind):
-    assert refused(status, "Something went wrong here", headers=headers).kind is kind
+def test_an_answer_that_says_nothing_is_known_by_its_status(status: int, waits: bool, kind: VerdictKind):
+    assert refused(status, "Something went wrong here", waits=waits).kind is kind
 
 
 def test_texts_speak_before_codes_and_codes_before_the_status():
@@ -200,83 +240,55 @@ def test_the_message_is_the_upstreams_and_bounded():
 
 
 def test_repeated_texts_cost_nothing_and_endless_ones_are_not_read():
-    long = [f"{index} " + "No. " * 1_030 for index in range(9)]
-    assert judge(400, [], json.dumps({"errors": [*long, TOO_LONG]}).encode()).kind is VerdictKind.UNKNOWN
-    assert judge(400, [], json.dumps({"errors": [*long[:1] * 9, TOO_LONG]}).encode()).is_overflow
+    long = [f"{index} " + "No. " * 1_023 for index in range(9)]
+    assert refused(400, *long, TOO_LONG).kind is VerdictKind.UNKNOWN
+    assert refused(400, *long[:1] * 9, TOO_LONG).is_overflow
 
 
 def test_a_success_is_accepted_and_its_errors_are_not():
-    answer = {"choices": [{"message": {"content": TOO_LONG}, "finish_reason": "stop"}]}
-    assert judge(200, [], json.dumps(answer).encode()).kind is VerdictKind.ACCEPTED
-    first_event = f"data: {json.dumps({'error': {'message': TOO_LONG}})}\n\n".encode()
-    assert judge(200, [], first_event).limit == 131072
+    assert judge(ErrorReport(200)).kind is VerdictKind.ACCEPTED
+    assert refused(200, TOO_LONG).limit == 131072
 
 
 def test_a_success_in_plain_text_needs_strong_words_and_few():
+    def said(text: str, size: int = 100) -> VerdictKind:
+        return judge(ErrorReport(200, texts=(ErrorText("", text),), body_bytes=size, is_bare_text=True)).kind
+
     text = "An error occurred (validationException): Input is too long for requested model."
-    assert judge(200, [], text.encode()).is_overflow
-    assert judge(200, [], b"Token limit exceeded").kind is VerdictKind.ACCEPTED
-    assert judge(200, [], text.encode() * 99).kind is VerdictKind.ACCEPTED
+    assert said(text) is VerdictKind.PROMPT
+    assert said("Token limit exceeded") is VerdictKind.ACCEPTED
+    assert said(text, 4_097) is VerdictKind.ACCEPTED
 
 
-def test_finish_reasons_that_mean_a_full_window():
-    def finished(reason: str, prompt: int | None, reply: int, window: int | None) -> Verdict:
-        usage = {"prompt_tokens": prompt, "completion_tokens": reply}
-        body = {"choices": [{"finish_reason": reason}], "usage": usage if prompt else None}
-        return judge(200, [], json.dumps(body).encode(), window_tokens=window)
-
-    assert finished("model_context_window_exceeded", None, 0, None).kind is VerdictKind.PROMPT
-    assert finished("length", 8190, 0, 8192).prompt == 8190
-    assert finished("length", 8190, 5, 8192).kind is VerdictKind.ACCEPTED
-    assert finished("length", 4000, 0, 8192).kind is VerdictKind.ACCEPTED
-    assert finished("length", 8190, 0, None).kind is VerdictKind.ACCEPTED
+def test_endings_that_mean_a_full_window():
+    assert ended("model_context_window_exceeded", None, 0, None).kind is VerdictKind.PROMPT
+    assert ended("length", 8190, 0, 8192).prompt == 8190
+    assert ended("length", 8190, 5, 8192).kind is VerdictKind.ACCEPTED
+    assert ended("length", 4000, 0, 8192).kind is VerdictKind.ACCEPTED
+    assert ended("length", 8190, 0, None).kind is VerdictKind.ACCEPTED
 
 
-NOTHINGS = [
-    b"",
-    b"data: [DONE]\n\n",
-    b"{}",
-    b'{"choices": []}',
-    b'data: {"choices":[]}\n\ndata: [DONE]\n\n',
-    b": hi\n\n",
-]
-"""llama-cpp-python refuses like this: https://github.com/abetlen/llama-cpp-python/issues/1498"""
+def test_a_success_that_holds_nothing_is_suspect_when_the_request_is_long():
+    """llama-cpp-python refuses like this: https://github.com/abetlen/llama-cpp-python/issues/1498"""
 
-
-@pytest.mark.parametrize("body", NOTHINGS)
-def test_a_success_that_holds_nothing_is_suspect_when_the_request_is_long(body: bytes):
-    def answered(**known) -> tuple[VerdictKind, bool]:
-        verdict = judge(200, [], body, **known)
+    def answered(tokens: int | None = None, window: int | None = None, *, certain: bool = True):
+        sent = Sent(tokens, window_tokens=window, window_is_certain=certain)
+        verdict = judge(ErrorReport(200, is_silent=True), sent)
         assert not verdict.is_overflow
         return verdict.kind, verdict.is_suspect
 
-    assert answered(estimate_tokens=8000, window_tokens=8192) == (VerdictKind.EMPTY, True)
-    assert answered(estimate_tokens=4000, window_tokens=8192) == (VerdictKind.EMPTY, False)
-    assert answered(estimate_tokens=4000, window_tokens=128_000, window_is_certain=False) == (VerdictKind.EMPTY, True)
-    assert answered(estimate_tokens=400, window_tokens=128_000, window_is_certain=False) == (VerdictKind.EMPTY, False)
+    assert answered(8000, 8192) == (VerdictKind.EMPTY, True)
+    assert answered(4000, 8192) == (VerdictKind.EMPTY, False)
+    assert answered(4000, 128_000, certain=False) == (VerdictKind.EMPTY, True)
+    assert answered(400, 128_000, certain=False) == (VerdictKind.EMPTY, False)
     assert answered() == (VerdictKind.EMPTY, False)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"choices": [], "usage": {"prompt_tokens": 9000, "completion_tokens": 0}},
-        {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
-        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
-        {"type": "ping"},
-    ],
-)
-def test_usage_and_empty_messages_are_answers(body):
-    for raw in (json.dumps(body), f"data: {json.dumps(body)}\n\ndata: [DONE]\n\n"):
-        assert judge(200, [], raw.encode(), estimate_tokens=9000, window_tokens=9000).kind is VerdictKind.ACCEPTED
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"error": {"code": 400, "message": ""}}', b"  \n"])
+@pytest.mark.parametrize("codes", [{}, {"code": "400"}])
 @pytest.mark.parametrize("status", [400, 413])
-def test_a_refusal_without_a_word_is_suspect_only_of_a_long_request_to_a_model_nobody_knows(status: int, body: bytes):
+def test_a_refusal_without_a_word_is_suspect_only_of_a_long_request_to_a_model_nobody_knows(status: int, codes):
     def is_suspect(tokens: int, *, certain: bool) -> bool:
-        verdict = judge(status, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain)
+        verdict = refused(status, sent=Sent(tokens, None, 128_000, certain), **codes)
         assert verdict.kind is VerdictKind.UNKNOWN
         return verdict.is_suspect
 
@@ -285,19 +297,15 @@ def test_a_refusal_without_a_word_is_suspect_only_of_a_long_request_to_a_model_n
     assert not is_suspect(127_000, certain=True)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "headers"),
-    [
-        (500, b"", []),
-        (422, b"", []),
-        (404, b"", []),
-        (400, b"", [(b"retry-after", b"1")]),
-        (400, b"Bad Request", []),
-        (400, b'{"error": {"code": "invalid_value", "message": ""}}', []),
-    ],
-)
-def test_a_refusal_with_a_word_or_of_another_kind_is_not_suspect(status: int, body: bytes, headers):
-    assert not judge(status, headers, body, estimate_tokens=40_000, window_is_certain=False).is_suspect
+@pytest.mark.parametrize("status", [500, 422, 404])
+def test_a_refusal_of_another_status_is_not_suspect(status: int):
+    assert not refused(status, sent=NOBODY_KNOWS).is_suspect
+
+
+def test_a_refusal_with_a_word_is_not_suspect():
+    assert not refused(400, sent=NOBODY_KNOWS, waits=True).is_suspect
+    assert not refused(400, "Bad Request", sent=NOBODY_KNOWS).is_suspect
+    assert not refused(400, code="invalid_value", sent=NOBODY_KNOWS).is_suspect
 
 
 PLAIN = [
@@ -311,30 +319,23 @@ PLAIN = [
 @pytest.mark.parametrize("words", PLAIN)
 @pytest.mark.parametrize("certain", [True, False])
 def test_plain_words_are_believed_whatever_the_estimate_is(words: str, certain: bool):
-    body = json.dumps({"error": {"message": words}}).encode()
     for tokens in (100, 10_000, 100_000):
-        assert judge(
-            400, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain
-        ).is_overflow
+        assert refused(400, words, sent=Sent(tokens, None, 128_000, certain)).is_overflow
 
 
 @pytest.mark.parametrize(
     "words", ["Token limit exceeded", "The text is too long", "length limit exceeded", "超过最大长度"]
 )
 def test_vague_words_are_doubted_far_below_what_the_model_surely_takes(words: str):
-    body = json.dumps({"error": {"message": words}}).encode()
-
     def is_overflow(tokens: int, *, certain: bool) -> bool:
-        return judge(
-            400, [], body, estimate_tokens=tokens, window_tokens=128_000, window_is_certain=certain
-        ).is_overflow
+        return refused(400, words, sent=Sent(tokens, None, 128_000, certain)).is_overflow
 
     assert not is_overflow(10_000, certain=True)
     assert is_overflow(100_000, certain=True)
     assert is_overflow(10_000, certain=False), "a window that nobody states is no evidence"
     assert not is_overflow(500, certain=False)
-    proven = json.dumps({"error": {"message": words, "code": "context_length_exceeded"}}).encode()
-    assert judge(400, [], proven, estimate_tokens=500, window_tokens=128_000).is_overflow
+    known = Sent(500, window_tokens=128_000)
+    assert refused(400, words, code="context_length_exceeded", sent=known).is_overflow
 
 
 TPM = (
@@ -346,8 +347,8 @@ TPM = (
 
 @pytest.mark.parametrize("status", [413, 429, 200])
 def test_a_request_that_is_over_a_rate_by_itself_says_by_how_much_and_teaches_nothing(status: int):
-    body = json.dumps({"error": {"message": TPM.format(limit=6000, requested=14810), "type": "tokens"}}).encode()
-    verdict = judge(status, [], body, estimate_tokens=14_000, window_tokens=128_000)
+    text = TPM.format(limit=6000, requested=14810)
+    verdict = refused(status, text, type="tokens", sent=Sent(14_000, window_tokens=128_000))
     assert (verdict.kind, verdict.limit, verdict.requested) == (VerdictKind.RATE, 6000, 14810)
     assert verdict.is_over_rate
     assert not verdict.is_overflow
@@ -389,8 +390,7 @@ RANGE = "<400> InternalError.Algo.InvalidParameter: Range of input length should
 
 def test_a_limit_far_over_our_tokens_and_under_our_characters_is_one_of_characters():
     def read(text: str, tokens: int, chars: int | None) -> tuple[int | None, Unit | None, bool]:
-        body = json.dumps({"error": {"message": text}}).encode()
-        verdict = judge(400, [], body, estimate_tokens=tokens, chars=chars, window_is_certain=False)
+        verdict = refused(400, text, sent=Sent(tokens, chars, window_is_certain=False))
         assert verdict.is_overflow
         return verdict.limit, verdict.unit, verdict.limit_is_learnable
 
@@ -406,23 +406,21 @@ def test_a_limit_far_over_our_tokens_and_under_our_characters_is_one_of_characte
 
 
 def test_numbers_that_cannot_be_true_are_dropped_and_the_verdict_stays():
-    body = json.dumps({"error": {"message": TOO_LONG}}).encode()
-    far_above = judge(400, [], body, estimate_tokens=10_000)
+    far_above = refused(400, TOO_LONG, sent=Sent(10_000))
     assert (far_above.is_overflow, far_above.limit, far_above.prompt, far_above.limit_is_learnable) == (
         True,
         None,
         None,
         False,
     )
-    far_below = judge(400, [], body, estimate_tokens=1_000_000)
+    far_below = refused(400, TOO_LONG, sent=Sent(1_000_000))
     assert (far_below.limit, far_below.prompt) == (131072, None)
-    near = judge(400, [], body, estimate_tokens=120_000)
+    near = refused(400, TOO_LONG, sent=Sent(120_000))
     assert (near.limit, near.prompt) == (131072, 140012)
-    no_size = judge(400, [], b'{"error":"Prompt exceeds maximum context length 4096"}', estimate_tokens=5_000)
+    no_size = refused(400, "Prompt exceeds maximum context length 4096", sent=Sent(5_000))
     assert (no_size.limit, no_size.prompt) == (4096, None)
 
 
 def test_characters_are_not_held_against_an_estimate_in_tokens():
-    body = b'{"error":"Input exceeds the maximum length of 1048576 characters."}'
-    verdict = judge(400, [], body, estimate_tokens=1_000)
+    verdict = refused(400, "Input exceeds the maximum length of 1048576 characters.", sent=Sent(1_000))
     assert (verdict.limit, verdict.unit) == (1048576, Unit.CHARS)

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from proxy.core.overflow import VerdictKind, judge
+from proxy.core.overflow import ErrorReport, ErrorText, VerdictKind, judge
 
 
-def judged(status, message, code=None):
-    return judge(status, (), json.dumps({"error": {"message": message, "code": code}}).encode())
+def judged(status, message):
+    return judge(ErrorReport(status, texts=(ErrorText("error.message", message),)))
 
 
 @pytest.mark.parametrize(

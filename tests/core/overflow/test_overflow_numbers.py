@@ -1,10 +1,9 @@
-"""`digits` and `numbers`: what is a number, and which."""
+"""`numbers`: what is a number, and which."""
 
 import pytest
 
-from proxy.core.overflow.digits import skeleton
 from proxy.core.overflow.grammar import normalised
-from proxy.core.overflow.numbers import read
+from proxy.core.overflow.numbers import read, skeleton
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, NOUNS
 from proxy.core.overflow.verdict import Exactness, Scope, Unit
 

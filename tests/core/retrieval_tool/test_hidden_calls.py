@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.answer_shapes import is_own, messages
 
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
+from proxy.wire.chat_completions.assistant import said_in as read_said
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
-from proxy.wire.chat_completions.said import said_in as read_said
 
 MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
 

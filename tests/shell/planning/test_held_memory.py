@@ -17,6 +17,7 @@ from proxy.config.settings import Settings
 from proxy.core.conversation.edit import Edit
 from proxy.shell.planning import wanted
 from proxy.shell.planning.planner import Planner
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
 def planner_for(folder: Path, window: int) -> Planner:
@@ -64,7 +65,7 @@ def test_what_is_remembered_counts_as_what_it_takes(make: Any, window: int, tmp_
 
     async def remember(numbers: range) -> None:
         for number in numbers:
-            await planner.plan(b"owner %d" % number, make(number))
+            await planner.plan(CHAT_COMPLETIONS, b"owner %d" % number, make(number))
 
     asyncio.run(remember(range(1)))  # what is loaded and remembered once for all
     counted = planner._memory._kept.held_bytes
@@ -85,7 +86,9 @@ def test_of_conversations_that_begin_alike_no_bytes_are_held_twice(tmp_path: Pat
 
     async def remember(numbers: range) -> None:
         for number in numbers:
-            await planner.plan(b"owner", body_of([beginning, *json.loads(long_result(number))["messages"]]))
+            await planner.plan(
+                CHAT_COMPLETIONS, b"owner", body_of([beginning, *json.loads(long_result(number))["messages"]])
+            )
 
     asyncio.run(remember(range(1)))
     counted = planner._memory._kept.held_bytes
@@ -115,8 +118,8 @@ async def test_work_stops_when_nobody_waits_for_it(tmp_path: Path, monkeypatch: 
             over.set()
             raise
 
-    monkeypatch.setattr("proxy.shell.planning.maker.while_wanted", watched)
-    planning = asyncio.create_task(planner.plan(b"owner", short_messages(1)))
+    monkeypatch.setattr("proxy.shell.planning.plan_inputs.while_wanted", watched)
+    planning = asyncio.create_task(planner.plan(CHAT_COMPLETIONS, b"owner", short_messages(1)))
     await asyncio.to_thread(begun.wait, 20)
     planning.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -12,7 +12,7 @@ from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
-from proxy.wire.chat_completions.request import parse
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
 class Kept:
@@ -55,7 +55,7 @@ def conversation(*numbers: int) -> list[dict[str, Any]]:
 
 
 def request(*numbers: int) -> Any:
-    return parse(json.dumps({"messages": conversation(*numbers)}).encode())
+    return CHAT_COMPLETIONS.parse(json.dumps({"messages": conversation(*numbers)}).encode())
 
 
 def hidden(*numbers: int, page: str = "page", owner: str = "me") -> HiddenToolCalls:
@@ -139,7 +139,9 @@ async def test_after_a_restart_the_newest_messages_of_a_long_run_are_asked_for(m
 
 
 def test_messages_without_calls_cost_nothing() -> None:
-    asked = parse(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
+    asked = CHAT_COMPLETIONS.parse(
+        b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
+    )
     whole, unknown = memory(Kept()).completed("me", asked)
     assert (whole.conversation, unknown) == (asked.conversation, ())
     assert ChatMessage.read(b"{}").calls == ()
@@ -173,7 +175,7 @@ async def test_a_later_turn_reads_its_new_messages_only() -> None:
     await completed(found, "me", 1)
     known, _ = found.completed("me", request(1))
     body = json.dumps({"messages": conversation(1, 2)}).encode()
-    later = parse(body, known, known.shared_messages(body))
+    later = CHAT_COMPLETIONS.parse(body, known, known.shared_messages(body))
     assert (later.read_messages, len(later.conversation)) == (4, 6)
     whole, unknown = found.completed("me", later)
     fresh, same = found.completed("me", request(1, 2))

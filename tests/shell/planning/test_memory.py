@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.planning.memory import HEAD_BYTES, MAX_TOGETHER, NEARLY_ALL, ConversationMemory
-from proxy.wire.chat_completions.request import parse
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 ALICE, BOB = b"alice", b"bob"
 PLENTY = 10_000_000
@@ -13,7 +13,9 @@ PLENTY = 10_000_000
 def request_of(*contents, model="m", user="u" * HEAD_BYTES):
     """Its head is as long as what requests are kept together by, so that `contents` alone make the difference."""
     messages = b",".join(b'{"role":"user","content":"%s"}' % content.encode() for content in contents)
-    return parse(b'{"model":"%s","user":"%s","messages":[%s]}' % (model.encode(), user.encode(), messages))
+    return CHAT_COMPLETIONS.parse(
+        b'{"model":"%s","user":"%s","messages":[%s]}' % (model.encode(), user.encode(), messages)
+    )
 
 
 def remember(memory, owner, request, knowledge, instead_of, more_bytes=0):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.relay.peeking import HELD_BYTES, PeekedResponse
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 JSON = ((b"content-type", b"application/json"),)
 EVENTS = ((b"content-type", b"Text/Event-Stream; charset=utf-8"),)
@@ -41,7 +42,7 @@ class FakeAnswer:
 
 
 def held(answer: FakeAnswer) -> PeekedResponse:
-    return PeekedResponse(answer)  # type: ignore[arg-type] # it has all that is used
+    return PeekedResponse(answer, CHAT_COMPLETIONS)  # type: ignore[arg-type] # it has all that is used
 
 
 async def collected(answer: PeekedResponse) -> list[bytes]:

@@ -21,6 +21,7 @@ from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder, system_tokens
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 LONG = "".join(f"canary line {number}\n" for number in range(5_000))
 
@@ -52,7 +53,7 @@ def body(text: str, *, system: str = "canary", model: str = "m", **members: Any)
 
 
 async def planned_for(content: bytes, window_tokens: int = 128_000) -> Planned:
-    return await planner(window_tokens).plan(b"owner", content)
+    return await planner(window_tokens).plan(CHAT_COMPLETIONS, b"owner", content)
 
 
 async def recorded(recorder: Recorder, planned: Planned | None) -> list[dict[str, Any]]:
@@ -117,8 +118,8 @@ async def test_the_name_of_a_model_is_bounded(recorder: Recorder) -> None:
 async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(recorder: Recorder) -> None:
     content = body("short", system="word " * 10_000)
     one = planner(16_000)
-    first = await one.plan(b"owner", content)
-    again = await one.plan(b"owner", content)
+    first = await one.plan(CHAT_COMPLETIONS, b"owner", content)
+    again = await one.plan(CHAT_COMPLETIONS, b"owner", content)
     warned = [line for line in await recorded(recorder, first) if line["event"] == "system_text_long"]
     assert [(line["tokens"], line["log_level"]) for line in warned] == [(system_tokens(first), "warning")]
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]

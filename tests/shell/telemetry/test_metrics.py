@@ -17,6 +17,7 @@ from proxy.errors import ClientLeft
 from proxy.shell.models.learning import Learning
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, _forget_the_dead
 from proxy.shell.telemetry.recorder import Recorder
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fai
     with capture_logs():
         decision = recorder.begin("req")
         decision.note_body(len(content))
-        planned = await planner().plan(OWNER, content)
+        planned = await planner().plan(CHAT_COMPLETIONS, OWNER, content)
         decision.note_plan(planned)
         recorder.plan_made(decision)
         decision.note_sent(1)

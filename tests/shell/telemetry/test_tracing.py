@@ -24,6 +24,7 @@ from proxy.errors import ProxyError, UpstreamTimeout
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.tracing import Tracer
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -47,7 +48,7 @@ async def traced(
     with capture_logs():
         decision = recorder.begin("req-7", list(headers))
         decision.note_body(len(content))
-        planned = await planner().plan(OWNER, content)
+        planned = await planner().plan(CHAT_COMPLETIONS, OWNER, content)
         decision.note_plan(planned)
         decision.note_sent(1)
         if retried:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.chat_completions.answer_end import TAIL_BYTES, Tail, is_whole
+from proxy.wire.chat_completions.answer_end import is_whole
+from proxy.wire.sse import TAIL_BYTES, Tail
 
 
 def event(delta, finish=None, **members):

@@ -1,16 +1,23 @@
-"""Values and texts → leaves, through JSON in strings, `b'...'`, Python reprs, HTML and texts with JSON in their middle.
+"""Values and texts → what they say, out of JSON in strings, `b'...'`, Python reprs, HTML and JSON amid a text.
 
-Rule: at most six wrappings deep and a few passes over each text; nothing is evaluated, nothing raises.
+Rule: at most six wrappings deep and a few passes over each text; nothing is evaluated, nothing raises. A path is made
+of names that look like names, never of content.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.overflow.error_fields import MAX_TEXT_CHARS, ErrorField, ErrorFields, inside, joined, snake
+from proxy.core.overflow import ErrorCode, ErrorText
+
+MAX_FOUND: Final = 128
+"""The richest error seen has fourteen."""
+_MAX_TEXT_CHARS: Final = 4_096
+"""An explanation is shorter; what is longer echoes the request."""
 
 _MAX_WRAPPINGS: Final = 6
 """Deepest seen: a relay's `detail` around LiteLLM's text around `b'...'` around JSON, four."""
@@ -66,8 +73,39 @@ _BYTES_REPR: Final = re.compile(r"""\bb(['"])(?=[{\[\\])""")
 _CODE_SHAPE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-:/#\[\]]{0,79}")
 """A code, or a `param`: `messages[3].content`."""
 _TAG: Final = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
+_SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,40}")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _EDGES: Final = " \n\t:.,-'\"{}[]()"
 _DECODER: Final = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCode:
+    """One word to programs, as it stood."""
+
+    path: str
+    name: str
+    """The member that it stood in, in snake case."""
+    text: str
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found in an answer so far."""
+
+    texts: list[ErrorText] = field(default_factory=list)
+    codes: list[FoundCode] = field(default_factory=list)
+    numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By the member that each stood in, in snake case, with its path; the first of a name."""
+    endings: list[ErrorCode] = field(default_factory=list)
+    counted_prompt: int | None = None
+    counted_reply: int | None = None
+    is_bare_text: bool = False
+    is_silent: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.texts) + len(self.codes) + len(self.numbers) >= MAX_FOUND
 
 
 def json_or_none(text: str) -> Any:
@@ -78,9 +116,9 @@ def json_or_none(text: str) -> Any:
         return None
 
 
-def collect(leaves: ErrorFields, path: str, name: str, value: Any, *, wrappings: int = 0, nesting: int = 0) -> None:
+def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 0, nesting: int = 0) -> None:
     """Add everything under one JSON value."""
-    if leaves.is_full or nesting > _MAX_NESTING:
+    if found.is_full or nesting > _MAX_NESTING:
         return
     match value:
         case dict():
@@ -88,18 +126,18 @@ def collect(leaves: ErrorFields, path: str, name: str, value: Any, *, wrappings:
             for key, inner in islice(value.items(), _MAX_MEMBERS):
                 member = snake(key)
                 if member not in _ECHOES or holds_remarks:
-                    collect(leaves, joined(path, key), member, inner, wrappings=wrappings, nesting=nesting + 1)
+                    collect(found, joined(path, key), member, inner, wrappings=wrappings, nesting=nesting + 1)
         case list():
             for index, inner in enumerate(value[:_MAX_MEMBERS]):
-                collect(leaves, f"{path}[{index}]", name, inner, wrappings=wrappings, nesting=nesting + 1)
+                collect(found, f"{path}[{index}]", name, inner, wrappings=wrappings, nesting=nesting + 1)
         case str():
-            collect_text(leaves, path, name, value, wrappings)
+            collect_text(found, path, name, value, wrappings)
         case bool() | None:
             pass
         case _ if name in _CODES:
-            leaves.codes.append(ErrorField(path, name, str(value)))
+            found.codes.append(FoundCode(path, name, str(value)))
         case _ if abs(value) < 1e12:  # neither infinite nor NaN, which is less than nothing
-            leaves.numbers.setdefault(name, (int(value), path))
+            found.numbers.setdefault(name, (int(value), path))
 
 
 def _is_remark(value: Any) -> bool:
@@ -107,23 +145,23 @@ def _is_remark(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
-def collect_text(leaves: ErrorFields, path: str, name: str, text: str, wrappings: int = 0) -> None:
+def collect_text(found: Found, path: str, name: str, text: str, wrappings: int = 0) -> None:
     """Add a text: as a code when it is one word, taken apart when it wraps something."""
-    if leaves.is_full or not text.strip() or text == "None":
+    if found.is_full or not text.strip() or text == "None":
         return
     if _CODE_SHAPE.fullmatch(text):
-        leaves.codes.append(ErrorField(path, name, text))
-    elif wrappings >= _MAX_WRAPPINGS or not _collect_wrapped(leaves, path, name, text, wrappings + 1):
-        _collect_plain(leaves, path, name, text)
+        found.codes.append(FoundCode(path, name, text))
+    elif wrappings >= _MAX_WRAPPINGS or not _collect_wrapped(found, path, name, text, wrappings + 1):
+        _collect_plain(found, path, text)
 
 
-def _collect_plain(leaves: ErrorFields, path: str, name: str, text: str) -> None:
+def _collect_plain(found: Found, path: str, text: str) -> None:
     plain = _TAG.sub(" ", text) if "</" in text else text
     if plain.strip(_EDGES):
-        leaves.texts.append(ErrorField(path, name, plain.strip()[:MAX_TEXT_CHARS]))
+        found.texts.append(ErrorText(path, plain.strip()[:_MAX_TEXT_CHARS]))
 
 
-def _collect_wrapped(leaves: ErrorFields, path: str, name: str, text: str, wrappings: int) -> bool:
+def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: int) -> bool:
     """Take apart the first JSON or repr in a text, and what stands before and after it; False when there is none."""
     text = _BYTES_REPR.sub(" ", text)
     for candidate in dict.fromkeys((text, _unescaped(text))):
@@ -134,11 +172,11 @@ def _collect_wrapped(leaves: ErrorFields, path: str, name: str, text: str, wrapp
                 continue
             if opening.start() and not _tells(value):
                 continue
-            _collect_plain(leaves, path, name, candidate[: opening.start()].strip(_EDGES))
-            collect(leaves, inside(path), name, value, wrappings=wrappings)
-            collect_text(leaves, path, name, candidate[end:].strip(_EDGES), wrappings)
+            _collect_plain(found, path, candidate[: opening.start()].strip(_EDGES))
+            collect(found, inside(path), name, value, wrappings=wrappings)
+            collect_text(found, path, name, candidate[end:].strip(_EDGES), wrappings)
             return True
-    return _collect_repr(leaves, path, name, text, wrappings)
+    return _collect_repr(found, path, text, wrappings)
 
 
 def _tells(value: Any) -> bool:
@@ -147,7 +185,7 @@ def _tells(value: Any) -> bool:
     return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
 
 
-def _collect_repr(leaves: ErrorFields, path: str, name: str, text: str, wrappings: int) -> bool:
+def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
     """Members of a Python repr, or of JSON that was cut or mended, read one by one: `'message': "..."`."""
     heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
     if not any(snake(head[1]) in _TELLING for head in heads):
@@ -159,11 +197,31 @@ def _collect_repr(leaves: ErrorFields, path: str, name: str, text: str, wrapping
         end = value.end()
         if (member := snake(head[1])) not in _ECHOES and value.lastindex is not None:
             said = int(value[3]) if value[3] else _unescaped(value[value.lastindex])
-            collect(leaves, joined(inside(path), head[1]), member, said, wrappings=wrappings)
-    _collect_plain(leaves, path, name, text[:start].strip(_EDGES))
-    _collect_plain(leaves, path, name, text[end:].strip(_EDGES))
+            collect(found, joined(inside(path), head[1]), member, said, wrappings=wrappings)
+    _collect_plain(found, path, text[:start].strip(_EDGES))
+    _collect_plain(found, path, text[end:].strip(_EDGES))
     return True
 
 
 def _unescaped(text: str) -> str:
     return text.replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def joined(path: str, key: object) -> str:
+    """The path of a member; a key that does not look like a name could be content and becomes `*`."""
+    name = key if isinstance(key, str) and _SAFE_NAME.fullmatch(key) else "*"
+    return f"{path}.{name}" if path and not path.endswith(">") else f"{path}{name}"
+
+
+def inside(path: str) -> str:
+    """The path of what a text wraps; the body itself is no place worth naming."""
+    return f"{path}>" if path else ""
+
+
+def snake(name: str) -> str:
+    """A member's name in snake case.
+
+    >>> snake("errorCode"), snake("error-msg")
+    ('error_code', 'error_msg')
+    """
+    return _CAMEL.sub("_", name[:60]).replace("-", "_").lower()

@@ -1,19 +1,17 @@
-"""`unwrap` and `nested`: every delivery ends in the same leaves."""
+"""`body`: every delivery leads to the same texts, and of a success only errors are read."""
 
 import json
 
 import pytest
 
-from proxy.core.overflow.error_fields import MAX_LEAVES, ErrorFields, joined, snake
-from proxy.core.overflow.nested import collect
-from proxy.core.overflow.unwrap import MAX_BODY_BYTES, unwrap
+from proxy.wire.error_bodies.body import MAX_BODY_BYTES, holds_nothing, opened
 
 MESSAGE = "the prompt has 33001 tokens, which does not fit"
 
 
 def texts(body: str | bytes, *, is_success: bool = False) -> dict[str, str]:
-    leaves = unwrap(body.encode() if isinstance(body, str) else body, is_success=is_success)
-    return {leaf.path: leaf.text for leaf in leaves.texts}
+    found = opened(body.encode() if isinstance(body, str) else body, is_success=is_success)
+    return {text.path: text.text for text in found.texts}
 
 
 @pytest.mark.parametrize(
@@ -51,40 +49,19 @@ def test_every_delivery_leads_to_the_message(body, path: str):
     assert texts(raw)[path] == MESSAGE
 
 
-def test_what_repeats_the_request_or_the_model_is_never_a_leaf():
+def test_what_repeats_the_request_or_the_model_is_never_read():
     echoes = {"input": MESSAGE, "messages": [{"content": MESSAGE}], "failed_generation": MESSAGE, "message": "no"}
     assert list(texts(json.dumps({"error": echoes}) + " ").values()) == []
-    assert unwrap(json.dumps({"error": echoes}).encode(), is_success=False).codes[0].text == "no"
+    assert opened(json.dumps({"error": echoes}).encode(), is_success=False).codes[0].text == "no"
 
 
 def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     body = {
         "error": {"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "ratio": float("nan"), "ok": True}
     }
-    leaves = unwrap(json.dumps(body).encode(), is_success=False)
-    assert [leaf.text for leaf in leaves.codes] == ["400", "exceed_context_size_error"]
-    assert leaves.numbers == {"n_ctx": (8192, "error.n_ctx")}
-
-
-def test_a_key_that_is_content_never_reaches_a_path():
-    assert list(texts(json.dumps({"my secret sentence": {"message": MESSAGE}}))) == ["*.message"]
-    assert joined("", 7) == "*"
-
-
-def test_a_cut_or_mended_json_is_read_member_by_member():
-    assert texts('{"error":{"message":"' + MESSAGE) == {"message": MESSAGE}
-    mended = "failed: {'code': 400, 'message': \"it\\'s " + MESSAGE + "\", 'param': None} at once, sir"
-    assert texts(mended) == {"message": "it's " + MESSAGE, "": "at once, sir"}
-
-
-def test_members_that_are_no_error_leave_a_text_whole():
-    text = "use 'parameters': {'truncation': 'only_first'} for this. " + MESSAGE
-    assert list(texts(text).values()) == [text]
-    assert list(texts(text.replace("'", '"')).values()) == [text.replace("'", '"')]
-
-
-def test_html_loses_its_tags():
-    assert texts("<html><h1>413 Request Entity Too Large</h1></html>") == {"": "413 Request Entity Too Large"}
+    found = opened(json.dumps(body).encode(), is_success=False)
+    assert [code.text for code in found.codes] == ["400", "exceed_context_size_error"]
+    assert found.numbers == {"n_ctx": (8192, "error.n_ctx")}
 
 
 def test_lines_without_a_field_name_go_on_with_the_data():
@@ -127,34 +104,22 @@ def test_an_error_inside_a_success_is_read(body):
 
 def test_finish_reasons_and_usage_of_a_success_are_kept():
     usage = {"prompt_tokens": 10, "completion_tokens": 0}
-    leaves = unwrap(json.dumps({"choices": [{"finish_reason": "length"}, 3], "usage": usage}).encode(), is_success=True)
-    assert [(leaf.path, leaf.text) for leaf in leaves.finish_reasons] == [("finish_reason", "length")]
-    assert (leaves.prompt_tokens, leaves.completion_tokens) == (10, 0)
+    found = opened(json.dumps({"choices": [{"finish_reason": "length"}, 3], "usage": usage}).encode(), is_success=True)
+    assert [(ending.path, ending.text) for ending in found.endings] == [("finish_reason", "length")]
+    assert (found.counted_prompt, found.counted_reply) == (10, 0)
 
 
 @pytest.mark.parametrize("body", [b"", b"  ", b": ping\n\n", b"data: [DONE]\n\n"])
 def test_a_success_without_an_object_is_silent(body: bytes):
-    assert unwrap(body, is_success=True).is_silent
-
-
-def test_nesting_wrapping_and_breadth_are_bounded():
-    leaves = ErrorFields()
-    collect(leaves, "", "", {str(index): [f"text number {index} {item}" for item in range(9)] for index in range(64)})
-    assert len(leaves.texts) == MAX_LEAVES
-    assert unwrap(b'{"a":' * 60 + b'"x y"' + b"}" * 60, is_success=False).texts == []
-    wrapped = MESSAGE
-    for _ in range(9):
-        wrapped = json.dumps({"error": wrapped})
-    assert all(leaf.path.count(">") <= 6 for leaf in unwrap(wrapped.encode(), is_success=False).texts)
-    assert unwrap(b"[" * MAX_BODY_BYTES + b"]", is_success=True).is_bare_text
+    assert opened(body, is_success=True).is_silent
 
 
 @pytest.mark.parametrize("name", ["response", "message"])
 def test_a_success_in_a_success_is_read_only_so_deep(name):
     """Not every Python refuses JSON that is nested deeper than its functions can follow."""
     error = {"error": {"message": "prompt is too long"}}
-    found = [unwrap(json.dumps(within(name, error, depth)).encode(), is_success=True) for depth in (8, 9, 500)]
-    assert [leaves.has_error for leaves in found] == [True, False, False]
+    found = [opened(json.dumps(within(name, error, depth)).encode(), is_success=True) for depth in (8, 9, 500)]
+    assert [bool(one.texts) for one in found] == [True, False, False]
 
 
 def within(name, value, depth):
@@ -163,5 +128,13 @@ def within(name, value, depth):
     return value
 
 
-def test_names_are_compared_in_snake_case():
-    assert [snake(name) for name in ("errorCode", "error-msg", "Message")] == ["error_code", "error_msg", "message"]
+def test_what_is_longer_than_any_error_is_not_read_to_its_end():
+    assert opened(b"[" * MAX_BODY_BYTES + b"]", is_success=True).is_bare_text
+    assert texts(b" " * MAX_BODY_BYTES + MESSAGE.encode()) == {}
+
+
+def test_an_event_without_any_part_of_an_answer_holds_nothing():
+    assert holds_nothing(b'{"choices":[],"prompt_filter_results":[{}]}')
+    assert holds_nothing(b"{}")
+    for data in (b"", b"[DONE]", b'{"choices":[],"usage":{"prompt_tokens":3}}', b'{"error":"no"}', b'{"type":"ping"}'):
+        assert not holds_nothing(data)

@@ -1,42 +1,59 @@
-"""The chat-completions request as bytes, and errors in OpenAI's shape.
+"""A request as a wire has read it; also the memory that makes reading the next one of its conversation cheap.
 
-Rule: a request that nothing changes is its own bytes; in one that is changed, every member and message that was not
-touched keeps its bytes.
+Rule: a request keeps the bytes that it was read from. What two bodies share is found by comparing bytes, item by item
+of the list that holds the messages; a wire says which messages an item makes, or how many items one message spans.
 """
 
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.errors import ContextOverflow, MalformedRequest, ProxyError
-from proxy.wire.chat_completions.message import ChatMessage
+from proxy.errors import MalformedRequest
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
-"""Begins the escape of a letter. No encoder writes one, but a name that holds one may be `messages`."""
+"""Begins the escape of a letter. No encoder writes one, but a name that holds one may be that of the message list."""
 _PROBE_BYTES: Final = 16
 """Looked at first where two bodies are compared: three times as fast as comparing all of what differs anyway."""
 
+ReadItems: TypeAlias = Callable[[Sequence[Raw]], Sequence[tuple[Message, int]]]
+"""Items of a message list → its messages in order, each with the number of items that are read once it ends. Where each
+item makes one message, that keeps the item's bytes."""
+
+
+class RequestShape(NamedTuple):
+    """Where the request of a wire holds what."""
+
+    messages: str
+    """The member with the list of messages."""
+    reply_limits: tuple[str, ...]
+    """Members that limit the reply, in tokens; the first that is there has the say."""
+    read: ReadItems
+    may_hold_images: Callable[[bytes], bool]
+    goes_on: Callable[[Message], bool] = lambda _: False
+    """Whether items that come later may belong to a message: then it is read again with them."""
+
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """One request, read once; also the memory that makes reading the next one of its conversation cheap."""
+class Request:
+    """One request, read once."""
 
     body: bytes = field(repr=False)
     """As received, decompressed."""
     members: Mapping[str, Raw] = field(repr=False)
-    """Its members in order, unopened; `messages` stands among them only to hold its place."""
+    """Its members in order, unopened; the list of messages stands among them only to hold its place."""
     conversation: Conversation
+    shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` each message ends; empty when that is not known, and then nothing is reused. A message that was
-    put in ends where the one before it does."""
+    """Where in `body` the last item of each message ends; empty when that is not known, and then nothing is reused. A
+    message that was put in ends where the one before it does."""
     added_bytes: int = 0
     """Of the conversation, that do not stand in `body`."""
     has_images: bool = False
@@ -51,7 +68,7 @@ class ChatRequest:
     stream: bool = field(init=False)
     """Whether the client asked for server-sent events."""
     reply_limit: tuple[str, int] | None = field(init=False)
-    """The member that limits the reply, and its tokens; the newer name has the say."""
+    """The member that limits the reply, and its tokens."""
 
     def __post_init__(self) -> None:
         """Opened once: everybody on the way asks for them."""
@@ -80,16 +97,19 @@ class ChatRequest:
         view = memoryview(self.body)
         if not body.startswith(view[:end]):
             return 0
-        if body.startswith(view[: ends[-1]]):
-            return len(ends)
-        return bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not body.startswith(view[:end]))
+        shared = len(ends)
+        if not body.startswith(view[: ends[-1]]):
+            shared = bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not body.startswith(view[:end]))
+        while shared and self.shape.goes_on(self.conversation.messages[shared - 1]):
+            shared -= 1
+        return shared if shared > more_than else 0
 
     @property
     def read_messages(self) -> int:
         """How many of the first messages the history tells of."""
         return len(self.history) // HISTORY_BYTES
 
-    def completed(self, places: Mapping[int, Sequence[Message]], history: bytes) -> ChatRequest:
+    def completed(self, places: Mapping[int, Sequence[Message]], history: bytes) -> Request:
         """The request with several messages in the place of one; `places` are indexes in the conversation. `history` is
         that of all its messages."""
         if not places:
@@ -107,19 +127,19 @@ class ChatRequest:
         completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
         return replace(completed, history=b"".join(told))
 
-    def continued(self, messages: Sequence[Message]) -> ChatRequest:
+    def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No body of a client goes on from there."""
         known = len(self.conversation)
         put_in = (*self.put_in, *range(known, known + len(messages)))
         return self._with((*self.conversation.messages, *messages), (), put_in)
 
-    def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...], put_in: tuple[int, ...]) -> ChatRequest:
+    def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...], put_in: tuple[int, ...]) -> Request:
         before, after = (sum(len(m.raw) for m in found) for found in (self.conversation.messages, messages))
         added_bytes = self.added_bytes + max(1, after - before)
         return replace(self, conversation=Conversation(messages), ends=ends, added_bytes=added_bytes, put_in=put_in)
 
     def _found_reply_limit(self) -> tuple[str, int] | None:
-        for name in ("max_completion_tokens", "max_tokens"):
+        for name in self.shape.reply_limits:
             found = self._opened(name, int)
             if found is not None and not isinstance(found, bool) and found > 0:
                 return name, found
@@ -130,110 +150,95 @@ class ChatRequest:
         return found if isinstance(found, kind) else None
 
 
-def parse(body: bytes, known: ChatRequest | None = None, shared: int = 0, *, will_be_known: bool = True) -> ChatRequest:
+def read_request(
+    shape: RequestShape, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+) -> Request:
     """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and not read again.
     `will_be_known`: whether a later one may be read like that with this one, which has to find where its messages end.
 
-    Raises MalformedRequest for what no upstream could judge either: no JSON, no object, no `messages` list.
+    Raises MalformedRequest for what no upstream could judge either: no JSON, no object, no list of messages.
     """
-    if known is not None and shared and (continued := _continue(body, known, shared)):
+    if known is not None and shared and (continued := _continue(shape, body, known, shared)):
         return continued
     try:
         members = dict(jsontext.members(body))
     except jsontext.NotJson as error:
         raise MalformedRequest(f"the body must be a JSON object: {error}") from None
-    if (array := members.get("messages")) is None:
-        raise MalformedRequest("the request has no `messages`; a list of messages is needed", param="messages")
+    name = shape.messages
+    if (array := members.get(name)) is None:
+        raise MalformedRequest(f"the request has no `{name}`; a list of messages is needed", param=name)
     try:
-        messages = tuple([ChatMessage.read(raw) for raw in jsontext.items(array)])
+        items = jsontext.items(array)
     except jsontext.NotJson as error:
-        raise MalformedRequest(f"`messages` must be a list: {error}", param="messages") from None
-    ends = _ends(body, members, messages) if will_be_known else ()
-    return ChatRequest(body, members, Conversation(messages), ends, has_images=may_hold_images(body))
+        raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
+    read = shape.read(items)
+    messages = tuple([message for message, _ in read])
+    ends = _ends(name, body, members, items, read) if will_be_known else ()
+    return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
 
 
-def may_hold_images(body: bytes) -> bool:
-    """Whether a part of an image may stand in a body, or in a piece of one."""
-    return b'"image_url"' in body
-
-
-def render(request: ChatRequest, messages: Sequence[Raw], members: Mapping[str, Raw]) -> bytes:
-    """The request with these messages, and these members in the place of its own; all else keeps its bytes."""
-    return jsontext.join_object({**request.members, **members, "messages": jsontext.join_array(messages)})
-
-
-def reply_limit_raw(name: str, tokens: int) -> dict[str, Raw]:
-    """A reply limit as the member of a request."""
-    return {name: jsontext.dump(tokens)}
-
-
-def error_body(error: ProxyError) -> bytes:
-    """An error of the proxy in OpenAI's shape."""
-    described: dict[str, Any] = {
-        "message": error.message,
-        "type": error.type,
-        "param": error.param,
-        "code": error.code,
-    }
-    if isinstance(error, ContextOverflow) and error.upstream_message is not None:
-        described["upstream"] = {"message": error.upstream_message}
-    return jsontext.dump({"error": described})
-
-
-def _continue(body: bytes, known: ChatRequest, count: int) -> ChatRequest | None:
+def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
     """The request whose first `count` messages are known; None when the rest of the body is not plain to read."""
-    end = known.ends[count - 1]
+    end, name = known.ends[count - 1], shape.messages
     rest = body[end:].lstrip(b" \t\r\n")
-    if not rest.startswith((b",", b"]")) or b'"messages"' in rest or _ESCAPED_LETTER.search(rest):
+    if not rest.startswith((b",", b"]")) or b'"%b"' % name.encode() in rest or _ESCAPED_LETTER.search(rest):
         return None
     try:
-        tail = dict(jsontext.members(b'{"messages":[' + rest.removeprefix(b",")))
-        added = tuple(ChatMessage.read(raw) for raw in jsontext.items(tail["messages"]))
+        tail = dict(jsontext.members(b'{"%b":[' % name.encode() + rest.removeprefix(b",")))
+        items = jsontext.items(tail[name])
     except jsontext.NotJson:
         return None
+    read = shape.read(items)
     head = _members_before_messages(known)
-    if (rest.startswith(b",") and not added) or head.keys() & tail.keys() - {"messages"}:
+    if (rest.startswith(b",") and not read) or head.keys() & tail.keys() - {name}:
         return None
     # As bytes of their own: a view of any of them would hold a second copy of all that is new.
-    tail = {name: b"[]" if name == "messages" else bytes(raw) for name, raw in tail.items()}
-    messages = known.conversation.messages[:count] + added
-    ends = known.ends[:count] + _ends_from(body, end, added)
-    has_images = known.has_images or may_hold_images(rest)
+    tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
+    messages = known.conversation.messages[:count] + tuple([message for message, _ in read])
+    ends = known.ends[:count] + _ends_from(body, end, items, read)
+    has_images = known.has_images or shape.may_hold_images(rest)
     put_in = known.put_in[: bisect.bisect_left(known.put_in, count)]
     history = known.history[: HISTORY_BYTES * count]
     added_bytes = known.added_bytes if put_in else 0
-    return ChatRequest(body, {**head, **tail}, Conversation(messages), ends, added_bytes, has_images, put_in, history)
+    members = {**head, **tail}
+    return Request(body, members, Conversation(messages), shape, ends, added_bytes, has_images, put_in, history)
 
 
-def _members_before_messages(known: ChatRequest) -> dict[str, Raw]:
+def _members_before_messages(known: Request) -> dict[str, Raw]:
     head: dict[str, Raw] = {}
     for name, raw in known.members.items():
-        if name == "messages":
+        if name == known.shape.messages:
             break
         head[name] = raw
     return head
 
 
-def _ends(body: bytes, members: Mapping[str, Raw], messages: tuple[Message, ...]) -> tuple[int, ...]:
+def _ends(
+    name: str, body: bytes, members: Mapping[str, Raw], items: Sequence[Raw], read: Sequence[tuple[Message, int]]
+) -> tuple[int, ...]:
     """Where each message ends; nothing when names that stand twice, or elsewhere too, make that uncertain."""
-    key = body.find(b'"messages"')
+    key = body.find(b'"%b"' % name.encode())
     start = body.find(b"[", key)
-    if key < 0 or not body.startswith(memoryview(members["messages"]), start):
+    if key < 0 or not body.startswith(memoryview(members[name]), start):
         return ()
     try:
         head = jsontext.members(body[:start] + b"[]}")
     except jsontext.NotJson:  # what was found stands deeper inside
         return ()
     *before, last = head
-    if last != "messages" or any(bytes(head[name]) != bytes(members[name]) for name in before):
+    if last != name or any(bytes(head[other]) != bytes(members[other]) for other in before):
         return ()
-    return _ends_from(body, start, messages)
+    return _ends_from(body, start, items, read)
 
 
-def _ends_from(body: bytes, position: int, messages: tuple[Message, ...]) -> tuple[int, ...]:
-    ends = []
-    for message in messages:
-        # Only a bracket or comma and white space stand between, so the first hit is the message itself.
-        position = body.index(message.raw, position) + len(message.raw)
+def _ends_from(
+    body: bytes, position: int, items: Sequence[Raw], read: Sequence[tuple[Message, int]]
+) -> tuple[int, ...]:
+    if len(items) == len(read):  # one message each, which keeps the bytes of its item
+        items = [message.raw for message, _ in read]
+    ends = [position]
+    for raw in map(bytes, items):
+        # Only a bracket or comma and white space stand between, so the first hit is the item itself.
+        position = body.index(raw, position) + len(raw)
         ends.append(position)
-    return tuple(ends)
+    return tuple([ends[stop] for _, stop in read])

@@ -1,4 +1,4 @@
-"""Body → leaves: plain, JSON or server-sent events; of a success only errors, finish reasons and usage.
+"""Body → what it says: plain, JSON or server-sent events; of a success only errors, finish reasons and usage.
 
 Rule: what the assistant said is never read, whatever it looks like.
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from proxy.core.overflow.error_fields import ErrorField, ErrorFields, joined, snake
-from proxy.core.overflow.nested import collect, collect_text, json_or_none
+from proxy.core.overflow import ErrorCode
+from proxy.wire.error_bodies.nested import Found, collect, collect_text, joined, json_or_none, snake
 
 MAX_BODY_BYTES: Final = 65_536
 """An error is short; what is longer is an echo of the request."""
@@ -28,35 +28,35 @@ _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:
 _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 
-def unwrap(body: bytes, *, is_success: bool) -> ErrorFields:
-    """The leaves of an answer, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
+def opened(body: bytes, *, is_success: bool) -> Found:
+    """What an answer says, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
-    leaves = ErrorFields()
+    found = Found()
     if _SSE_LINE.match(text):
-        _add_events(leaves, text, is_success=is_success)
+        _add_events(found, text, is_success=is_success)
     elif not is_success:
-        collect_text(leaves, "", "", text)
+        collect_text(found, "", "", text)
     elif (value := json_or_none(text)) is not None:
-        leaves.is_silent = _holds_nothing(value)
-        _add_success(leaves, "", value)
+        found.is_silent = _holds_nothing(value)
+        _add_success(found, "", value)
     else:
-        leaves.is_silent, leaves.is_bare_text = not text, bool(text)
-        collect_text(leaves, "", "", text)
-    return leaves
+        found.is_silent, found.is_bare_text = not text, bool(text)
+        collect_text(found, "", "", text)
+    return found
 
 
-def _add_events(leaves: ErrorFields, text: str, *, is_success: bool) -> None:
-    leaves.is_silent = is_success
+def _add_events(found: Found, text: str, *, is_success: bool) -> None:
+    found.is_silent = is_success
     for index, (name, payload) in enumerate(_events(text)):
         path = f"event[{index}]"
         if payload.strip() == "[DONE]":
             continue
         value = json_or_none(payload)
-        leaves.is_silent &= _holds_nothing(value)
+        found.is_silent &= _holds_nothing(value)
         if not is_success or _ERROR_EVENT.search(name):
-            collect_text(leaves, path, "", payload)
+            collect_text(found, path, "", payload)
         else:
-            _add_success(leaves, path, value)
+            _add_success(found, path, value)
 
 
 def _events(text: str) -> Iterator[tuple[str, str]]:
@@ -76,20 +76,20 @@ def _events(text: str) -> Iterator[tuple[str, str]]:
             lines.append(field[2])
 
 
-def _add_success(leaves: ErrorFields, path: str, value: Any, depth: int = 0) -> None:
+def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
     """Errors, finish reasons and usage of a 2xx body or event."""
     if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return
     for name in _ERROR_MEMBERS:
-        if (found := value.get(name)) and not _says_success(found):
-            collect(leaves, joined(path, name), name, found)
+        if (error := value.get(name)) and not _says_success(error):
+            collect(found, joined(path, name), name, error)
     for name in ("response", "message"):  # Responses API: `response.failed`; Anthropic: `message_start`
-        _add_success(leaves, joined(path, name), value.get(name), depth + 1)
-    _add_finish(leaves, path, value)
+        _add_success(found, joined(path, name), value.get(name), depth + 1)
+    _add_finish(found, path, value)
     declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
     has_answer = any(value.get(name) for name in _ANSWER_MEMBERS)
     if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
-        collect(leaves, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
+        collect(found, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
 
 
 def holds_nothing(data: bytes) -> bool:
@@ -111,7 +111,7 @@ def _says_success(value: Any) -> bool:
     return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
 
 
-def _add_finish(leaves: ErrorFields, path: str, value: dict[str, Any]) -> None:
+def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
     choices = value.get("choices")
     inner = [value.get("incomplete_details"), value.get("delta"), *(choices if isinstance(choices, list) else ())]
     for holder in islice((value, *inner), _MAX_CHOICES):
@@ -119,12 +119,12 @@ def _add_finish(leaves: ErrorFields, path: str, value: dict[str, Any]) -> None:
             continue
         for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
             if isinstance(reason := holder.get(name), str):
-                leaves.finish_reasons.append(ErrorField(joined(path, name), name, reason))
+                found.endings.append(ErrorCode(joined(path, name), reason))
         if holder is not value and (error := holder.get("error")):
-            collect(leaves, joined(path, "choices.error"), "error", error)
+            collect(found, joined(path, "choices.error"), "error", error)
     if isinstance(usage := value.get("usage"), dict):
-        leaves.prompt_tokens = _count(usage, "prompt_tokens", "input_tokens")
-        leaves.completion_tokens = _count(usage, "completion_tokens", "output_tokens")
+        found.counted_prompt = _count(usage, "prompt_tokens", "input_tokens")
+        found.counted_reply = _count(usage, "completion_tokens", "output_tokens")
 
 
 def _count(usage: dict[str, Any], *names: str) -> int | None:

@@ -9,7 +9,8 @@ from support.json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages,
 
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.chat_completions.request import ChatRequest, error_body, parse, render
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.request import Request
 
 MEMBERS = st.lists(
     st.one_of(
@@ -69,7 +70,7 @@ def next_bodies(draw, pieces):
 def outcome(body, known=None):
     """All that a request is, or that it was refused. The place holder of `messages` among the members is left out."""
     try:
-        request = parse(body, known, known.shared_messages(body) if known else 0)
+        request = CHAT_COMPLETIONS.parse(body, known, known.shared_messages(body) if known else 0)
     except MalformedRequest:
         return "refused"
     members = [(name, b"" if name == "messages" else bytes(raw)) for name, raw in request.members.items()]
@@ -82,7 +83,7 @@ def test_a_request_in_any_spelling_keeps_the_bytes_of_its_messages_and_members(p
     members = [*before, (b'"messages"', b""), *after]
     if any(_name(name) == "messages" for name, _ in [*before, *after]):
         return
-    request = parse(joined(pieces))
+    request = CHAT_COMPLETIONS.parse(joined(pieces))
     assert [message.raw for message in request.conversation] == items
     last_of_each = {_name(name): value for name, value in members}
     assert list(request.members) == list(last_of_each)
@@ -99,7 +100,9 @@ def _name(raw):
 
 @given(MESSAGE_LISTS, BLANKS)
 def test_the_ends_of_the_messages_of_a_plain_request_are_known(items, blank):
-    request = parse(joined([[(b'"model"', b'"m"')], b'"messages"', items, [(b'"stream"', b"true")], blank]))
+    request = CHAT_COMPLETIONS.parse(
+        joined([[(b'"model"', b'"m"')], b'"messages"', items, [(b'"stream"', b"true")], blank])
+    )
     assert len(request.ends) == len(items)
     assert [request.body[end - len(raw) : end] for end, raw in zip(request.ends, items, strict=True)] == items
 
@@ -117,13 +120,13 @@ def test_so_does_one_that_continues_a_continued_one(data, pieces):
     second_body, third_body = data.draw(next_bodies(pieces)), data.draw(next_bodies(pieces))
     if first is None or outcome(second_body) == "refused":
         return
-    second = parse(second_body, first, first.shared_messages(second_body))
+    second = CHAT_COMPLETIONS.parse(second_body, first, first.shared_messages(second_body))
     assert outcome(third_body, second) == outcome(third_body)
 
 
 def parse_or_none(body):
     try:
-        return parse(body)
+        return CHAT_COMPLETIONS.parse(body)
     except MalformedRequest:
         return None
 
@@ -152,7 +155,7 @@ def parse_or_none(body):
     ],
 )
 def test_places_where_reading_on_could_go_astray(known_body, body):
-    known = parse(known_body)
+    known = CHAT_COMPLETIONS.parse(known_body)
     assert outcome(body, known) == outcome(body)
     assert outcome(known_body, known) == outcome(known_body)
 
@@ -170,13 +173,13 @@ def test_shared_messages_are_all_that_stand_at_the_head_byte_for_byte(data, piec
 
 def test_a_continued_conversation_opens_its_new_messages_only(monkeypatch):
     old = [b'{"role":"user","content":"%d"}' % number for number in range(100)]
-    known = parse(joined([[(b'"model"', b'"m"')], b'"messages"', old, [], b""]))
+    known = CHAT_COMPLETIONS.parse(joined([[(b'"model"', b'"m"')], b'"messages"', old, [], b""]))
     opened = []
     read = ChatMessage.read
     monkeypatch.setattr(ChatMessage, "read", lambda raw: opened.append(bytes(raw)) or read(raw))
     new = b'{"role":"user","content":"new"}'
     body = joined([[(b'"model"', b'"m"')], b'"messages"', [*old, new], [(b'"stream"', b"true")], b""])
-    request = parse(body, known, known.shared_messages(body))
+    request = CHAT_COMPLETIONS.parse(body, known, known.shared_messages(body))
     assert opened == [new]
     assert len(request.conversation) == 101
     assert request.stream
@@ -193,7 +196,7 @@ def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pie
     request = parse_or_none(body)
     if request is None:
         with pytest.raises(MalformedRequest) as caught:
-            parse(body)
+            CHAT_COMPLETIONS.parse(body)
         assert "SECRET" not in caught.value.message
         assert caught.value.__cause__ is None
     else:
@@ -211,7 +214,7 @@ def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pie
 @example(b"[" * 100_000)
 @example(b'{"messages":' + b"[" * 100_000)
 def test_neither_does_noise(body):
-    assert outcome(body) == "refused" or parse(body).body == body
+    assert outcome(body) == "refused" or CHAT_COMPLETIONS.parse(body).body == body
 
 
 @pytest.mark.parametrize(
@@ -228,7 +231,7 @@ def test_neither_does_noise(body):
 )
 def test_a_refusal_says_what_was_wrong(body, says, param):
     with pytest.raises(MalformedRequest) as caught:
-        parse(body)
+        CHAT_COMPLETIONS.parse(body)
     assert caught.value.message.startswith(says)
     assert caught.value.param == param
     assert caught.value.status == 400
@@ -245,7 +248,7 @@ def test_a_refusal_says_what_was_wrong(body, says, param):
     ],
 )
 def test_members_of_an_odd_type_read_as_absent(members, model, stream):
-    request = parse(b'{"messages":[],' + members + b"}")
+    request = CHAT_COMPLETIONS.parse(b'{"messages":[],' + members + b"}")
     assert (request.model, request.stream) == (model, stream)
 
 
@@ -264,7 +267,7 @@ def test_members_of_an_odd_type_read_as_absent(members, model, stream):
     ],
 )
 def test_the_reply_limit_is_a_whole_number_above_nothing(members, limit):
-    assert parse(b'{"messages":[],' + members + b"}").reply_limit == limit
+    assert CHAT_COMPLETIONS.parse(b'{"messages":[],' + members + b"}").reply_limit == limit
 
 
 @given(bodies(), st.data())
@@ -273,7 +276,9 @@ def test_rendering_changes_what_it_is_told_to_and_nothing_else(pieces, data):
     if request is None:
         return
     new_messages = [*(message.raw for message in request.conversation[::2]), added]
-    again = parse(render(request, new_messages, {"max_tokens": b"7"}))
+    again = CHAT_COMPLETIONS.parse(
+        CHAT_COMPLETIONS.render(request, [ChatMessage.read(raw) for raw in new_messages], {"max_tokens": b"7"})
+    )
     assert [message.raw for message in again.conversation] == new_messages
     kept = {name: bytes(raw) for name, raw in request.members.items()} | {"max_tokens": b"7", "messages": b""}
     assert list(again.members) == list(kept)
@@ -281,7 +286,7 @@ def test_rendering_changes_what_it_is_told_to_and_nothing_else(pieces, data):
 
 
 def test_an_error_has_the_shape_of_openai():
-    assert json.loads(error_body(ContextOverflow("too long: é \ud800", param="messages"))) == {
+    assert json.loads(CHAT_COMPLETIONS.error(ContextOverflow("too long: é \ud800", param="messages"))) == {
         "error": {
             "message": "too long: é \ud800",
             "type": "invalid_request_error",
@@ -292,13 +297,15 @@ def test_an_error_has_the_shape_of_openai():
 
 
 def test_neither_body_nor_messages_are_shown_by_repr():
-    assert "SECRET" not in repr(parse(b'{"x":"SECRET","messages":[{"role":"user","content":"SECRET"}]}'))
-    assert isinstance(parse(b'{"messages":[]}'), ChatRequest)
+    assert "SECRET" not in repr(
+        CHAT_COMPLETIONS.parse(b'{"x":"SECRET","messages":[{"role":"user","content":"SECRET"}]}')
+    )
+    assert isinstance(CHAT_COMPLETIONS.parse(b'{"messages":[]}'), Request)
 
 
 def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
-    request = parse(first + b"]}")
+    request = CHAT_COMPLETIONS.parse(first + b"]}")
     more = (ChatMessage.read(b'{"role": "assistant", "content": "whole"}'), ChatMessage.read(b'{"role": "tool"}'))
     whole = request.completed({1: more}, b"a" * 16 + b"b" * 16)
     assert request.completed({}, b"a" * 32).conversation is request.conversation
@@ -308,25 +315,25 @@ def test_messages_are_put_in_and_the_next_body_goes_on_from_there():
     body = first + b', {"role": "user", "content": "c"}]}'
     shared = whole.shared_messages(body)
     assert shared == 3
-    following = parse(body, whole, shared)
+    following = CHAT_COMPLETIONS.parse(body, whole, shared)
     assert [message.role for message in following.conversation] == ["user", "assistant", "tool", "user"]
     assert following.added_bytes == whole.added_bytes
     assert (following.history, following.read_messages) == (whole.history, 3)
     assert following.put_in == (2,)
-    taken_back = parse(first[: first.index(b', {"role": "ass')] + b"]}", whole, 1)
+    taken_back = CHAT_COMPLETIONS.parse(first[: first.index(b', {"role": "ass')] + b"]}", whole, 1)
     assert (taken_back.put_in, taken_back.added_bytes, taken_back.read_messages) == ((), 0, 1)
     assert whole.shared_messages(body.replace(b'"b"', b'"x"')) == 1
     longer = whole.continued([ChatMessage.read(b'{"role": "user"}')])
     assert (len(longer.conversation), longer.ends) == (4, ())
-    assert parse(body, longer, longer.shared_messages(body)).added_bytes == 0
+    assert CHAT_COMPLETIONS.parse(body, longer, longer.shared_messages(body)).added_bytes == 0
 
 
 def test_that_a_conversation_has_images_is_known_of_its_later_turns_too():
     image = b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}]}'
-    first = parse(b'{"messages":[%b]}' % image)
-    later = parse(b'{"messages":[%b,{"role":"user","content":"b"}]}' % image, first, 1)
+    first = CHAT_COMPLETIONS.parse(b'{"messages":[%b]}' % image)
+    later = CHAT_COMPLETIONS.parse(b'{"messages":[%b,{"role":"user","content":"b"}]}' % image, first, 1)
     assert later.conversation[0] is first.conversation[0], "it was taken over"
     assert (first.has_images, later.has_images) == (True, True)
-    plain = parse(b'{"messages":[{"role":"user","content":"a"}]}')
-    shown = parse(b'{"messages":[{"role":"user","content":"a"},%b]}' % image, plain, 1)
+    plain = CHAT_COMPLETIONS.parse(b'{"messages":[{"role":"user","content":"a"}]}')
+    shown = CHAT_COMPLETIONS.parse(b'{"messages":[{"role":"user","content":"a"},%b]}' % image, plain, 1)
     assert (plain.has_images, shown.has_images) == (False, True)

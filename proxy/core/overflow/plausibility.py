@@ -1,0 +1,143 @@
+"""Verdict and numbers → the verdict that the numbers allow: those that the answer prints, and our own of what was sent.
+
+Rule: whatever a code or a sentence says, a reply that alone fills the window is `reply_only`, and a prompt that fits
+without its reply is `prompt_plus_reply`. A number that cannot be true is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from proxy.core.overflow import words
+from proxy.core.overflow.grammar import normalised
+from proxy.core.overflow.numbers import Numbers
+from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
+
+NEAR_FULL: Final = 0.9
+"""Of the window: our estimate may be a tenth off."""
+_IMPLAUSIBLE_RATIO: Final = 3
+"""A number that differs more than this from our own estimate is about something else."""
+_PLAIN: Final = 0.95
+"""Confidence from which a claim without numbers is believed whatever our own estimate is: a code, a finish reason, or
+words that leave no doubt. Such words are all that some upstreams send: `the input length exceeds the context length`
+(Ollama, github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
+github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.ai,
+github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
+_SMALLEST_WINDOW_TOKENS: Final = 2_048
+"""What a model surely takes of which nobody knows the window: the least that a server in use allocates by default,
+`n_ctx` of llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
+_FAR_UNDER: Final = 0.5
+"""Of what a model surely takes: a request under it is hardly too long."""
+_TOKENS_PER_CHARACTER: Final = 0.5
+"""At the most, of a request whose limit may be one of characters. Texts with more tokens are mostly Chinese, and there
+the estimate cannot tell a limit of tokens from one of characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What we know ourselves of the request that was answered; None where nothing."""
+
+    tokens: int | None = None
+    """Of the prompt, by our own estimate."""
+    chars: int | None = None
+    """Of its text."""
+    window_tokens: int | None = None
+    """What the model is held to take."""
+    window_is_certain: bool = True
+    """One that is not is no evidence."""
+
+    @property
+    def share(self) -> float | None:
+        """Of what the model surely takes; None when that is not known."""
+        surely_taken = self.window_tokens if self.window_is_certain else _SMALLEST_WINDOW_TOKENS
+        return self.tokens / surely_taken if self.tokens and surely_taken else None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its length may be why an answer says nothing."""
+        return self.share is not None and self.share >= NEAR_FULL
+
+    @property
+    def is_short(self) -> bool:
+        """Whether vague words can hardly be about its length."""
+        return self.share is not None and self.share < _FAR_UNDER
+
+
+def with_figures(verdict: Verdict, figures: Numbers) -> Verdict:
+    """The verdict with the numbers, completed where two of them give a third."""
+    prompt, requested, reply = _completed(figures)
+    kind = _proven_kind(verdict.kind, figures.limit, prompt, reply)
+    limit = None if kind is VerdictKind.REPLY_ONLY else figures.limit
+    scope = figures.scope
+    if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
+        scope = Scope.WINDOW  # what bounds both together is the window
+    return replace(
+        verdict,
+        kind=kind,
+        limit=limit,
+        limit_scope=Scope.UNKNOWN if limit is None else scope,
+        limit_exactness=figures.limit_exactness,
+        requested=requested,
+        prompt=prompt,
+        reply=reply,
+        excess=figures.excess,
+        unit=figures.unit,
+        exactness=figures.exactness,
+    )
+
+
+def _completed(figures: Numbers) -> tuple[int | None, int | None, int | None]:
+    prompt, requested, reply = figures.prompt, figures.requested, figures.reply
+    if prompt is None and requested is not None:
+        if reply and requested > reply:
+            prompt = requested - reply
+        elif reply is None and figures.scope is Scope.INPUT:
+            prompt = requested
+    if requested is None and prompt is not None:
+        requested = prompt + (reply or 0)
+    return prompt, requested, reply
+
+
+def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply: int | None) -> VerdictKind:
+    if limit is not None and prompt is not None and prompt >= limit:
+        return VerdictKind.PROMPT
+    if limit is not None and reply is not None and reply >= limit:
+        return VerdictKind.REPLY_ONLY
+    if reply and limit is not None and prompt is not None:
+        return VerdictKind.PROMPT_PLUS_REPLY
+    if reply == 0 and kind is VerdictKind.PROMPT_PLUS_REPLY:
+        return VerdictKind.PROMPT
+    return kind
+
+
+def plausible(verdict: Verdict, sent: Sent) -> Verdict:
+    """The verdict held against what we know ourselves of the prompt."""
+    if not verdict.is_overflow or not sent.tokens:
+        return verdict
+    if verdict.unit is Unit.CHARS or _must_be_of_characters(verdict, sent):
+        return replace(verdict, unit=Unit.CHARS)
+    is_bare = verdict.limit is None and verdict.requested is None and verdict.excess is None
+    if is_bare and verdict.confidence < _PLAIN and sent.is_short:
+        return replace(verdict, kind=VerdictKind.UNKNOWN, confidence=0.3)
+    tokens = sent.tokens + (verdict.reply or 0)
+    if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * tokens:
+        verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)
+    asked = verdict.prompt if verdict.prompt is not None else verdict.requested
+    if asked is None:
+        return verdict
+    is_over = asked > _IMPLAUSIBLE_RATIO * tokens
+    is_under = asked * _IMPLAUSIBLE_RATIO < sent.tokens and verdict.exactness is not Exactness.AT_LEAST
+    return replace(verdict, prompt=None, requested=None) if is_over or is_under else verdict
+
+
+def _must_be_of_characters(verdict: Verdict, sent: Sent) -> bool:
+    """Whether a limit that names no unit is one of characters: far over our count of tokens, and under that of
+    characters. DashScope, `Range of input length should be [1, 1000000]`, bounds the tokens of some models and the
+    characters of others: alibabacloud.com/help/en/model-studio/error-code
+    """
+    if verdict.limit is None or verdict.limit_scope is Scope.WINDOW or not sent.tokens or not sent.chars:
+        return False
+    if words.TOKEN.search(normalised(verdict.upstream_message)):
+        return False
+    return sent.tokens < verdict.limit * _TOKENS_PER_CHARACTER and verdict.limit < sent.chars

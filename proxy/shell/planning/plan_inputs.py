@@ -1,0 +1,196 @@
+"""What a plan depends on besides the messages, and the steps that follow from it.
+
+Rule: a function of the settings, the request's model, reply limit and tool list, what is known of that model, and what
+is asked of the send. It is the same object in all turns of a conversation: a plan goes on only from one with equal
+inputs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeAlias
+
+from proxy.core.compaction.budget import Budget, budget_for
+from proxy.core.compaction.plan import Pipeline
+from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
+from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
+from proxy.core.models.profile import Modality, ModelProfile
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.tokens.counters import ByteClassCounter, Counter
+from proxy.core.tokens.image_tokens import with_images_of
+from proxy.shell.models.tokenizer import counter_for
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.wanted import while_wanted
+from proxy.wire.protocol import Wire
+from proxy.wire.request import Request
+
+ProfileOf: TypeAlias = Callable[[str, str], ModelProfile]
+"""Model, tenant of the request → what the model takes."""
+RatioOf: TypeAlias = Callable[[str, str], tuple[float, bool]]
+"""Model, name of its counter → (the upstream's tokens for one of ours, whether that was measured)."""
+
+MAX_KNOWN_INPUTS: Final = 256
+"""Each for a model, the reply limit that is asked of it, a tool list and a kind of client; all foreign input."""
+MAX_KNOWN_TEXT_BYTES: Final = 8 * 1024 * 1024
+"""Of all tool lists and instructions that are remembered."""
+_MAX_SIZED_BYTES: Final = 128 * 1024
+"""Of a tool list whose size is remembered, sixty-four of them; agents' own have up to 80 KB."""
+MAX_ROUGH_BYTES: Final = 64 * 1024
+"""Whatever the room is: a conversation that grows past this is counted once more from its beginning, in 5 ms. If that
+came later, at megabytes in a large window, one turn would pay for all the ones before."""
+
+
+class SendTerms(NamedTuple):
+    """What is asked of one send."""
+
+    access: ArtifactAccess
+    """How its client gets at artifacts."""
+    tools: bytes | None
+    """With the proxy's own among them, when the agent has it, whether or not this request carries it."""
+    goal_tokens: int | None = None
+    """Of the prompt, after a refusal."""
+    most_tokens: int | None = None
+    """Of the prompt where what has to stay is more than the goal."""
+    keeping: bool = True
+    """Whether artifacts can be kept."""
+    without: frozenset[Modality] = frozenset()
+    """Kinds of input that are sent as text, after a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What a plan depends on besides the messages."""
+
+    profile: ModelProfile
+    counted_by: str
+    is_rough: bool
+    """Whether that is not the model's own counter, as the request fits anyway."""
+    budget: Budget
+    base: Size
+    """Of what is no message: tools, mostly."""
+    file_access: AgentFileAccess
+    has_subagent: bool
+    """Whether the tools offer one."""
+    terms: SendTerms
+    pipeline: Pipeline = field(repr=False, compare=False)
+    """The steps, which follow from all this."""
+
+
+class _Limits(NamedTuple):
+    """What holds for a model, and for the reply limit that is asked of it."""
+
+    profile: ModelProfile
+    own: Counter
+    """The model's own counter."""
+    is_slow: bool
+    """Whether that costs so much that a rough count is worth having."""
+    budget: Budget
+    known: dict[tuple[bool, str, bytes, bytes, SendTerms], PlanInputs]
+    """By what else they depend on: whether a rough count will do, the wire, the tool list, the instructions, the
+    terms."""
+
+
+class KnownInputs:
+    """Finds the inputs of plans; may be used from any thread."""
+
+    def __init__(self, pipelines: Pipelines, profile_of: ProfileOf, ratio_of: RatioOf) -> None:
+        self._pipelines = pipelines
+        self._profile_of = profile_of
+        self._ratio_of = ratio_of
+        self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
+        self._count, self._text_bytes = 0, 0
+
+    def of(self, wire: Wire, request: Request, tenant: str, terms: SendTerms, *, rough: bool) -> PlanInputs:
+        """The inputs of a plan; `rough`: whether a rough count will do where the request surely fits."""
+        limits = self._limits(request, tenant)
+        roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
+        tools = terms.tools or bytes(request.members.get("tools", b""))
+        instructions = wire.instructions(request.members)
+        key = (roughly, wire.path, tools, instructions, terms)
+        inputs = limits.known.get(key)
+        if inputs is None:
+            inputs = self._built(wire, limits, terms, tools, instructions, roughly=roughly)
+            if terms.goal_tokens is None:  # of second sends, hardly two are alike
+                self._make_room(len(tools) + len(instructions))
+                limits.known[key] = inputs
+        return inputs
+
+    def _limits(self, request: Request, tenant: str) -> _Limits:
+        """What holds for a model, remembered while its profile is the same object."""
+        profile = self._profile_of(request.model, tenant)
+        texts = counter_for(profile.tokenizer, profile.model)
+        ratio, calibrated = self._ratio_of(request.model, texts.name)
+        asked = request.reply_limit[1] if request.reply_limit else None
+        key = (profile.model, profile.window_tokens, asked, ratio, calibrated)
+        known = self._limits_of.get(key)
+        if known is not None and known.profile is profile:
+            return known
+        own = with_images_of(profile.model, texts, profile.image_tokens)
+        is_slow = not isinstance(texts, ByteClassCounter)
+        exact = own.exact or calibrated
+        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
+        self._make_room(0)
+        self._limits_of[key] = found = _Limits(profile, own, is_slow, budget, {})
+        return found
+
+    def _make_room(self, text_bytes: int) -> None:
+        """For one more that is remembered; when it is too much, all are forgotten."""
+        self._count += 1
+        self._text_bytes += text_bytes
+        if self._count > MAX_KNOWN_INPUTS or self._text_bytes > MAX_KNOWN_TEXT_BYTES:
+            self._limits_of, self._count, self._text_bytes = {}, 1, text_bytes
+
+    def _built(
+        self, wire: Wire, limits: _Limits, terms: SendTerms, tools: bytes, instructions: bytes, *, roughly: bool
+    ) -> PlanInputs:
+        profile, own, budget = limits.profile, limits.own, limits.budget
+        if terms.without:
+            profile = replace(profile, refused=profile.refused | terms.without)
+        if terms.goal_tokens is not None:
+            budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
+        counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
+        is_remembered = len(tools) + len(instructions) <= _MAX_SIZED_BYTES
+        of_tools = _of_tools if is_remembered else _of_tools.__wrapped__
+        base, file_access, has_subagent = of_tools(wire, tools, instructions, counter, terms.access.folder is not None)
+        pipeline = self._pipelines.pipeline(
+            profile,
+            budget,
+            counter,
+            file_access,
+            terms.access,
+            keeping=terms.keeping,
+            subagent=has_subagent,
+            is_replayed=terms.goal_tokens is None,
+            results_hold_media=wire.results_hold_media,
+        )
+        return PlanInputs(
+            profile,
+            counter.name,
+            counter.name != own.name,
+            budget,
+            base,
+            file_access,
+            has_subagent,
+            terms,
+            replace(pipeline, local=(while_wanted, *pipeline.local)),
+        )
+
+
+def surely_fit(full_bytes: int, budget: Budget) -> bool:
+    """Whether so many bytes need no exact count: no token is shorter than a byte, images aside."""
+    return full_bytes <= budget.room_tokens and full_bytes <= MAX_ROUGH_BYTES
+
+
+@functools.lru_cache(64)
+def _of_tools(
+    wire: Wire, tools: bytes, instructions: bytes, counter: Counter, sees_files: bool
+) -> tuple[Size, AgentFileAccess, bool]:
+    """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
+    and they are often longer than what it says; its reply limit may be another one each time."""
+    base = size_of_tools(tools or None, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
+    if instructions:
+        base += size_of_tools(instructions, counter)
+    names = wire.tool_names(tools)
+    return base, reach_with(names, sees_files=sees_files), offers_subagent(names)

@@ -1,0 +1,132 @@
+"""Chat completions as a wire: OpenAI's API, and all who speak it.
+
+Rule: a request that nothing changes is its own bytes; in one that is changed, every member and message that was not
+touched keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from proxy.core.conversation.message import Message
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.errors import ProxyError
+from proxy.wire.chat_completions import answer_end, errors, tools
+from proxy.wire.chat_completions.answer_body import AnswerBody
+from proxy.wire.chat_completions.answer_stream import AnswerStream
+from proxy.wire.chat_completions.assistant import result_of
+from proxy.wire.chat_completions.counted import counted_in
+from proxy.wire.chat_completions.message import ChatMessage
+from proxy.wire.error_bodies import holds_nothing
+from proxy.wire.request import Request, RequestShape, read_request
+
+_CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+
+
+def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
+    """Each item is a message."""
+    return [(ChatMessage.read(raw), count) for count, raw in enumerate(items, start=1)]
+
+
+def _may_hold_images(raw: bytes) -> bool:
+    return b'"image_url"' in raw
+
+
+SHAPE: Final = RequestShape("messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images)
+"""Of the two limits the newer name has the say."""
+
+
+class ChatCompletions:
+    """`/chat/completions`; what each member is for stands with the protocol."""
+
+    path: Final = "/chat/completions"
+    results_hold_media: Final = False
+
+    def parse(
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    ) -> Request:
+        """Raises MalformedRequest."""
+        return read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
+
+    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
+        """Each message is an item of the list."""
+        listed = jsontext.join_array([message.raw for message in messages])
+        return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
+
+    def message(self, raw: bytes) -> Message:
+        """A message out of its bytes."""
+        return ChatMessage.read(raw)
+
+    def instructions(self, _: Mapping[str, Raw]) -> bytes:
+        """They are messages."""
+        return b""
+
+    def may_hold_images(self, raw: bytes) -> bool:
+        """By the name of the part that holds one."""
+        return _may_hold_images(raw)
+
+    def tool_names(self, found: bytes) -> Sequence[str]:
+        """The names in a tool list."""
+        return tools.tool_names(found or None)
+
+    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+        """The list with `read_artifact` at its end."""
+        return tools.with_tool(members, policy)
+
+    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
+        """By `tool_choice`."""
+        return tools.forces_a_call(members)
+
+    def result(self, call: OwnCall, text: str) -> bytes:
+        """A message of the role `tool`."""
+        return result_of(call, text)
+
+    def is_plainly_a_reply(self, evidence: bytes) -> bool:
+        """Whether a choice has begun, and no word of a refusal stands there."""
+        return (
+            _CHOICE.search(evidence) is not None
+            and b"error" not in evidence
+            and b"context" not in evidence
+            and b'"length"' not in evidence
+        )
+
+    def says_something(self, data: bytes) -> bool:
+        """A chunk without content, as one that only names the role, says nothing."""
+        return bool(data) and not holds_nothing(data)
+
+    def counted(self, end: bytes) -> Counted | None:
+        """By `usage`."""
+        return counted_in(end)
+
+    def is_complete(self, told: bytes) -> bool:
+        """By `[DONE]`, or what stands for it."""
+        return answer_end.is_whole(told)
+
+    def whole_reply(self) -> AnswerBody:
+        """One that is no stream."""
+        return AnswerBody()
+
+    def streamed_reply(self) -> AnswerStream:
+        """Chunks."""
+        return AnswerStream()
+
+    def error(self, error: ProxyError) -> bytes:
+        """In OpenAI's shape."""
+        return errors.error_body(error)
+
+    def error_in_body(self, status: int, body: bytes) -> bytes:
+        """In OpenAI's shape."""
+        return errors.error_in_body(status, body)
+
+    def error_in_stream(self, status: int, body: bytes) -> bytes:
+        """An event with it, and `[DONE]`."""
+        return errors.error_in_stream(status, body)
+
+
+CHAT_COMPLETIONS: Final = ChatCompletions()
