@@ -28,7 +28,6 @@ from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
-from proxy.shell.models.discovery import Discovery
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Explainer
@@ -64,14 +63,6 @@ async def _follow(learning: Learning) -> None:
         learning.refresh()
 
 
-def _reconsider(learning: Learning, discovery: Discovery) -> None:
-    """Hold what was learned against what the server says now."""
-    for model in learning.models:
-        allocated = discovery.allocated(model)
-        if allocated is not None and (window := allocated[0].window_tokens) is not None:
-            learning.note_allocated(model, window)
-
-
 def tune_interpreter() -> None:
     """For a server whose objects stay or go with a request; again whenever many that were to stay are gone."""
     gc.unfreeze()
@@ -93,7 +84,9 @@ def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning)
     folder = create_folder(settings)
-    store, here = _store(settings, folder), AccessResolver(settings.artifacts, folder.place_of("")).here
+    kept = settings.artifacts
+    store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
+    here = AccessResolver(settings.artifacts, folder.place_of("")).here
     explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
     return explainer, models.ask_now
 
@@ -105,7 +98,7 @@ def _operator_api() -> ASGIApp:
 
 
 @dataclass(slots=True)
-class Carried:
+class Inherited:
     """What one application leaves to the next one in its process, when the settings are read again."""
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -118,23 +111,20 @@ class Carried:
         return self.metrics
 
 
-def create_app(settings: Settings, carried: Carried | None = None, reload: Reload | None = None) -> Dispatcher:
+def create_app(settings: Settings, inherited: Inherited | None = None, reload: Reload | None = None) -> Dispatcher:
     """The proxy as an ASGI application; connections open when it starts and close when it stops. `reload` puts another
     one in its place."""
-    carried = carried or Carried()
+    inherited = inherited or Inherited()
     configure_logging(settings.log)
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    metrics = carried.following(learning)
+    metrics = inherited.following(learning)
     models = ModelResolver(settings, learned=learning)
-    learning.on_change = models.forget
-    models.discovery.on_allocated = lambda: _reconsider(learning, models.discovery)
     upstream = Upstream(settings.upstream)
     tracer = _tracer(settings)
-    recorder = Recorder(metrics, tracer, carried.recent)
+    recorder = Recorder(metrics, tracer, inherited.recent)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
-    store = _store(settings, folder)
-    store.on_saved, store.on_swept = metrics.saved, metrics.stored
+    store = _store(settings, folder, metrics)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
     owners = _owners(settings, folder)
@@ -182,7 +172,7 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
     asked = probes(readiness)
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, asked, WithParts(carried.operator_api, parts), lifespan)
+    return Dispatcher(chat, pass_through, asked, WithParts(inherited.operator_api, parts), lifespan)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
@@ -226,9 +216,14 @@ def _tracer(settings: Settings) -> Tracer | None:
     return Tracer(settings.upstream.base_url)
 
 
-def _store(settings: Settings, folder: ArtifactFolder) -> ArtifactStore:
-    kept = settings.artifacts
-    return ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
+def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:
+    return ArtifactStore(
+        folder,
+        retention_days=settings.artifacts.retention_days,
+        max_bytes=settings.artifacts.max_bytes,
+        on_saved=metrics.saved,
+        on_swept=metrics.stored,
+    )
 
 
 def _downloads(settings: Settings) -> Downloads | None:

@@ -78,7 +78,14 @@ class ArtifactStore:
     """Keeps artifacts in a folder, each under its own name, and removes what is old or too much."""
 
     def __init__(
-        self, folder: ArtifactFolder, *, retention_days: float, max_bytes: int, clock: Callable[[], float] = time.time
+        self,
+        folder: ArtifactFolder,
+        *,
+        retention_days: float,
+        max_bytes: int,
+        clock: Callable[[], float] = time.time,
+        on_saved: Callable[[int], None] = lambda _: None,
+        on_swept: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
         self._folder = folder
         self._retention_seconds = retention_days * 24 * 3600
@@ -93,9 +100,9 @@ class ArtifactStore:
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
         self._log = logger()
-        self.on_saved: Callable[[int], None] = lambda _: None
+        self._on_saved = on_saved
         """Called when an artifact of so many bytes is new."""
-        self.on_swept: Callable[[int, int], None] = lambda *_: None
+        self._on_swept = on_swept
         """Called after a pass, from another thread: how many artifacts are left, and their bytes."""
 
     def place_of(self, artifact: Artifact) -> str:
@@ -164,7 +171,7 @@ class ArtifactStore:
     def _note_kept(self, name: str, owner: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
         if outcome is _Outcome.SAVED and (name, owner) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
-            self.on_saved(len(artifact.content))
+            self._on_saved(len(artifact.content))
         self._known.put((name, owner), self._clock())
 
     def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
@@ -251,7 +258,7 @@ class ArtifactStore:
             kept=swept.kept,
             kept_bytes=swept.kept_bytes,
         )
-        self.on_swept(swept.kept, swept.kept_bytes)
+        self._on_swept(swept.kept, swept.kept_bytes)
 
     def _warn(self, during: str, artifacts: int, reason: str) -> None:
         now = self._clock()

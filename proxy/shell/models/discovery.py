@@ -73,13 +73,14 @@ class Discovery:
         self,
         upstream: UpstreamSettings,
         on_change: Callable[[], None] = lambda: None,
+        on_allocated: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._base_url = upstream.base_url
         self._is_own = is_own_server(upstream.base_url)
         self._key = upstream.api_key.get_secret_value() if upstream.api_key else None
         self._on_change = on_change
-        self.on_allocated: Callable[[], None] = lambda: None
+        self._on_allocated = on_allocated
         """Called when a server of one's own says something new of what it has allocated."""
         self._clock = clock
         self._found = _Found(ModelList(), None, ModelList())
@@ -206,7 +207,7 @@ class Discovery:
         self._stale -= {model}
         if is_news:
             self._tell(model, limits, server)
-            self.on_allocated()
+            self._on_allocated()
             self._on_change()
 
     def _is_open(self, server: OwnServer, model: str) -> bool:
@@ -289,7 +290,7 @@ class Discovery:
         for name, limits in found.loaded.models.items():
             if found.server is not None and before.loaded.models.get(name) != limits:
                 self._tell(name, limits, found.server)
-        self.on_allocated()
+        self._on_allocated()
         self._on_change()
 
     def _tell(self, model: str, limits: ModelLimits, server: OwnServer) -> None:

@@ -64,8 +64,8 @@ class Learning:
         self._samples: dict[str, Samples] = {}
         """Each worker has its own: only what is adopted is worth a write."""
         self._log = logger()
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when a limit or a ratio is new, from here or from another worker."""
+        self.version = 0
+        """Another number when a limit or a ratio is new, from here or from another worker."""
         self.refresh()
 
     @property
@@ -122,7 +122,7 @@ class Learning:
             self._teach_owner(model, by, lambda found: found.with_limit(limit, scope, unit))
         named = {"limit_chars": limit} if unit is Unit.CHARS else {"limit_tokens": limit}
         self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value, for_all=is_seen_by_others)
-        self.on_change()
+        self.version += 1
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None) -> None:
         """Keep the window to which the upstream has cut a prompt without a word, as its usage proves."""
@@ -136,7 +136,7 @@ class Learning:
         self._log.info(
             "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, witness="usage"
         )
-        self.on_change()
+        self.version += 1
 
     def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int) -> None:
         """Keep that a prompt was taken that is far over a guess: so much fits at the least."""
@@ -144,7 +144,7 @@ class Learning:
             return
         self._teach(model, lambda found: replace(found, taken_tokens=max(prompt_tokens, found.taken_tokens or 0)))
         self._log.info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
-        self.on_change()
+        self.version += 1
 
     def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
         """Hold a prompt that was taken against the learned limits."""
@@ -160,7 +160,7 @@ class Learning:
         if window_tokens > known.window_tokens:
             self._adopt(model, Knowledge.without_cut)
             self._log.info("limit_learned", model=key_of(model), limit_tokens=None, allocated_tokens=window_tokens)
-            self.on_change()
+            self.version += 1
 
     def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int) -> None:
         """Hold the prompt of a refusal, as the upstream counted it exactly, against our own estimate of it, the ratio
@@ -182,7 +182,7 @@ class Learning:
             return
         self._adopt(model, lambda found: found.with_images(tokens))
         self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
-        self.on_change()
+        self.version += 1
 
     def note_unnamed_refusal(self, model: str, requested_tokens: int, by: str = "") -> None:
         """Conclude the window from refusals that name no limit: a little less than the smallest request that was
@@ -216,7 +216,7 @@ class Learning:
             inferred=True,
             for_all=seen is not None,
         )
-        self.on_change()
+        self.version += 1
 
     def note_refused_media(self, model: str, modalities: frozenset[Modality]) -> None:
         """Keep what a model does not read, once the same request was taken without it."""
@@ -226,7 +226,7 @@ class Learning:
             return
         self._teach(model, lambda found: replace(found, refused=tuple(sorted({*found.refused, *new}))))
         self._log.info("media_refusal_learned", model=key_of(model), refused=sorted(new))
-        self.on_change()
+        self.version += 1
 
     def note_media_refused_in_results(self, model: str) -> None:
         """Keep that an upstream takes text alone in the results of tools."""
@@ -235,7 +235,7 @@ class Learning:
             return
         self._teach(model, lambda found: replace(found, results_hold_text=True))
         self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
-        self.on_change()
+        self.version += 1
 
     def note_tool_refused(self, model: str) -> None:
         """Keep that an upstream does not take the proxy's own tool."""
@@ -244,7 +244,7 @@ class Learning:
             return
         self._teach(model, lambda found: replace(found, refuses_our_tool=True))
         self._log.info("tool_refusal_learned", model=key_of(model))
-        self.on_change()
+        self.version += 1
 
     def note_usage(
         self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str, by: str = ""
@@ -287,7 +287,7 @@ class Learning:
                 self._samples = {}
             self._known = (everything or {}).get(self._upstream, {})
         self._let_go()
-        self.on_change()
+        self.version += 1
 
     def erase(self) -> None:
         """Forget everything, of every upstream."""
@@ -296,7 +296,7 @@ class Learning:
             self._file.remove()
         except OSError as error:
             self._warn("learning_not_erased", error)
-        self.on_change()
+        self.version += 1
 
     def _of(self, model: str) -> Knowledge:
         return self._known.get(key_of(model), _NOTHING) if self._known else _NOTHING
@@ -313,7 +313,7 @@ class Learning:
         if (news := samples.news(known if calibrated else None)) is not None:
             self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True, counted_by=counted_by))
             self._log.info("ratio_learned", model=key_of(model), ratio=news)
-            self.on_change()
+            self.version += 1
 
     def _refute(self, model: str, prompt_tokens: int, by: str) -> None:
         known = self._of(model)
@@ -321,7 +321,7 @@ class Learning:
             return
         self._adopt(model, lambda found: found.refuted_by(prompt_tokens, by))
         self._log.info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
-        self.on_change()
+        self.version += 1
 
     def _let_go(self) -> None:
         """Forget what is too old; the file forgets it with the next lesson."""

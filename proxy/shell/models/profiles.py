@@ -29,6 +29,17 @@ Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
 class Learned(Protocol):
     """What refusals and usage have taught."""
 
+    @property
+    def version(self) -> int:
+        """Another number when any of it is new."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Those of which anything is known."""
+
+    def note_allocated(self, model: str, window_tokens: int) -> None:
+        """Hold it against what a server of one's own says that it has allocated."""
+
     def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
         """What binds the requests of this owner; `by` None: of the owner who was taught last."""
 
@@ -76,7 +87,7 @@ class ModelResolver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._catalogue = catalogue or Catalogue(settings.upstream.base_url)
-        self.discovery = Discovery(settings.upstream, self.forget, clock)
+        self.discovery = Discovery(settings.upstream, self.forget, self._reconsider, clock)
         self._configured = from_configuration(settings.models)
         self._learned = learned
         self._sources: tuple[Source, ...] = (
@@ -101,7 +112,8 @@ class ModelResolver:
         self.discovery.nudge()
         name = model[:MAX_NAME_CHARS]
         apart = self._learned.taught_apart(name, by) if by and self._learned is not None else None
-        return self._remembered(name, apart, self._generation)
+        learned = self._learned.version if self._learned is not None else 0
+        return self._remembered(name, apart, (self._generation, learned))
 
     async def settle(self, model: str, by: str, body_bytes: int) -> bool:
         """Wait for the upstream's own word on a window that is only guessed, where a request is long enough for it to
@@ -142,6 +154,14 @@ class ModelResolver:
         """A source has something new to say: the next look-ups ask all of them again."""
         self._generation += 1
 
+    def _reconsider(self) -> None:
+        """Hold what was learned against what a server of one's own says now."""
+        learned = self._learned
+        for model in learned.models if learned is not None else ():
+            allocated = self.discovery.allocated(model)
+            if learned is not None and allocated is not None and (window := allocated[0].window_tokens) is not None:
+                learned.note_allocated(model, window)
+
     def start(self) -> None:
         """Ask the upstream, and read the catalogue in a thread; both in the background. Needs a running loop."""
         self.discovery.start()
@@ -174,7 +194,7 @@ class ModelResolver:
     def _from_upstream(self, model: str) -> tuple[ModelLimits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
-    def _resolve(self, model: str, by: str | None, generation: int) -> ModelProfile:  # noqa: ARG002 - for the memory
+    def _resolve(self, model: str, by: str | None, version: tuple[int, int]) -> ModelProfile:  # noqa: ARG002 - for the memory
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
         witness, taken = Witness.GUESSED, 0

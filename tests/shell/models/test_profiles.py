@@ -41,6 +41,11 @@ class Taught:
 
     said: tuple[ModelLimits, str] | None = None
     asked_for: list[str] = field(default_factory=list)
+    version: int = 0
+    models: tuple[str, ...] = ()
+
+    def note_allocated(self, model: str, window_tokens: int) -> None:
+        raise AssertionError("nothing is known of any model")
 
     def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
         self.asked_for.append(model)
