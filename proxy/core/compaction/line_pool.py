@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
+from weakref import ref
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
@@ -82,9 +83,10 @@ class Line(NamedTuple):
     """When it was seen last."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class LinePool:
-    """Lines of all that is left out so far."""
+    """Lines of all that is left out so far. What was found out about a line is handed on, and nothing depends on it but
+    time: of each line in it, and in the second attempt at the same cut, that is most of the work."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     """By the file or command that they come from; the one seen last is last."""
@@ -93,6 +95,10 @@ class LinePool:
     """Names in what the assistant wrote that is left out; those used last are last."""
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of each line, by its text."""
+    costs: dict[Counter, dict[str, int]] = field(default_factory=dict, compare=False, repr=False)
+    """Tokens of the lines that were weighed, by who counted."""
+    attempts: list[ref[LinePool]] = field(default_factory=list, compare=False, repr=False)
+    """The pool that was last made of this one."""
 
     def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         """The pool after one more cut."""
@@ -113,15 +119,26 @@ class LinePool:
                     if message.role != "user" or not is_quotable(text):
                         _add(sources, text, called.get(message.answers, ""), exchange)
         bounded = _bounded(sources)
-        return LinePool(bounded, exchange, dict.fromkeys(list(used)[-MAX_USED:]), self._names_of(bounded))
+        names, costs = self._known_of(bounded)
+        pool = LinePool(bounded, exchange, dict.fromkeys(list(used)[-MAX_USED:]), names, costs)
+        self.attempts[:] = [ref(pool)]
+        return pool
 
-    def _names_of(self, sources: Mapping[str, Sequence[Line]]) -> dict[str, frozenset[str]]:
-        """The names in all lines; most of them are not asked for before it is known which ones stay."""
+    def _known_of(
+        self, sources: Mapping[str, Sequence[Line]]
+    ) -> tuple[dict[str, frozenset[str]], dict[Counter, dict[str, int]]]:
+        """The names in all lines, which are not looked for before it is known which ones stay, and what is known of
+        their costs."""
+        pools = [self, *(pool for attempt in self.attempts if (pool := attempt()) is not None)]
+        known = {text: names for pool in pools for text, names in pool.names.items()}
         texts = dict.fromkeys(line.text for lines in sources.values() for line in lines)
-        known = self.names
         new = [text for text in texts if text not in known]
-        found = dict(zip(new, names_of_lines(new), strict=True))
-        return {text: known[text] for text in texts if text in known} | found
+        known.update(zip(new, names_of_lines(new), strict=True))
+        costs: dict[Counter, dict[str, int]] = {}
+        for pool in pools:
+            for counter, weighed in pool.costs.items():
+                costs.setdefault(counter, {}).update((text, weighed[text]) for text in weighed.keys() & texts.keys())
+        return {text: known[text] for text in texts}, costs
 
     def told(
         self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
@@ -146,6 +163,7 @@ class _Choice:
         self._lines = [(source, line.text) for source, lines in pool.sources.items() for line in lines]
         self._known = known = set(known)
         self._used = pool.used.keys()
+        self._costs = pool.costs
         self._unknown = [pool.names[text] - known for _, text in self._lines]
         """Names of each line, when they were looked at last."""
         freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
@@ -165,6 +183,7 @@ class _Choice:
         """What is told, in the order of the pool."""
         heap = [(-worth, index) for index in range(len(self._lines)) if (worth := self._worth(index)) > 0]
         heapq.heapify(heap)
+        costs = self._costs.setdefault(counter, {})
         left, chosen, headings = room_tokens, list[int](), set[str]()
         misfits = 0
         while heap and left >= _LEAST_ROOM_TOKENS and misfits < _MAX_MISFITS:
@@ -178,7 +197,10 @@ class _Choice:
                 continue
             self._done[index] = 1
             source, text = self._lines[index]
-            cost = counter.count(text) + 1
+            tokens = costs.get(text)
+            if tokens is None:
+                tokens = costs[text] = counter.count(text)
+            cost = tokens + 1
             if source not in headings:
                 cost += counter.count(source) + 2
             if cost > left:
