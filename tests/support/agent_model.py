@@ -123,7 +123,7 @@ class AgentModel:
         before = self._held.get(str(body.get("previous_response_id")))
         if body.get("previous_response_id") and before is None:
             text = f"Previous response with id '{body['previous_response_id']}' not found."
-            return wire.answers.error(text, code="previous_response_not_found")
+            return wire.answers.error(text, code="previous_response_not_found", param="previous_response_id")
         whole = {**body, "input": [*before, *wire.validity.items_of(body)]} if before else body
         text = json.dumps(whole)
         reply = next_reply(text, wire.answers.last_user(whole), wire.answers.tools_of(whole), self.steps)

@@ -145,18 +145,22 @@ def _ours(**members: Any) -> Refusal:
     return lambda _, sent, __: error(refused_twice(sent, "en"), **members)
 
 
+_REFUSED = 10**9
+"""Numbers of refusals begin here, so that none has the id of an answer: clients merge what has one id."""
+
+
 def _too_long(sent: int, limit: int) -> str:
     return f"prompt is too long: {sent} tokens > {limit} maximum"
 
 
 def _in_stream(body: Mapping[str, Any], sent: int, limit: int) -> Answer:
-    start = _message(body, 0, Usage(sent, 0, 0), (), None)
+    start = _message(body, _REFUSED + sent, Usage(sent, 0, 0), (), None)
     told = {"type": "error", "error": {"type": "invalid_request_error", "message": _too_long(sent, limit)}}
     return as_events([{"type": "message_start", "message": start}, {"type": "ping"}, told])
 
 
 def _stopped(body: Mapping[str, Any], sent: int, _: int) -> Answer:
-    message = _message(body, 0, Usage(sent, 0, 0), (), "model_context_window_exceeded")
+    message = _message(body, _REFUSED + sent, Usage(sent, 0, 0), (), "model_context_window_exceeded")
     return as_events(_events(message)) if body.get("stream") else as_json(message)
 
 

@@ -173,37 +173,41 @@ EXCEEDED = "context_length_exceeded"
 WORDS = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 
-def _opening(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    begun = _response(body, 0, "in_progress")
+_REFUSED = 10**9
+"""Numbers of refusals begin here, so that none has the id of an answer."""
+
+
+def _opening(body: Mapping[str, Any], sent: int) -> list[dict[str, Any]]:
+    begun = _response(body, _REFUSED + sent, "in_progress")
     return [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
 
 
-def _failed(body: Mapping[str, Any], code: str) -> dict[str, Any]:
-    failed = _response(body, 0, "failed") | {"error": {"code": code, "message": WORDS}}
+def _failed(body: Mapping[str, Any], sent: int, code: str) -> dict[str, Any]:
+    failed = _response(body, _REFUSED + sent, "failed") | {"error": {"code": code, "message": WORDS}}
     return {"type": "response.failed", "response": failed}
 
 
-def _flat(body: Mapping[str, Any], _: int, __: int) -> Answer:
+def _flat(body: Mapping[str, Any], sent: int, _: int) -> Answer:
     told = {"type": "error", "code": EXCEEDED, "message": WORDS, "param": "input"}
-    return as_events(_numbered([*_opening(body), told, _failed(body, EXCEEDED)]))
+    return as_events(_numbered([*_opening(body, sent), told, _failed(body, sent, EXCEEDED)]))
 
 
-def _nested(body: Mapping[str, Any], _: int, __: int) -> Answer:
+def _nested(body: Mapping[str, Any], sent: int, _: int) -> Answer:
     said = {"type": "invalid_request_error", "code": EXCEEDED, "message": WORDS, "param": "input"}
     told = {"type": "error", "error": said}
-    return as_events(_numbered([*_opening(body), told, _failed(body, EXCEEDED)]))
+    return as_events(_numbered([*_opening(body, sent), told, _failed(body, sent, EXCEEDED)]))
 
 
 def _only_failed(code: str) -> Refusal:
-    return lambda body, _, __: as_events(_numbered([*_opening(body), _failed(body, code)]))
+    return lambda body, sent, _: as_events(_numbered([*_opening(body, sent), _failed(body, sent, code)]))
 
 
 def _incomplete(body: Mapping[str, Any], sent: int, _: int) -> Answer:
-    ended = _response(body, 0, "incomplete", (), Usage(sent, 0, 0))
+    ended = _response(body, _REFUSED + sent, "incomplete", (), Usage(sent, 0, 0))
     ended |= {"incomplete_details": {"reason": "max_output_tokens"}}
     if not body.get("stream"):
         return as_json(ended)
-    return as_events(_numbered([*_opening(body), {"type": "response.incomplete", "response": ended}]))
+    return as_events(_numbered([*_opening(body, sent), {"type": "response.incomplete", "response": ended}]))
 
 
 def _vllm(_: Mapping[str, Any], sent: int, limit: int) -> Answer:
