@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import web
@@ -19,12 +20,18 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 class Exchange:
     """One request of the client, and what it got."""
 
+    number: int
     method: str
     path: str
     sent: bytes
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     received: bytearray = field(default_factory=bytearray)
+
+    @property
+    def body(self) -> Any:
+        """What was sent, read."""
+        return json.loads(self.sent)
 
     @property
     def is_refused(self) -> bool:
@@ -57,10 +64,10 @@ class Tap:
         await self._session.close()
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
-        exchange = Exchange(request.method, request.path, await request.read())
+        exchange = Exchange(len(self.exchanges) + 1, request.method, request.path, await request.read())
         self.exchanges.append(exchange)
         headers = [(name, text) for name, text in request.headers.items() if name.lower() not in _OF_THE_CONNECTION]
-        headers.append((TURN_HEADER, str(len(self.exchanges))))
+        headers.append((TURN_HEADER, str(exchange.number)))
         async with self._session.request(
             request.method, self._target + request.path_qs, headers=headers, data=exchange.sent or None
         ) as answer:

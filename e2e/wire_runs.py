@@ -2,7 +2,7 @@
 
 Rule: the model takes three turns and no more in one window (tests/support/agent_model.py). Directly, the row shows what
 becomes of the client; it fails only if nothing was refused. Through the proxy it fails for each of: no good end, a
-refusal that the client sees, a third send in a turn, a body that is not valid, a cut at every turn.
+refusal that the client sees, a third send in a turn, a body that is not valid, a cut where all would have fitted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
+from rich.markup import escape
 from support.agent_model import WIRES, AgentModel, Refuses, Seen
 from support.live_proxy import running
 from support.scripted_upstream import ScriptedUpstream
@@ -36,6 +38,8 @@ MOST_SECONDS: Final = 90
 LOG_LINES: Final = 400
 """18 KB: under what Claude Code puts into a file (30 000 characters), over what Codex leaves whole (10 000 bytes)."""
 MOST_SENDS: Final = 2
+SURELY_FITS: Final = 0.6
+"""Of the limit: the rest may be kept for the reply, and for what an estimate is off."""
 FITTED: Final = "x-context-proxy-tokens"
 """On each answer to a request that the proxy has looked into."""
 
@@ -68,25 +72,42 @@ class WireRun:
     @property
     def most_sends(self) -> int:
         """Of one request of the client."""
-        sends = Counter(
-            value for seen in self.model.seen for name, value in seen.headers if name == TURN_HEADER.encode()
-        )
-        return max(sends.values(), default=0)
+        return max(Counter(_turn_of(seen) for seen in self.model.seen).values(), default=0)
 
     @property
     def cuts(self) -> int:
         """Turns whose request does not begin with the one before it."""
-        return sum(not _begins_with(late, early) for early, late in zip(self._turns, self._turns[1:], strict=False))
+        return len(self._cut_turns)
 
     @property
-    def _turns(self) -> list[list[str]]:
-        return [_items(seen) for seen in self.model.seen if seen.works and not seen.refused and not seen.complaints]
+    def needless_cuts(self) -> int:
+        """Cuts where the request before it and all that the client has added would surely have fitted."""
+        asked = {exchange.number: exchange.body for exchange in self.exchanges}
+        needless = 0
+        for early, late in self._cut_turns:
+            answers = WIRES[early.path].answers
+            before, after = asked.get(_turn_of(early), {}), asked.get(_turn_of(late), {})
+            if _begins_with(_items(answers, after), _items(answers, before)):  # else the client itself began anew
+                whole = early.tokens + answers.counted(after) - answers.counted(before)
+                needless += whole < SURELY_FITS * (self.model.limit or 0)
+        return needless
+
+    @property
+    def _cut_turns(self) -> list[tuple[Seen, Seen]]:
+        turns = [seen for seen in self.model.seen if seen.works and not seen.refused and not seen.complaints]
+        items = [_items(WIRES[seen.path].answers, seen.body) for seen in turns]
+        return [
+            (turns[number - 1], turns[number])
+            for number in range(1, len(turns))
+            if not _begins_with(items[number], items[number - 1])
+        ]
 
     @property
     def last_words(self) -> str:
+        """What tells most of what the client has said last."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         told = [line for line in lines if "rror" in line or "ran out" in line or "too long" in line]
-        return (told or lines or [""])[-1][:160]
+        return escape((told or lines or [""])[-1][:110])
 
     @property
     def proves_something(self) -> bool:
@@ -97,7 +118,7 @@ class WireRun:
     def directly(self) -> str:
         """A cell of the table."""
         if self.model.complaints:
-            return f"[red]sends what is not valid[/]: {self.model.complaints[0]}"
+            return f"[red]sends what is not valid[/]: {escape(self.model.complaints[0])}"
         if not self.model.refusals:
             return f"[red]nothing was refused[/], {self.seconds:.0f} s: {self.last_words}"
         saw = f"{self.refusals_seen} refusals, {self.seconds:.0f} s"
@@ -117,19 +138,25 @@ class WireRun:
         if self.most_sends > MOST_SENDS:
             found.append(f"{self.most_sends} sends for one request")
         if self.model.complaints:
-            found.append(f"{len(self.model.complaints)} complaints, the first: {self.model.complaints[0]}")
+            found.append(f"{len(self.model.complaints)} complaints, the first: {escape(self.model.complaints[0])}")
         if not self.model.refusals:
             found.append("the model never refused")
-        if self.cuts * 2 > len(self._turns) + 1:
-            found.append(f"{self.cuts} cuts in {len(self._turns)} turns")
-        if found and not any(FITTED in exchange.headers for exchange in self.exchanges):
-            found.insert(0, "the proxy passes this API through")
+        if self.needless_cuts:
+            found.append(f"{self.needless_cuts} cuts where all would have fitted")
         return found
+
+    @property
+    def is_passed_through(self) -> bool:
+        """Whether the proxy has looked into nothing."""
+        return not any(FITTED in exchange.headers for exchange in self.exchanges)
 
     @property
     def proxied(self) -> str:
         """A cell of the table."""
         how = f"{self.seconds:.0f} s"
+        if self.faults and self.is_passed_through:
+            saw = f"{self.refusals_seen} refusals seen, {'ended well' if self.ended_well else 'died'}"
+            return f"[red]passed through, not fitted[/]: {saw}, {how}"
         return f"[red]{'; '.join(self.faults)}[/], {how}" if self.faults else f"[green]ended well[/], {how}"
 
     @property
@@ -226,9 +253,14 @@ def _picture(number: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", pixel) + part(b"IEND", b"")
 
 
-def _items(seen: Seen) -> list[str]:
+def _turn_of(seen: Seen) -> int:
+    """The number of the client's request that a request to the model serves."""
+    return next((int(value) for name, value in seen.headers if name == TURN_HEADER.encode()), 0)
+
+
+def _items(answers: ModuleType, body: Mapping[str, Any]) -> list[str]:
     """Messages or items, each in one spelling: without `cache_control`, which moves, and with a text as a list."""
-    return [json.dumps(_plain(item), sort_keys=True) for item in WIRES[seen.path].answers.items_of(seen.body)]
+    return [json.dumps(_plain(item), sort_keys=True) for item in answers.items_of(body)]
 
 
 def _plain(value: Any) -> Any:

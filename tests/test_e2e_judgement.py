@@ -21,16 +21,24 @@ FITTED = {wire_runs.FITTED: "before=9;after=7;room=8"}
 GOOD_END = "Done after 8 steps.\n"
 
 
+def body_of(*words: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": word} for word in words]}
+
+
 def seen(*words: str, turn: int = 1, refused: bool = False, complaints: tuple[str, ...] = ()) -> Seen:
-    body = {"messages": [{"role": "user", "content": word} for word in words]}
+    body = body_of(*words)
     headers = [(TURN_HEADER.encode(), str(turn).encode())]
     return Seen(MESSAGES, headers, b"", body, 10 * len(words), 0, True, complaints, refused)
 
 
 def run(*sent: Seen, exit_code: int | None = 0, output: str = GOOD_END, **exchange: Any) -> WireRun:
     model = AgentModel(seen=list(sent))
-    made = Exchange("POST", MESSAGES, b"{}", **{"status": 200, "headers": FITTED, **exchange})
-    return WireRun(exit_code, output, 1.0, (made,), model)
+    model.limit = 30
+    asked = {"status": 200, "headers": FITTED}
+    bodies = [json.dumps(body_of(*"abcdefghij"[: turn + 1])).encode() for turn in range(9)]
+    made = [Exchange(number, "POST", MESSAGES, sent, **asked) for number, sent in enumerate(bodies, 1)]
+    made[0] = dataclasses.replace(made[0], **exchange)
+    return WireRun(exit_code, output, 1.0, tuple(made), model)
 
 
 HEALED = (seen("a"), seen("a", "b", turn=2), seen("a", "b", "c", turn=3, refused=True), seen("a", "c", turn=3))
@@ -52,15 +60,30 @@ def test_a_run_in_which_the_proxy_heals_is_without_fault():
         (run(*HEALED, seen("a", "c", turn=3)), "3 sends for one request"),
         (run(*HEALED, seen("a", complaints=("no result",), turn=4)), "1 complaints, the first: no result"),
         (run(*HEALED[:2]), "the model never refused"),
-        (run(*HEALED, *(seen("a", str(n), turn=4 + n) for n in range(4))), "5 cuts in 7 turns"),
+        (run(*HEALED, seen("a", turn=4), seen("b", "a", turn=5)), "1 cuts where all would have fitted"),
     ],
 )
 def test_each_fault_is_told(wrong, words):
     assert [fault for fault in wrong.faults if fault.startswith(words)], wrong.faults
 
 
+def test_a_cut_that_was_needed_is_none_to_blame():
+    assert run(*HEALED).cuts == 1
+    assert run(*HEALED).needless_cuts == 0
+
+
+def test_a_client_that_begins_anew_is_not_the_proxys_cut():
+    anew = run(*HEALED, seen("a", turn=4), seen("b", "a", turn=5))
+    anew.exchanges[4].sent = json.dumps(body_of("b", "a")).encode()
+    assert (anew.cuts, anew.needless_cuts) == (3, 0)
+
+
 def test_an_api_that_is_passed_through_is_named_as_such():
-    assert run(*HEALED, status=400, headers={}).faults[0] == "the proxy passes this API through"
+    passed = WireRun(
+        1, "no", 1.0, (Exchange(1, "POST", MESSAGES, b"{}", 400),), AgentModel(seen=[seen("a", refused=True)])
+    )
+    assert passed.proxied == "[red]passed through, not fitted[/]: 1 refusals seen, died, 1 s"
+    assert not run(*HEALED).is_passed_through
 
 
 def test_a_breakpoint_that_moves_is_no_cut():
