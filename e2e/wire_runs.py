@@ -20,11 +20,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from rich.markup import escape
-from support.agent_model import WIRES, AgentModel, Refuses, Seen
+from support.agent_model import WIRES, AgentModel, Answers, Refuses, Seen
 from support.live_proxy import running
 from support.scripted_upstream import ScriptedUpstream
 
@@ -258,7 +257,7 @@ def _turn_of(seen: Seen) -> int:
     return next((int(value) for name, value in seen.headers if name == TURN_HEADER.encode()), 0)
 
 
-def _items(answers: ModuleType, body: Mapping[str, Any]) -> list[str]:
+def _items(answers: Answers, body: Mapping[str, Any]) -> list[str]:
     """Messages or items, each in one spelling: without `cache_control`, which moves, and with a text as a list."""
     return [json.dumps(_plain(item), sort_keys=True) for item in answers.items_of(body)]
 

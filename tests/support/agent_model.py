@@ -12,20 +12,44 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from support import messages_answers, responses_answers, valid_messages, valid_responses
-from support.model_turns import Answer, Usage, as_json, next_reply, steps_done
+from support.model_turns import Answer, Refusal, Reply, Usage, as_json, next_reply, steps_done
+from support.model_turns import tokens as tokens_of
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, ScriptedUpstream, chunk
+
+
+class Answers(Protocol):
+    """What a module of answers has."""
+
+    PATH: str
+    REFUSALS: dict[str, Refusal]
+    IN_STREAM: tuple[str, ...]
+
+    def items_of(self, body: Mapping[str, Any], /) -> list[Any]: ...
+    def counted(self, body: Mapping[str, Any], /) -> int: ...
+    def counted_answer(self, body: Mapping[str, Any], /) -> Answer: ...
+    def tools_of(self, body: Mapping[str, Any], /) -> list[tuple[str, str | None]]: ...
+    def last_user(self, body: Mapping[str, Any], /) -> str: ...
+    def invalid(self, complaint: str, /) -> Answer: ...
+    def answered(
+        self, body: Mapping[str, Any], reply: Reply, usage: Usage, number: int, /
+    ) -> tuple[Answer, list[dict[str, Any]]]: ...
+
+
+class Validity(Protocol):
+    """What a validator has."""
+
+    def complaints(self, body: Mapping[str, Any], issued: Sequence[Sequence[Mapping[str, Any]]], /) -> list[str]: ...
 
 
 @dataclass(frozen=True)
 class Wire:
     """An API: how it answers, and what it finds wrong."""
 
-    answers: ModuleType
-    validity: ModuleType
+    answers: Answers
+    validity: Validity
     own_words: str
     """The refusal of its vendor, which a whole answer falls back to where a form exists in a stream only."""
 
@@ -123,8 +147,8 @@ class AgentModel:
         before = self._held.get(str(body.get("previous_response_id")))
         if body.get("previous_response_id") and before is None:
             text = f"Previous response with id '{body['previous_response_id']}' not found."
-            return wire.answers.error(text, code="previous_response_not_found", param="previous_response_id")
-        whole = {**body, "input": [*before, *wire.validity.items_of(body)]} if before else body
+            return responses_answers.error(text, code="previous_response_not_found", param="previous_response_id")
+        whole = {**body, "input": [*before, *wire.answers.items_of(body)]} if before else body
         text = json.dumps(whole)
         reply = next_reply(text, wire.answers.last_user(whole), wire.answers.tools_of(whole), self.steps)
         complaints = wire.validity.complaints(body, () if before else self._issued)
@@ -140,13 +164,13 @@ class AgentModel:
             own = wire.own_words if form in wire.answers.IN_STREAM and not body.get("stream") else form
             return wire.answers.REFUSALS[own](body, tokens, self.limit or tokens - 1)
         shown = self.limit if is_cut and self.limit else tokens
-        usage = Usage(shown, min(self._cached, shown), wire.answers.tokens([reply.text, reply.thought]))
+        usage = Usage(shown, min(self._cached, shown), tokens_of([reply.text, reply.thought]))
         self._cached = shown
         number = len(self.seen)
         answer, issued = wire.answers.answered(body, reply, usage, number)
         self._issued.append(issued)
         if path == responses_answers.PATH and body.get("store") is not False:
-            self._held[f"resp_{number:024d}"] = [*wire.validity.items_of(whole), *issued]
+            self._held[f"resp_{number:024d}"] = [*wire.answers.items_of(whole), *issued]
         return answer
 
     def _is_too_long(self, tokens: int, step: int) -> bool:

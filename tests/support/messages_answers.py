@@ -6,11 +6,11 @@ Rule: shapes are those of anthropic 2.12.0's types; each refusal was seen, or st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.core.overflow.refusal import refused_twice
-from support.model_turns import Answer, Reply, Usage, as_events, as_json, pieces, tokens
+from support.model_turns import Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/messages"
 
@@ -124,10 +124,6 @@ def invalid(complaint: str) -> Answer:
     return error(complaint)
 
 
-Refusal = Callable[[Mapping[str, Any], int, int], Answer]
-"""Body, tokens counted, the limit → what is said."""
-
-
 def _openai(code: str | None) -> Refusal:
     def said(_: Mapping[str, Any], tokens_sent: int, limit: int) -> Answer:
         text = (
@@ -203,5 +199,5 @@ REFUSALS: dict[str, Refusal] = {
 }
 """By who says it: platform.claude.com/docs/en/api/errors, vllm/entrypoints/anthropic/api_router.py, ggml-org/llama.cpp
 tools/server; `in the stream` as CLIProxyAPI, which sends `message_start` before it knows."""
-IN_STREAM = ("in the stream",)
+IN_STREAM: tuple[str, ...] = ("in the stream",)
 """Forms that only a stream can take; a whole answer is refused in the vendor's own form."""

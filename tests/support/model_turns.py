@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,10 @@ class Answer:
     body: bytes
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Refusal = Callable[[Mapping[str, Any], int, int], Answer]
+"""Body, tokens counted, the limit → what is said."""
 
 
 @dataclass(frozen=True)

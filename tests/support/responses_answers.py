@@ -6,13 +6,17 @@ Rule: shapes are those of openai 3.54.0's types; each refusal was seen, or stand
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from support.model_turns import Answer, Reply, Usage, as_events, as_json, pieces, tokens
-from support.valid_responses import items_of
+from support import valid_responses
+from support.model_turns import Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/responses"
+
+
+def items_of(body: Mapping[str, Any]) -> list[Any]:
+    return list(valid_responses.items_of(body))
 
 
 def counted(body: Mapping[str, Any]) -> int:
@@ -167,8 +171,6 @@ def invalid(complaint: str) -> Answer:
     return error(complaint)
 
 
-Refusal = Callable[[Mapping[str, Any], int, int], Answer]
-"""Body, tokens counted, the limit → what is said."""
 EXCEEDED = "context_length_exceeded"
 WORDS = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
@@ -251,5 +253,5 @@ REFUSALS: dict[str, Refusal] = {
 """By who says it: codex#8632, CLIProxyAPI codex_executor_terminal.go, openrouter.ai/docs error-handling,
 vllm/entrypoints/openai/responses/serving.py, ggml-org/llama.cpp tools/server, ollama middleware/responses_history.go;
 `incomplete` as NeMo-Gym."""
-IN_STREAM = ("error event, flat", "error event, nested", "failed event", "context_too_large")
+IN_STREAM: tuple[str, ...] = ("error event, flat", "error event, nested", "failed event", "context_too_large")
 """Forms that only a stream can take; a whole answer is refused in the vendor's own form."""
