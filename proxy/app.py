@@ -45,7 +45,6 @@ from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -98,7 +97,7 @@ def _operator_api() -> ASGIApp:
 
 
 @dataclass(slots=True)
-class Carried:
+class Inherited:
     """What one application leaves to the next one in its process, when the settings are read again."""
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -111,17 +110,17 @@ class Carried:
         return self.metrics
 
 
-def create_app(settings: Settings, carried: Carried | None = None, reload: Reload | None = None) -> Dispatcher:
+def create_app(settings: Settings, inherited: Inherited | None = None, reload: Reload | None = None) -> Dispatcher:
     """The proxy as an ASGI application; connections open when it starts and close when it stops. `reload` puts another
     one in its place."""
-    carried = carried or Carried()
+    inherited = inherited or Inherited()
     configure_logging(settings.log)
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    metrics = carried.following(learning)
+    metrics = inherited.following(learning)
     models = ModelResolver(settings, learned=learning)
     upstream = Upstream(settings.upstream)
     tracer = _tracer(settings)
-    recorder = Recorder(metrics, tracer, carried.recent)
+    recorder = Recorder(metrics, tracer, inherited.recent)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder, metrics)
@@ -164,7 +163,7 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
             await store.start()
             yield
 
-    chat = FittedEndpoint(CHAT_COMPLETIONS, relay, recorder, ways, settings.server, workload)
+    fitted = FittedEndpoint(relay, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     artifacts = _artifact_route(settings, reader, owners)
 
@@ -172,7 +171,8 @@ def create_app(settings: Settings, carried: Carried | None = None, reload: Reloa
     asked = probes(readiness)
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
-    return Dispatcher(chat, pass_through, asked, WithParts(carried.operator_api, parts), lifespan)
+    rest = WithParts(inherited.operator_api, parts)
+    return Dispatcher(fitted, pass_through, asked, rest, lifespan, upstream.base_path)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.app import Carried, create_app, tune_interpreter, unwritable
+from proxy.app import Inherited, create_app, tune_interpreter, unwritable
 from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
@@ -67,8 +67,8 @@ class Reloadable:
         self._settings = settings
         self._load = load
         self._tell_others = tell_others
-        self._carried = Carried()
-        self._current = _Generation(create_app(settings, self._carried, self.reload))
+        self._inherited = Inherited()
+        self._current = _Generation(create_app(settings, self._inherited, self.reload))
         self._retiring: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._is_due = False
@@ -108,7 +108,7 @@ class Reloadable:
         """Raises SettingsRefused."""
         try:
             # In a thread, as it reads files and may load libraries; requests go on meanwhile.
-            app = await asyncio.to_thread(create_app, settings, self._carried, self.reload)
+            app = await asyncio.to_thread(create_app, settings, self._inherited, self.reload)
             following = _Generation(app)
             await following.start()
         except Exception as error:

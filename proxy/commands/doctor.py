@@ -53,7 +53,7 @@ _STYLES: Final[dict[str, str]] = {"ok": "green", "wrong": "bold red", "note": "y
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What one look has found."""
 
     about: str
@@ -80,7 +80,7 @@ def doctor(settings: Settings, model: str | None, console: Console | None = None
     return worst
 
 
-def examined(settings: Settings, model: str | None = None) -> Iterator[Finding]:
+def examined(settings: Settings, model: str | None = None) -> Iterator[Diagnosis]:
     """The findings, each as soon as it is there."""
     status, reached = asyncio.run(_upstream(settings))
     yield reached
@@ -101,14 +101,14 @@ def examined(settings: Settings, model: str | None = None) -> Iterator[Finding]:
     yield _store(settings)
     if status is None or status in (401, 403):
         why = "cannot be reached" if status is None else "takes no request without another key"
-        yield Finding("request", "skipped", f"not tried: the upstream {why}")
+        yield Diagnosis("request", "skipped", f"not tried: the upstream {why}")
     elif model is None:
-        yield Finding("request", "wrong", "not tried: the upstream lists no model", "name one: --model NAME")
+        yield Diagnosis("request", "wrong", "not tried: the upstream lists no model", "name one: --model NAME")
     else:
         yield from _requests(settings, model)
 
 
-async def _upstream(settings: Settings) -> tuple[int | None, Finding]:
+async def _upstream(settings: Settings) -> tuple[int | None, Diagnosis]:
     """The status of its list of models; None when it gave no answer."""
     base_url, upstream = settings.upstream.base_url, Upstream(settings.upstream)
     key = settings.upstream.api_key
@@ -120,33 +120,33 @@ async def _upstream(settings: Settings) -> tuple[int | None, Finding]:
             status = answer.status
             await answer.aclose()
     except ProxyError as error:
-        return None, Finding("upstream", "wrong", error.message, f"is it running? upstream.base_url is {base_url}")
+        return None, Diagnosis("upstream", "wrong", error.message, f"is it running? upstream.base_url is {base_url}")
     except TimeoutError:
         text = f"{base_url} gave no answer within {REACH_SECONDS:g} s"
-        return None, Finding("upstream", "wrong", text, "look whether it is busy, and whether the address is right")
+        return None, Diagnosis("upstream", "wrong", text, "look whether it is busy, and whether the address is right")
     finally:
         await upstream.aclose()
     took = f"{base_url} answers ({status} in {1000 * (time.perf_counter() - started):.0f} ms)"
     if status >= 500:
-        return status, Finding("upstream", "wrong", took, "its own log says why it fails")
+        return status, Diagnosis("upstream", "wrong", took, "its own log says why it fails")
     if status in (404, 405, 501):
-        return status, Finding(
+        return status, Diagnosis(
             "upstream", "note", f"{took}, and lists no models", "if it should, is /v1 in the URL right?"
         )
-    return status, Finding("upstream", "ok", took)
+    return status, Diagnosis("upstream", "ok", took)
 
 
-def _key(settings: Settings, status: int) -> Finding:
+def _key(settings: Settings, status: int) -> Diagnosis:
     is_set, is_refused = settings.upstream.api_key is not None, status in (401, 403)
     how = "export OPENAI_API_KEY=…, or name a file in upstream.api_key_file"
     if is_refused and is_set:
-        return Finding("key", "wrong", f"the upstream refuses upstream.api_key ({status})", f"set another: {how}")
+        return Diagnosis("key", "wrong", f"the upstream refuses upstream.api_key ({status})", f"set another: {how}")
     if is_refused:
         text = f"the upstream wants a key ({status}), and none is set here"
-        return Finding("key", "wrong", text, f"to try it here: {how}; clients that send their own need neither")
+        return Diagnosis("key", "wrong", text, f"to try it here: {how}; clients that send their own need neither")
     if is_set:
-        return Finding("key", "ok", "upstream.api_key is taken")
-    return Finding("key", "ok", "none is set, and the list of models needs none; clients may send their own")
+        return Diagnosis("key", "ok", "upstream.api_key is taken")
+    return Diagnosis("key", "ok", "none is set, and the list of models needs none; clients may send their own")
 
 
 def _one_to_try(settings: Settings, resolver: ModelResolver) -> str | None:
@@ -155,38 +155,38 @@ def _one_to_try(settings: Settings, resolver: ModelResolver) -> str | None:
     return next(iter([*written, *listed, *resolver.discovery.names]), None)
 
 
-def _window(profile: ModelProfile) -> Finding:
+def _window(profile: ModelProfile) -> Diagnosis:
     window = f"{number(profile.window_tokens)} tokens for {profile.model}"
     source = stated_by(profile, "window_tokens")
     if profile.window_is_guessed:
         text = f"{window}, {source}: nothing is left out or refused on a guess"
-        return Finding("window", "note", text, HOW_TO_STATE_A_WINDOW)
-    return Finding("window", "ok", f"{window}, says {source}")
+        return Diagnosis("window", "note", text, HOW_TO_STATE_A_WINDOW)
+    return Diagnosis("window", "ok", f"{window}, says {source}")
 
 
-def _tokenizer(profile: ModelProfile) -> Finding:
+def _tokenizer(profile: ModelProfile) -> Diagnosis:
     counter = counter_for(profile.tokenizer, profile.model)
     if counter.exact:
-        return Finding("tokenizer", "ok", f"{counter.name}, the model's own")
-    return Finding("tokenizer", "ok", f"{counter.name}, an estimate until the upstream has counted a request")
+        return Diagnosis("tokenizer", "ok", f"{counter.name}, the model's own")
+    return Diagnosis("tokenizer", "ok", f"{counter.name}, an estimate until the upstream has counted a request")
 
 
-def _store(settings: Settings) -> Finding:
+def _store(settings: Settings) -> Diagnosis:
     folder = create_folder(settings)
     where = f"{folder.address} (data_dir, artifacts.folder or artifacts.url)"
     try:
         folder.put(TRIAL_KEY, TRIAL)
         if bytes(folder.opened().get(TRIAL_KEY).bytes()) != TRIAL:
-            return Finding(
+            return Diagnosis(
                 "store", "wrong", f"{where} gives back something else than was put there", "use another place"
             )
     except TROUBLE as error:
         advice = "make it writable for this user, or name another place; of a bucket look at its credentials"
-        return Finding("store", "wrong", f"nothing can be kept in {where}: {reason_of(error)}", advice)
-    return Finding("store", "ok", f"{folder.address} can be written and read")
+        return Diagnosis("store", "wrong", f"nothing can be kept in {where}: {reason_of(error)}", advice)
+    return Diagnosis("store", "ok", f"{folder.address} can be written and read")
 
 
-def _requests(settings: Settings, model: str) -> Iterator[Finding]:
+def _requests(settings: Settings, model: str) -> Iterator[Diagnosis]:
     """Three words through the proxy, whole and streamed."""
     quiet = settings.model_copy(update={"log": LogSettings(level="error")})
     with contextlib.redirect_stdout(sys.stderr):  # the log, if there is anything to say
@@ -196,34 +196,36 @@ def _requests(settings: Settings, model: str) -> Iterator[Finding]:
             yield _request(client, model, about, stream=stream)
 
 
-def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> Finding:
+def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> Diagnosis:
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": WORDS}]}
     started = time.perf_counter()
     try:
         answer = client.post("/chat/completions", json=body | ({"stream": True} if stream else {}))
     except httpx.TimeoutException:
         text = f"no answer of {model} within {ANSWER_SECONDS:g} s"
-        return Finding(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
+        return Diagnosis(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
     except httpx.HTTPError as error:
-        return Finding(about, "wrong", f"the answer broke off: {type(error).__name__}", "the upstream's log says why")
+        return Diagnosis(about, "wrong", f"the answer broke off: {type(error).__name__}", "the upstream's log says why")
     if answer.status_code != 200:
         text = f"{model} was refused ({answer.status_code}): {_words_of(answer)[:SHOWN_CHARS]}"
-        return Finding(about, "wrong", text, _advice_for(answer.status_code))
+        return Diagnosis(about, "wrong", text, _advice_for(answer.status_code))
     took = f"{model} answers in {time.perf_counter() - started:.1f} s"
     if stream:
         events = [line for line in answer.text.splitlines() if line.startswith("data:")]
         if not events:
-            return Finding(about, "wrong", f"{took}, but not as a stream", "agents that stream need a server that does")
-        return Finding(about, "ok", f"{took}, in {len(events)} events")
+            return Diagnosis(
+                about, "wrong", f"{took}, but not as a stream", "agents that stream need a server that does"
+            )
+        return Diagnosis(about, "ok", f"{took}, in {len(events)} events")
     try:
         is_answer = bool(answer.json()["choices"])
     except (ValueError, LookupError, TypeError):
         is_answer = False
     if not is_answer:
-        return Finding(
+        return Diagnosis(
             about, "wrong", f"{took}, but not as OpenAI does", "is the base URL that of an OpenAI-compatible API?"
         )
-    return Finding(about, "ok", took)
+    return Diagnosis(about, "ok", took)
 
 
 def _words_of(answer: httpx.Response) -> str:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.commands.doctor import Finding, doctor, examined
+from proxy.commands.doctor import Diagnosis, doctor, examined
 from proxy.config.settings import Settings
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
@@ -37,7 +37,7 @@ def settings_for(url: str, folder: Path, **upstream: Any) -> Settings:
     return Settings(upstream={"base_url": url, **upstream}, data_dir=folder)  # type: ignore[arg-type] # pydantic's work
 
 
-def states(findings: list[Finding]) -> dict[str, str]:
+def states(findings: list[Diagnosis]) -> dict[str, str]:
     return {finding.about: finding.state for finding in findings}
 
 

@@ -23,7 +23,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages
 from proxy.core.models.providers import usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import ExcerptLimits
@@ -36,7 +36,7 @@ _BYTES_PER_TOKEN: Final = 3
 """Of text, at the least in the long run."""
 
 
-class Reading(NamedTuple):
+class Capabilities(NamedTuple):
     """A model, and what it is known to read."""
 
     model: str
@@ -95,14 +95,14 @@ class Pipelines:
         """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
         `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
         grew. `results_hold_media`: whether its wire has a place for media in results."""
-        reading = Reading(
+        capabilities = Capabilities(
             profile.model, profile.modalities, profile.refused, profile.results_hold_text, results_hold_media
         )
-        local = self._local_steps(reading, budget.result_tokens, keeping)
+        local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
         notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
-        entry = entry_of(self._settings.models, reading.model)
+        entry = entry_of(self._settings.models, capabilities.model)
         limit = entry.max_images if entry is not None else None
         return Pipeline(
             images=None if limit is None else ImageLimit(limit, _showing(local, 0)),
@@ -118,31 +118,33 @@ class Pipelines:
             is_replayed=is_replayed,
         )
 
-    def _build_local_steps(self, reading: Reading, result_tokens: int | None, keeping: bool) -> tuple[LocalStep, ...]:
-        entry = entry_of(self._settings.models, reading.model)
+    def _build_local_steps(
+        self, capabilities: Capabilities, result_tokens: int | None, keeping: bool
+    ) -> tuple[LocalStep, ...]:
+        entry = entry_of(self._settings.models, capabilities.model)
         sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
         truncate = self._truncate(entry, result_tokens) if keeping else None
-        route = self._route(entry, reading)
+        route = self._route(entry, capabilities)
         return tuple(step for step in (route, truncate, sanitise) if step is not None)
 
-    def _route(self, entry: ModelSettings | None, reading: Reading) -> RouteMedia:
+    def _route(self, entry: ModelSettings | None, capabilities: Capabilities) -> RouteMedia:
         media = self._settings.media
         routes = Routes(
-            modalities=reading.modalities,
-            refused=reading.refused,
+            modalities=capabilities.modalities,
+            refused=capabilities.refused,
             is_strict=media.unknown_capability == "text",
             max_bytes=media.max_bytes,
             max_image_pixels=media.max_image_pixels,
             max_images=entry.max_images if entry is not None else None,
         )
         stated = entry.tool_images if entry is not None else None
-        if reading.results_hold_media:
-            holds_text = reading.results_hold_text or stated is ToolImages.TEXT
+        if capabilities.results_hold_media:
+            holds_text = capabilities.results_hold_text or stated is ToolImages.TEXT
             return RouteMedia(routes, ToolImages.TEXT if holds_text else ToolImages.KEEP)
-        is_unknown = reading.modalities is None and not routes.is_strict and not reading.results_hold_text
+        is_unknown = capabilities.modalities is None and not routes.is_strict and not capabilities.results_hold_text
         if stated is None and is_unknown:
             return RouteMedia(routes, ToolImages.KEEP)  # nobody states anything: what came as media stays where it is
-        return RouteMedia(routes, stated or usual_tool_images(reading.model, self._settings.upstream.base_url))
+        return RouteMedia(routes, stated or usual_tool_images(capabilities.model, self._settings.upstream.base_url))
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output
