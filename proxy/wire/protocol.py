@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from proxy.core.conversation.message import Message
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -27,6 +28,10 @@ class Wire(Protocol):
     @property
     def path(self) -> str:
         """Behind the base URL: `/chat/completions`."""
+
+    @property
+    def content_type(self) -> bytes:
+        """Of a body that is no stream."""
 
     @property
     def results_hold_media(self) -> bool:
@@ -88,6 +93,12 @@ class Wire(Protocol):
         """Reads the reply to one request that is a stream."""
 
     # Errors
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent, request: bytes
+    ) -> Verdict:
+        """What an answer, or its beginning, means: the core judges what is read here. `request`: the body that it
+        answers; what it repeats of that is no evidence."""
 
     def error(self, error: ProxyError) -> bytes:
         """The body of an error that the proxy itself makes."""
