@@ -58,6 +58,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a part of an image may stand in a body, or in a piece of one."""
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """Whether an image that stands elsewhere may be named there, also inside a text."""
+
     # Tools
 
     def tool_names(self, tools: bytes) -> Sequence[str]:

@@ -12,12 +12,15 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 from support.journey import World, long_text
+from support.journey_models import said
 from support.line_api import LINES
 from support.line_model import LineModel, tokens_of
 from support.media_samples import PNG, data_url
 
 from proxy.core.conversation.message import Message
+from proxy.demo.servers import serving
 from proxy.wire.protocol import Wire
 from proxy.wire.roads import WIRES
 
@@ -153,6 +156,22 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
         assert PNG in world.kept.values()
         assert "[cannot read]" in found[3].text()
     assert found[3].answers == "call_1"
+
+
+def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> None:
+    async def site(scope: Scope, _: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await said(send, PNG, b"image/png")
+
+    world = lines(
+        answer=LineModel(),
+        models=[{"match": "*", "input": ["text", "vision"]}],
+        media={"fetch_remote_images": True, "allow_private_addresses": True},
+    )
+    with serving(site) as address:
+        answer = asked(world, body([*TASK, f"user\n> What is it?\n! {address}/a.png".encode()]))
+    assert answer.status_code == 200, answer.text
+    assert sent(world)[-1].raw == f"user\n> What is it?\n! {data_url(PNG, 'image/png')}".encode()
 
 
 def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:

@@ -96,6 +96,9 @@ class Lines:
     def may_hold_images(self, raw: bytes) -> bool:
         return _may_hold_images(raw)
 
+    def may_name_images(self, raw: bytes) -> bool:
+        return _may_hold_images(raw)
+
     def tool_names(self, tools: bytes) -> Sequence[str]:
         return tools.decode().split()
 

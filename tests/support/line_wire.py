@@ -9,7 +9,7 @@
     ! data:image/png;base64,…
 
 Head: role and, of a result, the call that it answers, or the calls it makes. Then `=` the arguments of the calls in
-order, `>` the lines of a text, `!` an image. A part is a run of lines with one sign.
+order, `>` the lines of a text, `!` an image, here or at an address. A part is a run of lines with one sign.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from proxy.core.content_types.encoded import data_url
+from proxy.core.content_types.encoded import data_url, is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.message import (
     Address,
@@ -105,7 +105,7 @@ class LineMessage:
         return [ImageView(text, None) for sign, text in self._runs if sign == "!"]
 
     def addresses(self) -> Iterator[str]:
-        return iter(())
+        return (text for sign, text in self._runs if sign == "!" and is_address(text))
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
         return texts.with_replaced(text, replace)
@@ -168,6 +168,8 @@ def _part(sign: str, text: str) -> Part:
     raw = _written(sign, text).encode()
     if sign != "!":
         return Part(raw, text if sign == ">" else None)
+    if is_address(text):
+        return Part(raw, None, Attachment(Shape.IMAGE, address=text, name=last_of(text)))
     url = data_url(text)
     assert url is not None
     return Part(raw, None, Attachment(Shape.IMAGE, url.payload, url.declared, is_data_url=True))

@@ -73,6 +73,10 @@ class ChatCompletions:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the same name, which is escaped inside a text."""
+        return b"image_url" in raw
+
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
         return tools.tool_names(found or None)
