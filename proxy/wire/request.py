@@ -54,8 +54,8 @@ class Request:
     conversation: Conversation
     shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` the last item of each message ends; empty when that is not known, and then nothing is reused. A
-    message that was put in ends where the one before it does."""
+    """Where in `body` the last item of each message ends, with whatever makes it certain that it ends there; empty when
+    that is not known, and then nothing is reused. A message that was put in ends where the one before it does."""
     added_bytes: int = 0
     """Of the conversation, that do not stand in `body`."""
     has_images: bool = False

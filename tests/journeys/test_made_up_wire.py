@@ -97,6 +97,8 @@ def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(lines: Build) -> Non
     assert next(iter(world.kept)) in result.text()
     assert "[context-proxy: " in result.text()
     assert (result.role, result.answers) == ("tool", "call_1")
+    shown = world.client.get(f"{world.proxies[0].removesuffix('/v1')}/decisions/{answer.headers['x-request-id']}")
+    assert [block["role"] for block in shown.json()["blocks"]] == ["system", "user", "assistant", "tool"]
     assert len(result.raw) < 51_200
     assert world.upstream.last.body.startswith(body([], offers="fetch bash", colour="blue").rstrip())
 
