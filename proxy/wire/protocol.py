@@ -98,10 +98,10 @@ class Wire(Protocol):
     # Errors
 
     def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent, request: bytes
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        """What an answer, or its beginning, means: the core judges what is read here. `request`: the body that it
-        answers; what it repeats of that is no evidence."""
+        """What an answer, or its beginning, means: the core judges what is read here. `sent`: what is known of the
+        prompt; `request`: the body that it answers, as what it repeats of that is no evidence."""
 
     def error(self, error: ProxyError) -> bytes:
         """The body of an error that the proxy itself makes."""

@@ -45,8 +45,8 @@ def message(head: str, text: str) -> bytes:
     return "\n".join([head, *(f"> {line}" for line in text.split("\n"))]).encode()
 
 
-def call(number: int | str, name: str = "fetch", given: str = "{}") -> bytes:
-    return f"assistant call_{number}={name}\n= {given}".encode()
+def call(number: int) -> bytes:
+    return f"assistant call_{number}=fetch\n= {{}}".encode()
 
 
 def body(messages: Sequence[bytes], *, stream: bool = False, offers: str = "", **head: str) -> bytes:
@@ -55,7 +55,7 @@ def body(messages: Sequence[bytes], *, stream: bool = False, offers: str = "", *
     return b"".join(block + b"\n\n" for block in blocks)
 
 
-def one_call(text: str = LONG, **head: str) -> list[bytes]:
+def one_call(text: str = LONG) -> list[bytes]:
     return [*TASK, call(1), message("tool call_1", text)]
 
 

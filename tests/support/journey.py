@@ -105,11 +105,11 @@ class World:
         path: str = "/chat/completions",
         **headers: str,
     ) -> httpx.Response:
-        """Send a request to a wire's path; headers with `_` for `-`."""
+        """Send a request, for a chat unless the path is another wire's; headers with `_` for `-`."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {"content-type": "application/json", "authorization": f"Bearer {key}", **named}
-        return self.client.post(self.proxies[proxy] + path, content=content, headers=sent)
+        return self.client.post(f"{self.proxies[proxy]}{path}", content=content, headers=sent)
 
     @property
     def kept(self) -> dict[str, bytes]:

@@ -132,7 +132,7 @@ class Lines:
         return StreamedLines()
 
     def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent, request: bytes
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
         events = EventSplitter().feed(body)
         said = b"\n".join(filter(None, map(data_of, events))) or body

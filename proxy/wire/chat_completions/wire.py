@@ -123,7 +123,7 @@ class ChatCompletions:
         return AnswerStream()
 
     def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent, request: bytes
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
         """By what servers of this API say, in whatever shape."""
         return judge_answer(status, headers, body, sent=sent, request=request)
