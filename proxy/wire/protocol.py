@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from proxy.core.conversation.message import Message
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -27,6 +28,10 @@ class Wire(Protocol):
     @property
     def path(self) -> str:
         """Behind the base URL: `/chat/completions`."""
+
+    @property
+    def content_type(self) -> bytes:
+        """Of a body that is no stream."""
 
     @property
     def results_hold_media(self) -> bool:
@@ -52,6 +57,9 @@ class Wire(Protocol):
 
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a part of an image may stand in a body, or in a piece of one."""
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """Whether an image that stands elsewhere may be named there, also inside a text."""
 
     # Tools
 
@@ -88,6 +96,12 @@ class Wire(Protocol):
         """Reads the reply to one request that is a stream."""
 
     # Errors
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """What an answer, or its beginning, means: the core judges what is read here. `sent`: what is known of the
+        prompt; `request`: the body that it answers, as what it repeats of that is no evidence."""
 
     def error(self, error: ProxyError) -> bytes:
         """The body of an error that the proxy itself makes."""

@@ -39,6 +39,8 @@ class RequestShape(NamedTuple):
     may_hold_images: Callable[[bytes], bool]
     goes_on: Callable[[Message], bool] = lambda _: False
     """Whether items that come later may belong to a message: then it is read again with them."""
+    tools: str = "tools"
+    """The member with the tool list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Request:
     conversation: Conversation
     shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` the last item of each message ends; empty when that is not known, and then nothing is reused. A
-    message that was put in ends where the one before it does."""
+    """Where in `body` the last item of each message ends, with whatever makes it certain that it ends there; empty when
+    that is not known, and then nothing is reused. A message that was put in ends where the one before it does."""
     added_bytes: int = 0
     """Of the conversation, that do not stand in `body`."""
     has_images: bool = False
@@ -129,6 +131,29 @@ class Request:
         completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
         return replace(completed, history=b"".join(told))
 
+    def followed(
+        self,
+        count: int,
+        body: bytes,
+        members: Mapping[str, Raw],
+        messages: Sequence[Message],
+        ends: tuple[int, ...],
+    ) -> Request:
+        """The request of another body, whose first `count` messages are those of this one, byte for byte; `messages`
+        are the others, and `ends` where they end."""
+        put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
+        return Request(
+            body,
+            members,
+            Conversation((*self.conversation.messages[:count], *messages)),
+            self.shape,
+            (*self.ends[:count], *ends),
+            added_bytes=self.added_bytes if put_in else 0,
+            has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
+            put_in=put_in,
+            history=self.history[: HISTORY_BYTES * count],
+        )
+
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No body of a client goes on from there."""
         known = len(self.conversation)
@@ -196,14 +221,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         return None
     # As bytes of their own: a view of any of them would hold a second copy of all that is new.
     tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
-    messages = known.conversation.messages[:count] + tuple([message for message, _ in read])
-    ends = known.ends[:count] + _ends_from(body, end, items, read)
-    has_images = known.has_images or shape.may_hold_images(rest)
-    put_in = known.put_in[: bisect.bisect_left(known.put_in, count)]
-    history = known.history[: HISTORY_BYTES * count]
-    added_bytes = known.added_bytes if put_in else 0
-    members = {**head, **tail}
-    return Request(body, members, Conversation(messages), shape, ends, added_bytes, has_images, put_in, history)
+    messages = [message for message, _ in read]
+    return known.followed(count, body, {**head, **tail}, messages, _ends_from(body, end, items, read))
 
 
 def _members_before_messages(known: Request) -> dict[str, Raw]:

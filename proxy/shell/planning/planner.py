@@ -47,8 +47,9 @@ _COPIES: Final = 4
 class Lookup(Protocol):
     """Finds what stands elsewhere: images on the web, artifacts."""
 
-    def may_refer(self, body: bytes, start: int) -> bool:
-        """Whether a body may name something behind that position, told by its bytes."""
+    def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
+        """Whether a body may name something behind that position, told by its bytes. `may_name_images`: whether an
+        image may be named in a piece of it."""
 
     async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
         """What these stand for."""
@@ -106,7 +107,8 @@ class Planner:
         came = _Incoming(wire, owner, body, access, model)
         match = self._memory.find((wire.path, owner), body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
-        if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
+        known_bytes = match.shared_bytes if match else 0
+        if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
             started = time.perf_counter()
             resolved = await self._resolved(wire, self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started

@@ -26,7 +26,6 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.wire.error_bodies import judge_answer
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 
@@ -213,4 +212,5 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
-    return judge_answer(answer.status, answer.headers, answer.evidence, sent=sent, request=planned.request.body)
+    body = planned.request.body
+    return planned.wire.judged(answer.status, answer.headers, answer.evidence, sent=sent, request=body)

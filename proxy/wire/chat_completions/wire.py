@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.core.conversation.message import Message
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -23,7 +24,7 @@ from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.assistant import result_of
 from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.error_bodies import holds_nothing
+from proxy.wire.error_bodies import holds_nothing, judge_answer
 from proxy.wire.request import Request, RequestShape, read_request
 
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
@@ -46,6 +47,7 @@ class ChatCompletions:
     """`/chat/completions`; what each member is for stands with the protocol."""
 
     path: Final = "/chat/completions"
+    content_type: Final = b"application/json"
     results_hold_media: Final = False
 
     def parse(
@@ -70,6 +72,10 @@ class ChatCompletions:
     def may_hold_images(self, raw: bytes) -> bool:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the same name, which is escaped inside a text."""
+        return b"image_url" in raw
 
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
@@ -115,6 +121,12 @@ class ChatCompletions:
     def streamed_reply(self) -> AnswerStream:
         """Chunks."""
         return AnswerStream()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers of this API say, in whatever shape."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError) -> bytes:
         """In OpenAI's shape."""
