@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
@@ -36,6 +36,10 @@ class Wire(Protocol):
     @property
     def results_hold_media(self) -> bool:
         """Whether images and files may stand in the results of tools."""
+
+    @property
+    def results_may_repeat(self) -> bool:
+        """Whether a call may have several results."""
 
     # Requests
 
@@ -71,6 +75,9 @@ class Wire(Protocol):
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """Whether a request demands a call, or names the tools that may be called."""
+
+    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+        """The message that answers a call of a client's tool which this message makes."""
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""

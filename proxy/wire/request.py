@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation.pairing import Unpaired
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -65,6 +66,8 @@ class Request:
     history: bytes = field(repr=False, default=b"")
     """What `hidden.extended` says after each of the first messages, one after the other: those of which it is known
     what they hide."""
+    healed: int = 0
+    """Messages that a repair took out or put in."""
     named: str = ""
     """The model's name where the body has none: the path may say it."""
     model: str = field(init=False)
@@ -153,6 +156,24 @@ class Request:
             put_in=put_in,
             history=self.history[: HISTORY_BYTES * count],
         )
+
+    def repaired(self, unpaired: Unpaired, result_for: Callable[[Message, ToolCall], Message]) -> Request:
+        """The request without results of no call, and with the results that calls lack. No body of a client goes on
+        from there."""
+        lacking: dict[int, list[Message]] = {}
+        for found in unpaired.unanswered:
+            caller = self.conversation.messages[found.message]
+            lacking.setdefault(found.after, []).extend(result_for(caller, call) for call in found.calls)
+        messages: list[Message] = []
+        put_in: list[int] = []
+        for index, message in enumerate(self.conversation.messages):
+            if index not in unpaired.orphans:
+                put_in += [len(messages)] * (index in self.put_in)
+                messages.append(message)
+            added = lacking.get(index, [])
+            put_in += range(len(messages), len(messages) + len(added))
+            messages += added
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No body of a client goes on from there."""

@@ -27,7 +27,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.overflow import Sent, Verdict, judge
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
@@ -62,6 +62,7 @@ class Lines:
 
     path: Final = "/lines"
     results_hold_media: Final = False
+    results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
 
     def parse(
@@ -108,6 +109,9 @@ class Lines:
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         return "must call" in members
+
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        return "\n".join([f"tool {call.id}", *_spoken(text)]).encode()
 
     def result(self, call: OwnCall, text: str) -> bytes:
         return "\n".join([f"tool {call.id}", *_spoken(text)]).encode()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
@@ -49,6 +49,7 @@ class ChatCompletions:
     path: Final = "/chat/completions"
     content_type: Final = b"application/json"
     results_hold_media: Final = False
+    results_may_repeat: Final = False
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -89,9 +90,13 @@ class ChatCompletions:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
 
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """A message of the role `tool`."""
+        return result_of(call.id, text)
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """A message of the role `tool`."""
-        return result_of(call, text)
+        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a choice has begun, and no word of a refusal stands there."""
