@@ -69,7 +69,7 @@ fuzz: .venv/made ## cases that break a rule, looked for; MINUTES=60; what is fou
 	@PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES)
 
 e2e: .venv/made ## real clients and coding agents, directly and through the proxy; installs them into .e2e
-	@$(BIN)/python -m e2e
+	@PYTHONPATH=.:tests $(BIN)/python -m e2e
 
 .deploy-tools/made: deploy/requirements.txt
 	@$(PYTHON) -m venv .deploy-tools
