@@ -65,7 +65,7 @@ def output_of(world: World, body: Mapping[str, Any], proxy: int = 0) -> Items:
 
 def results_of(output: Sequence[Mapping[str, Any]], text: str) -> Items:
     """An output for each call."""
-    calls = [item for item in output if item["type"] == "function_call"]
+    calls = [item for item in output if item.get("type") == "function_call"]
     return [{"type": "function_call_output", "call_id": call["call_id"], "output": text} for call in calls]
 
 
