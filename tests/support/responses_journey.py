@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Send
+
 from support import scripted_upstream
 from support.agent_model import AgentModel
 from support.journey import Received, World
