@@ -1,5 +1,5 @@
-"""Conversations of chat completions as the Responses API has them, and back: what is measured on one wire can be measured
-on the other. `python -m support.chat_as_responses --port P --upstream URL COMMAND…` stands before and behind a proxy:
+"""Conversations of chat completions as the Responses API has them, and back: what is measured on one wire can be
+measured on the other. `python -m support.chat_as_responses --port P --upstream URL COMMAND…` stands before and behind a proxy:
 chat in, the Responses API through the proxy that COMMAND starts, chat out.
 
 Rule: translated there and back, a conversation is the same.
@@ -63,8 +63,8 @@ def _said(number: int, message: Mapping[str, Any]) -> list[Json]:
         content = _parts(message["content"], "output_text")
         content = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
         found.append({"type": "message", "role": "assistant", "content": content})
-    for call in message.get("tool_calls") or ():
-        found.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    calls = message.get("tool_calls") or ()
+    found += [{"type": "function_call", "call_id": call["id"], **call["function"]} for call in calls]
     return found or [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]}]
 
 
