@@ -123,7 +123,7 @@ class ReplyStream:
 
     def end(self) -> AssistantMessage | None:
         """The round's stream has ended: what the model said, if it called us and is to have an answer."""
-        self._rest = self._events.rest
+        self._rest = b"" if self._is_passing else self._events.rest
         if not self._own or self._final.get("type") != _COMPLETED:
             return None
         items = [self._items[index] for index in sorted(self._items)]

@@ -34,7 +34,7 @@ from proxy.wire.responses.reply_end import is_whole
 from proxy.wire.responses.reply_stream import ReplyStream
 
 _ITEM: Final = re.compile(rb'"type"\s*:\s*"response\.output_item\.added"|"output"\s*:\s*\[\s*\{')
-_ERROR: Final = re.compile(rb'"error"\s*:\s*(?!null)|"type"\s*:\s*"error"|response\.(?:failed|incomplete)|"incomplete"')
+_ERROR: Final = re.compile(rb'"error"\s*:(?!\s*null)|"type"\s*:\s*"error"|response\.(?:failed|incomplete)|"incomplete"')
 _NOT_YET: Final = frozenset(
     {"response.created", "response.queued", "response.in_progress", "keepalive", "ping", "response.metadata"}
 )
