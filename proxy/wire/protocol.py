@@ -53,6 +53,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a part of an image may stand in a body, or in a piece of one."""
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """The headers that bring a key."""
+
     # Tools
 
     def tool_names(self, tools: bytes) -> Sequence[str]:
@@ -89,7 +92,11 @@ class Wire(Protocol):
 
     # Errors
 
-    def error(self, error: ProxyError) -> bytes:
+    @property
+    def id_header(self) -> bytes:
+        """In which an error names its request, in lower case."""
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """The body of an error that the proxy itself makes."""
 
     def error_in_body(self, status: int, body: bytes) -> bytes:

@@ -49,6 +49,7 @@ class LineMessage:
     reasoning_bytes: int = 0
     is_companion: bool = False
     must_stay: bool = False
+    is_marked: bool = False
     may_hold_media: bool = True
     can_carry_a_note: bool = True
 
@@ -124,6 +125,9 @@ class LineMessage:
 
     def images_among(self, items: Sequence[Item]) -> int:
         return sum(_line_of(item).startswith("!") for item in items)
+
+    def unmarked(self) -> bytes:
+        return self.raw
 
     def conversational(self) -> Any:
         return self.raw.decode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -41,7 +41,6 @@ from proxy.wire.protocol import Wire
 from proxy.wire.sse import TAIL_BYTES, Tail
 
 API_PREFIX: Final = b"/v1"
-CHAT_PATH: Final = "/v1/chat/completions"
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
@@ -118,11 +117,13 @@ class AnswerSender:
         """An error in the wire's shape; nothing when the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
-        body = self._wire.error(error)
+        body = self._wire.error(error, self.request_id)
         described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if isinstance(error, RequestTimeout):
             described.append((b"connection", b"close"))  # in the middle of a request there can be no other
         headers = [*self._with_request_id(described), *(own or [])]
+        if all(name != self._wire.id_header for name, _ in headers):
+            headers.append((self._wire.id_header, self._request_id))
         self.status = error.status
         await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
@@ -153,6 +154,11 @@ class FittedEndpoint:
         self._pause_seconds = server.body_timeout_seconds
         self._workload = workload
         self._log = logger()
+
+    @property
+    def path(self) -> str:
+        """Where it is served."""
+        return API_PREFIX.decode() + self._wire.path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
@@ -214,22 +220,26 @@ class FittedEndpoint:
 class PassThrough:
     """Everything else under `/v1/`, any method, both directions as streams."""
 
-    def __init__(self, relay: Relay, body_pause_seconds: float) -> None:
+    def __init__(self, relay: Relay, body_pause_seconds: float, wires: Sequence[Wire] = (CHAT_COMPLETIONS,)) -> None:
+        """`wires`: what stands under the path of one is that wire's, and its errors are."""
         self._relay = relay
+        self._wires = {API_PREFIX.decode() + wire.path: wire for wire in wires}
         self._pause_seconds = body_pause_seconds
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
-        sender = AnswerSender(send, request_id)
+        below = (wire for path, wire in self._wires.items() if f"{scope['path']}/".startswith(f"{path}/"))
+        wire = next(below, CHAT_COMPLETIONS)
+        sender = AnswerSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
             if _DOT_SEGMENT.search(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
             async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
                 body = aiter(upload) if upload else None
-                answer = await self._relay.pass_through(scope["method"], _target(scope), headers, body)
+                answer = await self._relay.pass_through(scope["method"], _target(scope), headers, body, wire)
                 try:
                     await sender.pass_on(answer, client, None)
                 finally:
@@ -256,13 +266,13 @@ class Dispatcher:
 
     def __init__(
         self,
-        chat: FittedEndpoint,
+        fitted: Sequence[FittedEndpoint],
         pass_through: PassThrough,
         probes: Mapping[str, ASGIApp],
         rest: ASGIApp,
         lifespan: Lifespan,
     ) -> None:
-        self._chat = chat
+        self._fitted = {endpoint.path: endpoint for endpoint in fitted}
         self._pass_through = pass_through
         self._probes = probes
         self._rest = rest
@@ -271,8 +281,8 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
-        elif scope["path"] == CHAT_PATH and scope["method"] == "POST":
-            await self._chat(scope, receive, send)
+        elif scope["method"] == "POST" and (fitted := self._fitted.get(scope["path"])) is not None:
+            await fitted(scope, receive, send)
         elif scope["path"].startswith("/v1/"):
             await self._pass_through(scope, receive, send)
         elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):

@@ -210,6 +210,8 @@ class Planner:
         elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
             return self._plan(wire, owner, body, None, resolved, access)
         goes_on = match is not None and match.is_continued
+        if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
+            known, shared, goes_on = None, 0, False  # what is new has made other messages of what was known
         planned = self.made(
             wire,
             request,

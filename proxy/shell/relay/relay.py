@@ -36,6 +36,7 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
@@ -104,11 +105,11 @@ class Relay:
         while it is. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
-        self._models.offer_key(header(headers, b"authorization"))
+        self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
         planned = None if mode == "off" else await self._planned(wire, owner, headers, body, decision, access)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
-        sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
+        sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
         if planned is None or mode == "observe":
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
@@ -216,7 +217,7 @@ class Relay:
         UpstreamEmpty."""
         tokens, language = send.planned.tokens_after, self._settings.language
         if outcome.verdict.is_overflow and self._settings.overflow.retry:
-            raise overflow(refused_twice(tokens, language), send.planned, outcome)
+            raise overflow(refused_twice(tokens, language), send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
@@ -239,10 +240,15 @@ class Relay:
             )
 
     async def pass_through(
-        self, method: str, target: bytes, headers: Headers, body: AsyncIterator[bytes] | None
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: AsyncIterator[bytes] | None,
+        wire: Wire = CHAT_COMPLETIONS,
     ) -> UpstreamAnswer:
-        """The upstream's answer to anything else. Raises ProxyError."""
-        return await self._upstream.send(method, target, self._with_key(headers), body)
+        """The upstream's answer to anything else; `wire`: whose it is. Raises ProxyError."""
+        return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
         self, wire: Wire, owner: bytes, headers: Headers, body: bytes, decision: Decision, access: ArtifactAccess
@@ -278,12 +284,12 @@ class Relay:
             raise MalformedRequest(f"{MODE_HEADER.decode()} is {mode[:40]!r}; allowed are {', '.join(sorted(_MODES))}")
         return mode
 
-    def _with_key(self, headers: Headers) -> Headers:
+    def _with_key(self, headers: Headers, wire: Wire = CHAT_COMPLETIONS) -> Headers:
         """The client's key goes on; the configured one stands in when the client sends none."""
         key = self._settings.upstream.api_key
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
-        return [*headers, (b"authorization", b"Bearer " + key.get_secret_value().encode())]
+        return [*headers, *wire.credentials(key.get_secret_value())]
 
 
 def header(headers: Headers, name: bytes) -> bytes:
@@ -292,6 +298,11 @@ def header(headers: Headers, name: bytes) -> bytes:
         if found == name:
             return value
     return b""
+
+
+def _as_bearer(key: bytes) -> bytes:
+    """A key as those who list models take it."""
+    return b"Bearer " + key if key else b""
 
 
 async def _following(sends: Sends, outcome: Outcome) -> SendPlan | None:

@@ -71,6 +71,10 @@ class ChatCompletions:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """A bearer's."""
+        return [(b"authorization", b"Bearer " + key.encode())]
+
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
         return tools.tool_names(found or None)
@@ -116,7 +120,9 @@ class ChatCompletions:
         """Chunks."""
         return AnswerStream()
 
-    def error(self, error: ProxyError) -> bytes:
+    id_header: Final = b"x-request-id"
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it stands in a header alone
         """In OpenAI's shape."""
         return errors.error_body(error)
 
