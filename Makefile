@@ -69,7 +69,7 @@ fuzz: .venv/made ## cases that break a rule, looked for; MINUTES=60; what is fou
 	@PYTHONPATH=.:tests $(BIN)/python -m fuzz --minutes $(MINUTES)
 
 e2e: .venv/made ## real clients and coding agents, directly and through the proxy; installs them into .e2e
-	@$(BIN)/python -m e2e
+	@PYTHONPATH=.:tests $(BIN)/python -m e2e
 
 .deploy-tools/made: deploy/requirements.txt
 	@$(PYTHON) -m venv .deploy-tools
@@ -121,7 +121,7 @@ docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find p
 	@$(BIN)/python -m handbook $(@F) > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
-	@$(LOCK) --upgrade --extra otel --group dev -o requirements-dev.lock
+	@$(LOCK) --upgrade --extra compression --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
 	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 

@@ -1,11 +1,13 @@
 """`python -m e2e [CLIENT…]`: installs the clients, lets each work twice, and prints how it went.
 
 Rule: both runs differ in the base URL alone. A run ends well when the client shows the model's last words; the exit
-status is 0 when every client fails directly and ends well through the proxy.
+status is 0 when every client of chat completions fails directly, those of the two other APIs are refused directly
+(e2e/wire_runs.py), and all end well through the proxy.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,14 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
+from e2e import wire_runs
 from e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client
+from e2e.wire_clients import WIRE_CLIENTS, WireClient
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import proxy_in_front_of, serving
 
@@ -29,6 +34,7 @@ WINDOW_TOKENS: Final = 40_000
 """A third of what the logs take; the agents' own system prompts and tools take up to 8 000."""
 LINES: Final = 1_500
 MOST_SECONDS: Final = 180
+T = TypeVar("T", Client, WireClient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +109,26 @@ def request_log(log: Path) -> list[dict[str, object]]:
 
 def main(names: list[str]) -> int:
     """0 when it went as it should."""
-    chosen = [client for client in CLIENTS if client.name in names or not names]
-    console = Console(width=max(120, Console().width))
-    table = Table("client", "directly", "through the proxy", "requests", "largest, tokens", "sent for it")
-    table.caption = f"The model's window: {WINDOW_TOKENS} tokens. Sizes are the proxy's own estimates."
+    console = Console(width=max(160, Console().width))
+    table = Table("client", "directly", "through the proxy", "what reached the model", show_lines=True)
+    failed = chat_rows(names, console, table) + wire_rows(names, console, table)
+    console.print(table)
+    return 1 if failed else 0
+
+
+def chosen(clients: Sequence[T], names: list[str]) -> list[T]:
+    """The clients whose names begin with one of these, or all."""
+    return [client for client in clients if not names or client.name.startswith(tuple(names))]
+
+
+def chat_rows(names: list[str], console: Console, table: Table) -> int:
+    """The clients of chat completions; returns how many rows are not as they should be."""
     failed = 0
     with (
         tempfile.TemporaryDirectory(prefix="context-proxy-e2e-") as kept,
         serving(create_model_server(WINDOW_TOKENS)) as model,
     ):
-        for client in chosen:
+        for client in chosen(CLIENTS, names):
             console.print(f"{client.name} …", style="dim")
             client.install()
             folder = Path(kept, client.name)
@@ -126,13 +142,24 @@ def main(names: list[str]) -> int:
                 client.name,
                 in_short(direct),
                 in_short(proxied),
-                str(len(requests)),
-                str(largest.get("tokens_before", "")),
-                str(largest.get("tokens_after", "")),
+                f"{len(requests)} requests; window {WINDOW_TOKENS}, the largest {largest.get('tokens_before')} tokens, "
+                f"sent as {largest.get('tokens_after')}",
             )
             failed += direct.well or not proxied.well
-    console.print(table)
-    return 1 if failed else 0
+    return failed
+
+
+def wire_rows(names: list[str], console: Console, table: Table) -> int:
+    """The clients of the Messages and the Responses API; returns how many rows are not as they should be."""
+    failed = 0
+    for client in chosen(WIRE_CLIENTS, names):
+        console.print(f"{client.name} …", style="dim")
+        client.install()
+        direct = asyncio.run(wire_runs.work(client, proxied=False))
+        proxied = asyncio.run(wire_runs.work(client, proxied=True))
+        table.add_row(f"{client.name}; refused as: {client.refusal}", direct.directly, proxied.proxied, proxied.sends)
+        failed += not direct.proves_something or bool(proxied.faults)
+    return failed
 
 
 if __name__ == "__main__":

@@ -44,18 +44,18 @@ class Client:
         return f"Done after {LOGS if self.call else 0} steps."
 
 
-def _pip(environment: str) -> None:
+def install_pip(environment: str) -> None:
     """From e2e/requirements-ENVIRONMENT.txt, into an environment of its own."""
     requirements = HERE / f"requirements-{environment}.txt"
     folder, done = INSTALLED / environment, INSTALLED / environment / requirements.name
     if done.is_file() and done.read_text() == requirements.read_text():
         return
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([_python(environment), "-m", "pip", "install", "--quiet", "-r", requirements], check=True)
+    subprocess.run([python_of(environment), "-m", "pip", "install", "--quiet", "-r", requirements], check=True)
     shutil.copy(requirements, done)
 
 
-def _npm() -> None:
+def install_npm() -> None:
     """From e2e/package.json."""
     wanted, done = HERE / "package.json", INSTALLED / "package.json"
     if done.is_file() and done.read_text() == wanted.read_text() and (INSTALLED / "node_modules").is_dir():
@@ -66,7 +66,7 @@ def _npm() -> None:
     subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=INSTALLED, check=True)
 
 
-def _python(environment: str) -> str:
+def python_of(environment: str) -> str:
     return str(INSTALLED / environment / "bin" / "python")
 
 
@@ -87,33 +87,33 @@ def _opencode(_: str) -> list[str]:
 def _aider(script: str) -> list[str]:
     files = [word for number in range(LOGS) for word in ("--read", f"log-{number}.txt")]
     quiet = ["--no-git", "--yes-always", "--no-check-update", "--analytics-disable", "--no-show-model-warnings"]
-    return [_python("aider"), "-m", "aider", "--model", f"openai/{MODEL}", *quiet, *files, "--message", script]
+    return [python_of("aider"), "-m", "aider", "--model", f"openai/{MODEL}", *quiet, *files, "--message", script]
 
 
 CLIENTS: Final = (
     Client(
         "openai-python",
-        lambda: _pip("langchain"),
-        lambda script: [_python("langchain"), str(HERE / "agents" / "openai_python.py"), script],
+        lambda: install_pip("langchain"),
+        lambda script: [python_of("langchain"), str(HERE / "agents" / "openai_python.py"), script],
     ),
-    Client("openai-node", _npm, _node),
+    Client("openai-node", install_npm, _node),
     Client(
         "LangChain",
-        lambda: _pip("langchain"),
-        lambda script: [_python("langchain"), str(HERE / "agents" / "langchain_agent.py"), script],
+        lambda: install_pip("langchain"),
+        lambda script: [python_of("langchain"), str(HERE / "agents" / "langchain_agent.py"), script],
     ),
     Client(
         "qwen-code",
-        _npm,
+        install_npm,
         _qwen_code,
         call='run_shell_command {"command": "cat log-%d.txt", "description": "a log", "is_background": false}',
     ),
     Client(
         "opencode",
-        _npm,
+        install_npm,
         _opencode,
         call='bash {"command": "cat log-%d.txt", "description": "a log"}',
         stdin=True,
     ),
-    Client("aider", lambda: _pip("aider"), _aider, call=""),
+    Client("aider", lambda: install_pip("aider"), _aider, call=""),
 )

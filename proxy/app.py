@@ -45,9 +45,6 @@ from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
-from proxy.wire.messages.wire import MESSAGES
-from proxy.wire.protocol import Wire
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
@@ -55,8 +52,6 @@ if TYPE_CHECKING:
 SWITCH_SECONDS: Final = 0.0005
 """For which a thread that plans may keep the interpreter while the event loop waits for it. Python's 5 ms add up, as
 that happens after each read and write of a socket."""
-WIRES: Final[tuple[Wire, ...]] = (CHAT_COMPLETIONS, MESSAGES)
-"""What is fitted."""
 REFRESH_SECONDS: Final = 2
 """Between two looks at what other workers have learned; a look is one stat."""
 
@@ -168,15 +163,16 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             await store.start()
             yield
 
-    fitted = [FittedEndpoint(wire, relay, recorder, ways, settings.server, workload) for wire in WIRES]
+    fitted = FittedEndpoint(relay, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
     artifacts = _artifact_route(settings, reader, owners)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness)
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
-    pass_through = PassThrough(relay, settings.server.body_timeout_seconds, WIRES)
-    return Dispatcher(fitted, pass_through, asked, WithParts(inherited.operator_api, parts), lifespan)
+    pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
+    rest = WithParts(inherited.operator_api, parts)
+    return Dispatcher(fitted, pass_through, asked, rest, lifespan, upstream.base_path)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -3,7 +3,7 @@
     ProxyError                    status, code
     ├── ServerStopping 503 · TooManyConnections 503 · LoopDetected 508
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
-    │                  RequestTimeout 408 · HeadTooLarge 431
+    │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
     │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
@@ -70,6 +70,13 @@ class UnknownPath(ClientError):
 
     status = 404
     code = "unknown_path"
+
+
+class UpgradeRefused(ClientError):
+    """A WebSocket, asked for where plain requests are answered."""
+
+    status = 426
+    code = "upgrade_refused"
 
 
 class KeyNeeded(ClientError):

@@ -65,6 +65,8 @@ class Request:
     history: bytes = field(repr=False, default=b"")
     """What `hidden.extended` says after each of the first messages, one after the other: those of which it is known
     what they hide."""
+    named: str = ""
+    """The model's name where the body has none: the path may say it."""
     model: str = field(init=False)
     """The model's name; empty when there is none."""
     stream: bool = field(init=False)
@@ -74,7 +76,7 @@ class Request:
 
     def __post_init__(self) -> None:
         """Opened once: everybody on the way asks for them."""
-        object.__setattr__(self, "model", self._opened("model", str) or "")
+        object.__setattr__(self, "model", self._opened("model", str) or self.named)
         object.__setattr__(self, "stream", self._opened("stream", bool) or False)
         object.__setattr__(self, "reply_limit", self._found_reply_limit())
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from support.phrases import SECTIONS
 from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy import errors
@@ -24,12 +25,12 @@ from proxy.core.media import descriptions as media_descriptions
 from proxy.core.media import fetch_notices
 from proxy.core.media.descriptions import Described, OmissionReason, description
 from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices import catalogue
 from proxy.core.notices import media as media_notices
 from proxy.core.notices import pages as reading_notices
 from proxy.core.notices import retrieval as own_tool
-from proxy.core.notices import words as notice_words
 from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.overflow import refusal
 from proxy.core.retrieval_tool.reading import Query
 from proxy.core.text.excerpt import Excerpt
@@ -78,7 +79,7 @@ def about_media():
     for why, artifact, notices in product(OmissionReason, (CUT, None), NOTICES):
         yield description(Described(PNG, why, "图.png", 2_000, (3, 2), limit=5_000_000), artifact, notices)
         yield description(Described(PNG, why, "图.png", address="https://x.org/图.png"), artifact, notices)
-    for mime in media_notices._NAMES:
+    for mime in catalogue.TYPES:
         yield description(Described(known(mime), OmissionReason.MODEL, "甲"), CUT, NOTICES[0])
     for kind in ContentKind:
         found = MediaType("", kind, "")
@@ -141,20 +142,9 @@ def test_no_notice_in_chinese_holds_an_english_sentence(rendered):
 
 
 def phrases():
-    yield from notice_words.WORDS["zh"].values()
-    for module in (reading_notices, own_tool):
-        yield from module._WORDS["zh"].values()
     yield from refusal._WORDS["zh"].values()
-    for catalogue in (
-        media_descriptions._REASONS,
-        media_descriptions._PHRASES,
-        media_notices._NAMES,
-        media_notices._BY_KIND,
-        fetch_notices._WORDS,
-        fetch_notices._LIMITS,
-        fetch_notices._REASONS,
-    ):
-        yield from (chinese for _, chinese in catalogue.values())
+    for section in SECTIONS.values():
+        yield from (chinese for _, chinese in section.values())
 
 
 def test_no_phrase_that_notices_are_made_of_holds_one_either():

@@ -42,7 +42,7 @@ from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage, texts_of
 

@@ -12,7 +12,7 @@ from support.answer_shapes import understood
 from support.journey import KEY, Received, World, long_text, one_call
 from support.journey_models import in_turn, reads, said, thinking
 
-from proxy.core.notices.catalogue import is_ours
+from proxy.core.notices.writing import is_ours
 from proxy.demo import counting
 from proxy.demo.chat import Call, Reply
 from proxy.demo.completions import Completion

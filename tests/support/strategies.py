@@ -16,7 +16,8 @@ from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.catalogue import Language, Notices
+from proxy.core.notices.catalogue import Language
+from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.tokens.counters import ByteClassCounter, Counter
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput

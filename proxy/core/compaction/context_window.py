@@ -21,7 +21,7 @@ from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
 from proxy.core.conversation.tracked_message import TrackedMessage
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.tokens.counters import Counter
 

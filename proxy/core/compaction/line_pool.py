@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
+from weakref import ref
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
 from proxy.core.conversation.message import TOOL_ROLES
 from proxy.core.conversation.text_protocol import is_quotable
 from proxy.core.conversation.tracked_message import TrackedMessage
-from proxy.core.text.identifiers import names_in
+from proxy.core.text.identifiers import names_in, names_of_lines
 from proxy.core.tokens.counters import Counter
 
 MAX_LINES: Final = 3_000
@@ -54,29 +55,23 @@ _NUMBER: Final = re.compile(r"\s*\d+(?:→|\t|[:-](?!\d))")
 _UNTOLD: Final = re.compile(
     r"\b(?:sk|pk|rk|gh[pousr]|github_pat|glpat|xox[abprs]|hf)[-_][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{12,}|\beyJ[\w-]{10,}\."
     r"|-----BEGIN |\bBearer\s+[\w.~+/-]{16,}|://[^/\s:@]+:[^/\s@]+@|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{40,}"
-    r"|(?i:(?:api_?key|secret|passw(?:or)?d|passphrase|token|credentials?|private_?key)\w*[\"']?\s*(?:[:=]|=>)\s*"
-    r"(?:[\"'][^\"']{6,}[\"']|(?=[^\s\"'(){}]*\d)[^\s\"'(){}]{8,}))"
     rf"|\[context-proxy: |{ARTIFACT_NAME}"
 )
-"""Keys and passwords by their usual shapes; and what a notice of ours says, as nothing keeps what it names."""
+"""Keys by their usual shapes; and what a notice of ours says, as nothing keeps what it names."""
 _UNTOLD_HOLDS: Final = (
-    *(
-        "key",
-        "secret",
-        "passw",
-        "passphrase",
-        "token",
-        "credential",
-        "bearer",
-        "-----",
-        "://",
-        "context-proxy",
-        "tool_",
-    ),
-    *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "gh", "glpat", "xox", "hf-", "hf_", "akia", "eyj"),
+    *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "hf-", "hf_", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat"),
+    *("xox", "akia", "eyj", "-----", "bearer", "://", "context-proxy", "tool_"),
 )
-"""One of these, in small letters, or a long run: else the pattern, which is slow, need not be asked."""
-_LONG_RUN: Final = re.compile(r"\w{40}")
+"""One of these, in small letters, or a long word: else the pattern, which is slow, need not be asked."""
+_LONG_WORD: Final = 40
+_ASSIGNED: Final = re.compile(
+    r"(?i:(?:api_?key|secret|passw(?:or)?d|passphrase|token|credentials?|private_?key)\w*[\"']?\s*(?:[:=]|=>)\s*"
+    r"(?:[\"'][^\"']{6,}[\"']|(?=[^\s\"'(){}]*\d)[^\s\"'(){}]{8,}))"
+)
+"""Passwords, by what they are assigned to."""
+_ASSIGNED_HOLDS: Final = (
+    *("apikey", "api_key", "privatekey", "private_key", "secret", "passw", "passphrase", "token", "credential"),
+)
 
 
 class Line(NamedTuple):
@@ -84,20 +79,26 @@ class Line(NamedTuple):
 
     text: str
     """As it stands, without the number that a tool put before it."""
-    names: frozenset[str]
     exchange: int
     """When it was seen last."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class LinePool:
-    """Lines of all that is left out so far."""
+    """Lines of all that is left out so far. What was found out about a line is handed on, and nothing depends on it but
+    time: of each line in it, and in the second attempt at the same cut, that is most of the work."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     """By the file or command that they come from; the one seen last is last."""
     exchanges: int = 0
     used: Mapping[str, None] = field(default_factory=dict)
     """Names in what the assistant wrote that is left out; those used last are last."""
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of each line, by its text."""
+    costs: dict[Counter, dict[str, int]] = field(default_factory=dict, compare=False, repr=False)
+    """Tokens of the lines that were weighed, by who counted."""
+    attempts: list[ref[LinePool]] = field(default_factory=list, compare=False, repr=False)
+    """The pool that was last made of this one."""
 
     def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         """The pool after one more cut."""
@@ -117,7 +118,27 @@ class LinePool:
                 for _, text in message.texts():
                     if message.role != "user" or not is_quotable(text):
                         _add(sources, text, called.get(message.answers, ""), exchange)
-        return LinePool(_bounded(sources), exchange, dict.fromkeys(list(used)[-MAX_USED:]))
+        bounded = _bounded(sources)
+        names, costs = self._known_of(bounded)
+        pool = LinePool(bounded, exchange, dict.fromkeys(list(used)[-MAX_USED:]), names, costs)
+        self.attempts[:] = [ref(pool)]
+        return pool
+
+    def _known_of(
+        self, sources: Mapping[str, Sequence[Line]]
+    ) -> tuple[dict[str, frozenset[str]], dict[Counter, dict[str, int]]]:
+        """The names in all lines, which are not looked for before it is known which ones stay, and what is known of
+        their costs."""
+        pools = [self, *(pool for attempt in self.attempts if (pool := attempt()) is not None)]
+        known = {text: names for pool in pools for text, names in pool.names.items()}
+        texts = dict.fromkeys(line.text for lines in sources.values() for line in lines)
+        new = [text for text in texts if text not in known]
+        known.update(zip(new, names_of_lines(new), strict=True))
+        costs: dict[Counter, dict[str, int]] = {}
+        for pool in pools:
+            for counter, weighed in pool.costs.items():
+                costs.setdefault(counter, {}).update((text, weighed[text]) for text in weighed.keys() & texts.keys())
+        return {text: known[text] for text in texts}, costs
 
     def told(
         self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
@@ -139,12 +160,21 @@ class _Choice:
     more."""
 
     def __init__(self, pool: LinePool, in_hand: Collection[str], known: Iterable[str]) -> None:
-        self._lines = [(source, line) for source, lines in pool.sources.items() for line in lines]
-        self._in_hand = in_hand
-        self._known = set(known)
+        self._lines = [(source, line.text) for source, lines in pool.sources.items() for line in lines]
+        self._known = known = set(known)
         self._used = pool.used.keys()
-        self._exchanges = pool.exchanges
-        self._freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
+        self._costs = pool.costs
+        self._unknown = [pool.names[text] - known for _, text in self._lines]
+        """Names of each line, when they were looked at last."""
+        freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
+        self._freshness, self._besides = list[float](), list[float]()
+        """Of each line; and what it is worth besides for the file that it is of."""
+        for source, lines in pool.sources.items():
+            is_in_hand = source in in_hand
+            for line in lines:
+                age = pool.exchanges - line.exchange
+                self._freshness.append(freshness[int(age * IN_HAND_AGE) if is_in_hand else age])
+                self._besides.append(IN_HAND if is_in_hand and pool.names[line.text] else 0.0)
         self._near = bytearray(len(self._lines))
         """How many neighbours of each are chosen."""
         self._done = bytearray(len(self._lines))
@@ -153,6 +183,7 @@ class _Choice:
         """What is told, in the order of the pool."""
         heap = [(-worth, index) for index in range(len(self._lines)) if (worth := self._worth(index)) > 0]
         heapq.heapify(heap)
+        costs = self._costs.setdefault(counter, {})
         left, chosen, headings = room_tokens, list[int](), set[str]()
         misfits = 0
         while heap and left >= _LEAST_ROOM_TOKENS and misfits < _MAX_MISFITS:
@@ -165,19 +196,22 @@ class _Choice:
                     heapq.heappush(heap, (-worth, index))
                 continue
             self._done[index] = 1
-            source, line = self._lines[index]
-            cost = counter.count(line.text) + 1
+            source, text = self._lines[index]
+            tokens = costs.get(text)
+            if tokens is None:
+                tokens = costs[text] = counter.count(text)
+            cost = tokens + 1
             if source not in headings:
                 cost += counter.count(source) + 2
             if cost > left:
                 misfits += 1
                 continue
-            if _is_untold(line.text) or (source not in headings and _is_untold(source)):
+            if _is_untold(text) or (source not in headings and _is_untold(source)):
                 continue
             left -= cost
             chosen.append(index)
             headings.add(source)
-            self._known.update(line.names)
+            self._known |= self._unknown[index]
             for neighbour in self._neighbours(index):
                 self._near[neighbour] += 1
                 heapq.heappush(heap, (-self._worth(neighbour), neighbour))
@@ -185,17 +219,12 @@ class _Choice:
 
     def _worth(self, index: int) -> float:
         """Of a line, for each character of it."""
-        source, (text, names, exchange) = self._lines[index]
-        unknown = names - self._known
-        worth = len(unknown) + NEAR * self._near[index]
-        age = self._exchanges - exchange
+        worth = self._besides[index] + NEAR * self._near[index]
+        unknown = self._unknown[index]
         if unknown:
-            worth += USED * len(unknown & self._used)
-        if source in self._in_hand:
-            age = int(age * IN_HAND_AGE)
-            if names:
-                worth += IN_HAND
-        return worth * self._freshness[age] / (len(text) + _LINE_OVERHEAD)
+            self._unknown[index] = unknown = unknown - self._known
+            worth += len(unknown) + USED * len(unknown & self._used)
+        return worth * self._freshness[index] / (len(self._lines[index][1]) + _LINE_OVERHEAD)
 
     def _neighbours(self, index: int) -> Iterable[int]:
         source = self._lines[index][0]
@@ -207,21 +236,30 @@ class _Choice:
         found: list[tuple[str, list[str]]] = []
         before = -1
         for index in chosen:
-            source, line = self._lines[index]
+            source, text = self._lines[index]
             if not found or found[-1][0] != source:
                 found.append((source, []))
             elif index != before + 1:
                 found[-1][1].append("…")
-            found[-1][1].append(line.text)
+            found[-1][1].append(text)
             before = index
         return found
 
 
 def _is_untold(text: str) -> bool:
+    """Whether a line looks like a secret. Asked of every line that is told, so it is told by single words first."""
     small = text.lower()
-    if not any(held in small for held in _UNTOLD_HOLDS) and _LONG_RUN.search(text) is None:
-        return False
-    return _UNTOLD.search(text) is not None
+    if (":" in text or "=" in text) and _holds(small, _ASSIGNED_HOLDS) and _ASSIGNED.search(text) is not None:
+        return True
+    is_long = len(text) >= _LONG_WORD and max(map(len, text.split())) >= _LONG_WORD
+    return (is_long or _holds(small, _UNTOLD_HOLDS)) and _UNTOLD.search(text) is not None
+
+
+def _holds(text: str, words: Sequence[str]) -> bool:
+    for word in words:  # noqa: SIM110  # `any` takes twice the time
+        if word in text:
+            return True
+    return False
 
 
 def _lines_in(text: str, source: str, exchange: int) -> dict[str, list[Line]]:
@@ -231,11 +269,11 @@ def _lines_in(text: str, source: str, exchange: int) -> dict[str, list[Line]]:
         if not line or len(line) > 2 * _MAX_CHARACTERS:
             continue
         named = _GREP.match(line) if ":" in line or "-" in line else None
-        numbered = named or _NUMBER.match(line)
+        numbered = named or (_NUMBER.match(line) if line.lstrip()[:1].isdigit() else None)
         shown = (line[numbered.end() :] if numbered else line).rstrip()
-        if shown and len(shown) <= _MAX_CHARACTERS and not shown.isspace():
+        if shown and len(shown) <= _MAX_CHARACTERS:
             of = named[1] if named else source
-            found.setdefault(of, []).append(Line(shown, frozenset(names_in(shown)), exchange))
+            found.setdefault(of, []).append(Line(shown, exchange))
     return found
 
 

@@ -17,7 +17,7 @@ from proxy.core.compaction.steps.leave_out_exchanges import LeaveOutExchanges
 from proxy.core.compaction.steps.shorten_old_texts import ShortenOldTexts
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 MAY_BE_OVER: Final = 1.5

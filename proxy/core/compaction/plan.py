@@ -20,7 +20,7 @@ from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]

@@ -5,7 +5,7 @@ nothing here raises, whatever the bytes.
 """
 
 from proxy.core.content_types.forced import looks_decoded_by_force
-from proxy.core.content_types.kinds import ContentKind, MediaType, audio_format, modality_of
+from proxy.core.content_types.kinds import ContentKind, MediaType, audio_format, kind_claimed, modality_of
 from proxy.core.content_types.media_type import media_type
 from proxy.core.content_types.table import plain_mime
 from proxy.core.content_types.texts import text_of
@@ -14,6 +14,7 @@ __all__ = [
     "ContentKind",
     "MediaType",
     "audio_format",
+    "kind_claimed",
     "looks_decoded_by_force",
     "media_type",
     "modality_of",

@@ -38,12 +38,19 @@ def modality_of(kind: ContentKind) -> Modality:
     return _MODALITIES.get(kind, Modality.FILE)
 
 
+def kind_claimed(modality: Modality) -> ContentKind:
+    """What a content is taken for that is claimed to be read so; a file is a document until it is opened."""
+    return _KINDS[modality]
+
+
 _MODALITIES: Final = {
     ContentKind.IMAGE: Modality.VISION,
     ContentKind.AUDIO: Modality.AUDIO,
     ContentKind.VIDEO: Modality.VIDEO,
+    ContentKind.DOCUMENT: Modality.FILE,
     ContentKind.TEXT: Modality.TEXT,
 }
+_KINDS: Final = {modality: kind for kind, modality in _MODALITIES.items()}
 
 
 def audio_format(found: MediaType) -> str:

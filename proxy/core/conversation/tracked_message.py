@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]

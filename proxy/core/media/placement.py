@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.content_types import ContentKind, MediaType, media_type, modality_of, plain_mime, text_of
+from proxy.core.content_types import ContentKind, MediaType, kind_claimed, media_type, modality_of, plain_mime, text_of
 from proxy.core.content_types.encoded import decoded
 from proxy.core.content_types.table import is_binary, known
 from proxy.core.conversation.attachment import Attachment, Route, Shape
@@ -17,9 +17,9 @@ from proxy.core.conversation.message import Shown
 from proxy.core.conversation.references import Unfetched
 from proxy.core.media.descriptions import Described, OmissionReason, default_name, description, named
 from proxy.core.media.fetch_notices import not_fetched
-from proxy.core.media.routes import CLAIMED_KINDS, SHAPES, MediaPlacement, Routes, modality_claimed
+from proxy.core.media.routes import SHAPES, MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.tokens.image_size import image_size
 
 MAX_TEXT_BYTES: Final = 51_200
@@ -63,7 +63,7 @@ def _elsewhere(
 ) -> MediaPlacement:
     """A content that is not here is shown where it is, or its address stands for it."""
     modality = modality_claimed(attachment)
-    kind = CLAIMED_KINDS[modality]
+    kind = kind_claimed(modality)
     found = MediaType("", kind, "")
     reads = routes.reads(modality)
     if not attachment.is_part:
@@ -231,7 +231,7 @@ class _Placing:
         if why is OmissionReason.BROKEN:
             self.content = self.attachment.payload.encode("utf-8", "surrogatepass")
             self.is_encoded = True
-            self.found = known(plain_mime(self.attachment.declared)) or MediaType("", CLAIMED_KINDS[claimed], "")
+            self.found = known(plain_mime(self.attachment.declared)) or MediaType("", kind_claimed(claimed), "")
         return self._described(why)
 
     def _unknown(self, claimed: Modality) -> MediaPlacement:

@@ -19,7 +19,7 @@ from proxy.core.media.descriptions import label, shown, spoken
 from proxy.core.media.placement import not_here, place
 from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality, ToolImages
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
 
 MAX_SHOWN: Final = 32

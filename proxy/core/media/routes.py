@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.artifact import Artifact
-from proxy.core.content_types import ContentKind, MediaType
+from proxy.core.content_types import ContentKind, MediaType, modality_of
 from proxy.core.conversation.attachment import Attachment, Route, Shape
 from proxy.core.conversation.edit import RoutedMedia
 from proxy.core.conversation.message import Message, Shown
@@ -30,12 +30,6 @@ SHAPES: Final = {
     Shape.FILE: (Modality.FILE, Route.FILE),
 }
 """What a model must read to take a part as it is written."""
-CLAIMED_KINDS: Final = {
-    Modality.VISION: ContentKind.IMAGE,
-    Modality.AUDIO: ContentKind.AUDIO,
-    Modality.VIDEO: ContentKind.VIDEO,
-    Modality.FILE: ContentKind.DOCUMENT,
-}
 
 
 def modalities_in(message: Message) -> frozenset[Modality]:
@@ -107,4 +101,6 @@ def modality_claimed(attachment: Attachment) -> Modality:
     return _BY_PREFIX.get(kind, Modality.FILE)
 
 
-_BY_PREFIX: Final = {"image": Modality.VISION, "audio": Modality.AUDIO, "video": Modality.VIDEO}
+_BY_PREFIX: Final = {
+    kind.value: modality_of(kind) for kind in (ContentKind.IMAGE, ContentKind.AUDIO, ContentKind.VIDEO)
+}

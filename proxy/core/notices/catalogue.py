@@ -1,5 +1,5 @@
-"""The words that are put before a model about what it is not shown, in English and Chinese; those about media, about
-pages that it reads and about what could not be fetched stand in the modules that are called so.
+"""Every phrase that is ever put before a model, in English and in Chinese: the words of a notice are changed here and
+nowhere else. The modules beside this one, and those in `core/media`, say which are put together, and when.
 
 Rule: a notice says what is shown, of how much, in which unit, and where the rest is, with the concrete next call. It
 holds no time and nothing random: the same content gives the same words in every turn.
@@ -7,247 +7,350 @@ holds no time and nothing random: the same content gives the same words in every
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from proxy.core.artifact import ARTIFACT_NAME, Artifact
-from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.words import WORDS
-from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
-from proxy.core.text.lines import PAGE_BYTES
-from proxy.core.text.measures import count_lines, utf8_length
-
 Language: TypeAlias = Literal["en", "zh"]
+Phrases: TypeAlias = Mapping[str, tuple[str, str]]
+"""By name: in English and in Chinese, with the same places for what is filled in."""
 
 MARK: Final = "[context-proxy: "
 """How every notice begins; with the artifact's name it is how our own are told from others'."""
-NAMES_WORDS_BYTES: Final = 32
-"""What a list of names costs besides the names, at the most."""
-_NAMED: Final = re.compile(ARTIFACT_NAME)
-
-_PAGE_LINES: Final = 80
-"""Of a suggested page: what a person would read at a time."""
-_PAGE_BYTES: Final = 16_000
-"""Of a suggested page, where lines are long: as much as so many lines of usual length have at the most."""
-_ASKED_CHARACTERS: Final = 200
-_ASKED_REQUESTS: Final = 8
+QUOTED: Final = "[quoted text:"
+"""What stands for the mark where somebody else wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notices:
-    """Writes notices for one request."""
-
-    language: Language
-    way: ArtifactAccess
-    """How the agent gets at an artifact."""
-    reach: AgentFileAccess = AgentFileAccess.NOTHING
-    """What the tools of the request can do with it."""
-    kept: bool = True
-    """Whether artifacts can be kept at all now."""
-    subagent: bool = False
-    """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
-    clean: Callable[[str], str] | None = None
-    """What is done to words that quote a message, for an upstream that does not take every character."""
-
-    def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
-        """An excerpt with its notice in the gap. `brief`: in as few words as say the same, for small excerpts."""
-        notice = self._shown(shown, artifact, Resume.after(shown), brief=brief) + self._names(names)
-        rescued = "".join(f"{line}\n" for line in shown.rescued)
-        return "".join([_closed(shown.head), self._framed(notice), rescued, shown.tail])
-
-    def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
-        """A notice without names that no excerpt of this text is going to exceed, so that room can be set aside for it
-        before the excerpt is made."""
-        lines, size = count_lines(text), utf8_length(text)
-        all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
-        resumes = (Resume(lines, size, size, is_over_a_page) for is_over_a_page in (False, True))
-        return max((self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes), key=len)
-
-    def _shown(self, shown: Excerpt, artifact: Artifact, resume: Resume, *, brief: bool) -> str:
-        counts = {
-            "kept_lines": shown.kept_lines,
-            "lines": shown.total_lines,
-            "kept_bytes": shown.kept_bytes,
-            "bytes": shown.total_bytes,
-        }
-        if brief:
-            return self._say("shown_brief", **counts) + self._way_back_brief(artifact, resume)
-        return self._say("shown", parts=self._parts(shown), **counts) + self.way_back(artifact, resume)
-
-    def omission_note(
-        self,
-        artifact: Artifact,
-        messages: int,
-        chars: int,
-        told: Sequence[tuple[str, Sequence[str]]],
-        asked: Sequence[str],
-    ) -> str:
-        """What stands in the place of messages that are left out. `told`: lines of theirs, each group under the file or
-        command that it comes from."""
-        notice = self._say("omitted", messages=messages, chars=chars)
-        # Each line of that file is a message, and as long as that may be.
-        by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
-        notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
-        if asked:
-            heads = " / ".join(" ".join(text.split())[:_ASKED_CHARACTERS] for text in asked[-_ASKED_REQUESTS:])
-            notice += self._say("asked", asked=heads)
-        if told:
-            notice += self._say("told")
-        for source, lines in told:
-            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *lines))
-        return self._framed(notice)
-
-    def reasoning(self, artifact: Artifact, chars: int) -> str:
-        """What stands in the place of reasoning that is left out."""
-        return MARK + self._say("reasoning", chars=chars) + self._kept_at(artifact, "whole", "call_whole") + "]"
-
-    def arguments(self, artifact: Artifact) -> str:
-        """What stands in the middle of an argument that is cut."""
-        return MARK + self._say("arguments") + self._kept_at(artifact, "whole", "call_whole") + "]"
-
-    def response_text(self, artifact: Artifact) -> str:
-        """The `text` of a tool response whose data was cut."""
-        # In one line, mostly; all of it would be cut again, and at the same place.
-        by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
-        return MARK + self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}") + "]"
-
-    def replaced(self, count: int) -> str:
-        """How many characters of a text were replaced, as the model's upstream does not take them."""
-        return self._framed(self._say("replaced", count=count))
-
-    def whole(self, artifact: Artifact) -> str:
-        """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
-        return self._kept_at(artifact, "whole", "call_whole")
-
-    def way_back(self, artifact: Artifact, resume: Resume) -> str:
-        """Where the whole is, and how to go on reading."""
-        place = self.way.path_of(artifact)
-        if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING:
-            return self._kept_at(artifact, "whole", "call", lines=resume.lines)
-        whole = self._say("whole", place=place)
-        if self.reach is AgentFileAccess.SHELL:
-            return whole + self._say("shell", command=resume.command(place))
-        return whole + self._say(self.reach.value, place=place, line=resume.line)
-
-    def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
-        if not self.kept:
-            return self._say("unkept")
-        place = self.way.path_of(artifact)
-        if self.reach is AgentFileAccess.SHELL and place is not None:
-            return self._say("more", place=resume.command(place))
-        call = self._call(artifact, {"lines": resume.lines})
-        if call is not None:
-            return self._say("more", place=call)
-        place = self.place_of(artifact)
-        return self._say(
-            "more" if self.reach is AgentFileAccess.NOTHING else "more_from", place=place, line=resume.line
-        )
-
-    def place_of(self, artifact: Artifact) -> str:
-        """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
-        return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
-
-    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **asked: str) -> str:
-        """That it is kept: the call that fetches it, where the agent needs one and can make it, or else its place.
-        `by_shell`: what a shell does with the file at `{place}`."""
-        if not self.kept:
-            return self._say("unkept")
-        place = self.way.path_of(artifact)
-        if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
-            return self._say(by_call, call=by_shell.format(place=place))
-        call = self._call(artifact, asked)
-        return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
-
-    def _call(self, artifact: Artifact, asked: Mapping[str, str]) -> str | None:
-        url = self.way.url_of(artifact)
-        if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None:
-            return None  # what opens files needs no more than the path
-        if self.reach is AgentFileAccess.SHELL and url is not None:
-            keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
-            query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
-            return f"curl -s{keys} '{url}{query}'"
-        if self.way.tool:
-            return f'read_artifact(id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in asked.items()) + ")"
-        return None
-
-    def _parts(self, shown: Excerpt) -> str:
-        parts = (("head", shown.head), ("rescued", shown.rescued), ("tail", shown.tail))
-        said = [self._say(key, rescued=len(shown.rescued)) for key, part in parts if part]
-        return self._say("and").join(said) or self._say("none")
-
-    def _names(self, names: Sequence[str]) -> str:
-        return self._say("names", names=" ".join(names)) if names else ""
-
-    def _say(self, key: str, **values: object) -> str:
-        return WORDS[self.language][key].format(**values)
-
-    def _framed(self, notice: str) -> str:
-        return f"{MARK}{self.clean(notice) if self.clean is not None else notice}]\n"
+def say(phrases: Phrases, name: str, language: Language, /, **values: object) -> str:
+    """One phrase, filled in."""
+    return phrases[name][0 if language == "en" else 1].format(**values)
 
 
-def is_ours(text: str) -> bool:
-    """Whether a text carries a notice of ours: the mark, and an artifact's name in the same line.
-
-    >>> is_ours("a [context-proxy: 1 of 2 … /d/tool_sh_0123456789abcdef.txt]"), is_ours("[context-proxy: hello]")
-    (True, False)
-    """
-    start = text.find(MARK)
-    while start >= 0:
-        # Line by line, so that each is read once, however often somebody writes the mark.
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        if _NAMED.search(text, start, end) is not None:
-            return True
-        start = text.find(MARK, end)
-    return False
+def framed(notice: str) -> str:
+    """A notice with its mark."""
+    return f"{MARK}{notice}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Where reading goes on after the first part that an excerpt shows."""
+CUTS: Final[Phrases] = {
+    "shown": (
+        "{kept_lines:,} of {lines:,} lines, {kept_bytes:,} of {bytes:,} bytes of this text are shown: {parts}.",
+        "此文本共 {lines:,} 行、{bytes:,} 字节，此处显示 {kept_lines:,} 行、{kept_bytes:,} 字节：{parts}。",
+    ),
+    "shown_brief": (
+        "{kept_lines:,} of {lines:,} lines, {kept_bytes:,} of {bytes:,} bytes shown.",
+        "此处显示 {lines:,} 行中的 {kept_lines:,} 行、{bytes:,} 字节中的 {kept_bytes:,} 字节。",
+    ),
+    "more": (" More: {place}", " 更多：{place}"),
+    "more_from": (" More: {place}, from line {line} on", " 更多：{place}，从第 {line} 行起"),
+    "head": ("its beginning", "开头"),
+    "rescued": ("{rescued:,} lines that tell of failures", "{rescued:,} 行报错"),
+    "tail": ("its end", "结尾"),
+    "none": ("nothing", "无"),
+    "and": (", ", "、"),
+    "whole": (" The whole is kept in {place}.", " 完整内容保存在 {place}。"),
+    "unkept": (" The rest could not be kept.", " 其余内容未能保存。"),
+    "subagent": (
+        " Give that file to a sub-agent and ask it for what you need.",
+        " 可让子代理处理该文件并返回所需信息。",
+    ),
+    "page": (" Read or search that file in parts, from line {line} on.", " 可从第 {line} 行起分段读取或搜索该文件。"),
+    "shell": (" To go on reading: {command}", " 继续阅读：{command}"),
+    "call_whole": (" To get the whole: {call}", " 获取完整内容：{call}"),
+    "call": (" The whole is kept; to go on reading: {call}", " 完整内容已保存，继续阅读：{call}"),
+    "names": (" Names in what is left out: {names}", " 省略部分中的名称：{names}"),
+    "omitted": (
+        "{messages:,} earlier messages ({chars:,} characters) are left out here to fit the model's window.",
+        "为适应模型的上下文窗口，此处省略了之前的 {messages:,} 条消息（{chars:,} 个字符）。",
+    ),
+    "arguments": (
+        "The middle is left out here to fit the model's window.",
+        "为适应模型的上下文窗口，此处省略了中间部分。",
+    ),
+    "reasoning": (
+        "Reasoning of {chars:,} characters is left out here to fit the model's window.",
+        "为适应模型的上下文窗口，此处省略了 {chars:,} 个字符的推理内容。",
+    ),
+    "kept_messages": (" They are kept as JSON in {place}.", " 它们以 JSON 格式保存在 {place}。"),
+    "call_messages": (" They are kept as JSON; to search them: {call}", " 它们以 JSON 格式保存，搜索：{call}"),
+    "asked": (" The user asked earlier: {asked}", " 用户此前的要求：{asked}"),
+    "told": (
+        "\nLines of them, under the file or command that they come from, as last seen; … stands for more:",
+        "\n其中部分行如下，列在其来源文件或命令之下，为最近一次所见；… 表示略去：",
+    ),
+    "response": ("An excerpt; the whole is kept in {place}.", "此处为节选，完整内容保存在 {place}。"),
+    "call_response": ("An excerpt; for the whole: {call}", "此处为节选，完整内容：{call}"),
+    "replaced": (
+        "characters shown as \ufffd here, as the upstream does not take them: {count:,}",
+        "上游不接受的字符在此显示为 \ufffd，共 {count:,} 个",
+    ),
+}
+"""What stands in the place of what is cut or left out of a conversation."""
 
-    line: int
-    """From 1 on."""
-    line_bytes: int
-    """Of that line, that are shown."""
-    total_bytes: int
-    """Of the text, that are shown before that place."""
-    is_over_a_page: bool
-    """Whether the lines to be read next are longer than one result may show: a page of them would be cut at the same
-    place."""
+PAGES: Final[Phrases] = {
+    "page": (
+        "lines {first}-{last} of {total} of {name}, {shown:,} of {bytes:,} bytes",
+        "{name} 共 {total} 行、{bytes:,} 字节，此处为第 {first}-{last} 行，{shown:,} 字节",
+    ),
+    "cut": ("; the page is full, go on with lines={following}", "；本页已满，请用 lines={following} 继续"),
+    "more": ("; go on with lines={following}", "；继续请用 lines={following}"),
+    "hits": (
+        "{count:,} matches in lines {first}-{last} of {total} of {name}",
+        "{name} 共 {total} 行，在第 {first}-{last} 行中找到 {count:,} 处匹配",
+    ),
+    "stopped": ("; go on with the same search and lines={following}", "；请用相同的搜索和 lines={following} 继续"),
+}
+"""The first line of a page that was read from an artifact."""
 
-    @classmethod
-    def after(cls, shown: Excerpt) -> Resume:
-        """Behind the head."""
-        line_start = shown.head.rfind("\n") + 1
-        line_bytes = utf8_length(shown.head[line_start:])
-        return cls(shown.head.count("\n") + 1, line_bytes, utf8_length(shown.head), _is_over_a_page(shown))
+READING: Final[Phrases] = {
+    "unnamed": (
+        'read_artifact needs the id of an artifact as a notice names it, and perhaps lines or grep: {{"id": '
+        '"tool_bash_0123456789abcdef.txt", "lines": "400-480"}}',
+        'read_artifact 需要通知中给出的工件 id，可另加 lines 或 grep：{{"id": "tool_bash_0123456789abcdef.txt", '
+        '"lines": "400-480"}}',
+    ),
+    "failed": ("{name} was not read: {problem}", "未能读取 {name}：{problem}"),
+    "last": (
+        "This was the last of {rounds} readings in one answer: go on with what you have.",
+        "一次回答最多读取 {rounds} 次，这是最后一次：请根据已有内容继续。",
+    ),
+    "many": (
+        "Not read: at most {calls} artifacts are read at once. Call again for this one.",
+        "未读取：一次最多读取 {calls} 个工件。请再次调用以读取此工件。",
+    ),
+    "stopped": (
+        "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
+        "（回答到此为止：模型已读取 {rounds} 页，并要求继续读取。）",
+    ),
+    "withheld": (
+        "(The answer ends here: the model asked for a page of what was cut, and could not be given it.)",
+        "（回答到此为止：模型要求读取被截去内容中的一页，但无法提供。）",
+    ),
+}
+"""What the proxy's own tool says besides."""
 
-    @property
-    def lines(self) -> str:
-        """A page, as a query of an artifact asks for it."""
-        begin = f"{self.line}:{self.line_bytes}" if self.line_bytes else f"{self.line}"
-        return f"{begin}-{self.line + _PAGE_LINES}"
+BAD_QUERIES: Final[Phrases] = {
+    "lines": ("{message}", '`lines` 应写作 "400-480"、"400-" 或 "-80"，从 1 起计，末行不得在首行之前'),
+    "grep": ("{message}", "`grep` 须为 1 至 {most} 个字符的 RE2 正则表达式，不得含环视或反向引用"),
+    "context": ("{message}", "`context` 须为 0 至 {most} 的整数，且只能与 `grep` 同用"),
+}
+"""Why an artifact was not read, by the parameter that is wrong. In English the error itself says it."""
 
-    def command(self, place: str) -> str:
-        """What a shell reads it with."""
-        if self.is_over_a_page:
-            return f"tail -c +{self.total_bytes + 1} '{place}' | head -c {_PAGE_BYTES}"
-        return f"sed -n '{self.line},{self.line + _PAGE_LINES}p' '{place}'"
+NOT_READ: Final[Phrases] = {
+    "ArtifactNotFound": ("{message}", "没有此工件，或它属于另一个密钥，或已过保存期"),
+    "ArtifactStoreUnavailable": ("{message}", "工件存储暂时不可用，请稍后再试，或根据已有内容继续"),
+    "RangeOutside": ("{message}", '工件中没有所要的行或字节；不带 lines 可从头读取，lines="-80" 可读取末尾'),
+    "BadArtifactQuery": ("{message}", "`lines` 和 `grep` 只能读取文本，此工件不是文本"),
+    "other": ("{message}", "{code}"),
+}
+"""The same, by the kind of the error."""
+
+MEDIA: Final[Phrases] = {
+    "title": ("[cannot read] {name}", "[无法读取] {name}"),
+    "type": ("Type: {kind}{facts}", "类型：{kind}{facts}"),
+    "fact": (", {fact}", "，{fact}"),
+    "pixels": ("{width} x {height} pixels", "{width} x {height} 像素"),
+    "address": ("Address: {address}", "地址：{address}"),
+    "unkept": (" It could not be kept.", " 它未能保存。"),
+    "subagent": (
+        " Consider handing it to a sub-agent that can read such files.",
+        " 建议创建具备相应能力的智能体协助处理。",
+    ),
+    "shown_here": (
+        "[{kind} {number} of this message is shown behind this text]",
+        "[本消息的第 {number} 个附件（{kind}）显示在此文本之后]",
+    ),
+    "shown_behind": (
+        "[{kind} {number} of this result is shown in the user message behind the tool results]",
+        "[此结果的第 {number} 个附件（{kind}）显示在工具结果之后的用户消息中]",
+    ),
+    "of_result": ("[attachment {number} of the result of {tool}]", "[{tool} 结果的第 {number} 个附件]"),
+    "of_call": (
+        "[attachment {number} of the result of {tool}, call {call}]",
+        "[{tool} 结果（调用 {call}）的第 {number} 个附件]",
+    ),
+    "a_tool": ("a tool", "工具"),
+    "spoken": ("I look at what the tools have returned.", "我来看一下工具返回的内容。"),
+}
+"""What stands in the place of media, and beside them."""
+
+WHY_NOT_SHOWN: Final[Phrases] = {
+    "model": ("The current model cannot read this kind of file.", "当前模型无法读取此类文件。"),
+    "in_text": (
+        "It was written into a text as base64, which no model can read.",
+        "它以 base64 形式写在文本中，模型无法读取。",
+    ),
+    "unstated": (
+        "It is not known whether the current model can read this kind of file.",
+        "尚不清楚当前模型能否读取此类文件。",
+    ),
+    "broken": ("Its base64 is broken or incomplete.", "其 base64 数据已损坏或不完整。"),
+    "empty": ("It is empty.", "其内容为空。"),
+    "too_large": ("It is over the limit of {limit}.", "它超过了 {limit} 的上限。"),
+    "too_many_pixels": ("It is over the limit of {limit:,} pixels.", "它超过了 {limit:,} 像素的上限。"),
+    "too_many": ("There are more images than can be shown at once.", "图片数量超过了可同时显示的上限。"),
+    "format": ("Models do not read this format.", "模型不读取此格式。"),
+    "place": ("It cannot be shown in this message.", "它无法在此消息中显示。"),
+    "forced": (
+        "It was decoded as text, which has damaged it: read the file as binary instead.",
+        "它被当作文本解码，内容已损坏：请改为以二进制方式读取该文件。",
+    ),
+    "encoding": ("It is text in an encoding other than Unicode.", "它是文本，但不是 Unicode 编码。"),
+    "long_text": ("It is text, too long to be shown here.", "它是文本，过长而未在此显示。"),
+}
+"""Why media are not shown, by `OmissionReason`."""
+
+FETCHES: Final[Phrases] = {
+    "title": ("[cannot fetch] {address}", "[无法获取] {address}"),
+    "status": ("Status: failed", "状态：失败"),
+    "http_code": ("HTTP code: {http_code}", "HTTP 状态码：{http_code}"),
+    "final_url": ("final URL: {final_url}", "最终地址：{final_url}"),
+    "content_type": ("content type: {content_type}", "内容类型：{content_type}"),
+    "reason": ("Likely reason: {reason}.", "可能的原因：{reason}。"),
+    "kept_in": (" The image would have been kept in {kept_in}.", " 图片原本会保存在 {kept_in}。"),
+    "and": ("; ", "；"),
+}
+"""What stands in the place of an image that could not be fetched."""
+
+WHY_NOT_FETCHED: Final[Phrases] = {
+    "bad_address": (
+        "this is not a plain http or https address; one with a password, an unusual port or another scheme is not "
+        "fetched",
+        "这不是普通的 http 或 https 地址；带密码、非常用端口或其他协议的地址不会被获取",
+    ),
+    "private_address": (
+        "it leads into a private network, from which nothing is fetched",
+        "该地址指向私有网络，不会从中获取内容",
+    ),
+    "unknown_host": ("the host name has no address; it may be misspelled", "主机名无法解析，可能拼写有误"),
+    "unreachable": ("the server took no connection", "服务器未接受连接"),
+    "insecure": ("the TLS certificate of the server is not valid", "服务器的 TLS 证书无效"),
+    "timeout": ("the server was too slow", "服务器响应过慢"),
+    "broken": ("the answer of the server broke off or was garbled", "服务器的响应中断或无法解析"),
+    "too_many_redirects": ("too many redirects, perhaps in a circle", "重定向次数过多，可能是循环"),
+    "access_denied": (
+        "access denied: a login, a signature or a permission is missing, or programs are kept out",
+        "访问被拒绝：可能缺少登录、签名或权限，或服务器拒绝程序访问",
+    ),
+    "not_found": ("there is nothing at this address (any more)", "该地址没有内容，或内容已被删除"),
+    "rate_limited": ("the server gets too many requests", "服务器收到的请求过多"),
+    "server_error": ("the server has a fault of its own", "服务器自身出错"),
+    "http_error": ("the server refused the request", "服务器拒绝了该请求"),
+    "not_an_image": (
+        "this is not an image, perhaps a web page that shows it or asks for a login",
+        "内容不是图片，可能是展示图片或要求登录的网页",
+    ),
+    "too_large": ("the image is too large", "图片过大"),
+    "empty": ("the answer was empty", "服务器返回的内容为空"),
+}
+"""Why an image could not be fetched, by `FetchError`."""
+
+FETCH_LIMITS: Final[Phrases] = {
+    "timeout": (" (over {limit:g} seconds)", "（超过 {limit:g} 秒）"),
+    "too_large": (" (over {limit:,.0f} bytes)", "（超过 {limit:,.0f} 字节）"),
+    "too_many_redirects": (" (over {limit:g})", "（超过 {limit:g} 次）"),
+}
+"""The limit that was passed, by `FetchError`."""
+
+TYPES: Final[Phrases] = {
+    "image/png": ("PNG image", "PNG 图片"),
+    "image/jpeg": ("JPEG image", "JPEG 图片"),
+    "image/gif": ("GIF image", "GIF 图片"),
+    "image/webp": ("WebP image", "WebP 图片"),
+    "image/bmp": ("BMP image", "BMP 图片"),
+    "image/svg+xml": ("SVG image", "SVG 图片"),
+    "image/avif": ("AVIF image", "AVIF 图片"),
+    "image/heic": ("HEIC image", "HEIC 图片"),
+    "image/tiff": ("TIFF image", "TIFF 图片"),
+    "image/x-icon": ("icon", "图标"),
+    "image/jxl": ("JPEG XL image", "JPEG XL 图片"),
+    "image/jp2": ("JPEG 2000 image", "JPEG 2000 图片"),
+    "image/vnd.adobe.photoshop": ("Photoshop image", "Photoshop 图片"),
+    "audio/mpeg": ("MP3 audio", "MP3 音频"),
+    "audio/wav": ("WAV audio", "WAV 音频"),
+    "audio/ogg": ("Ogg audio", "Ogg 音频"),
+    "audio/flac": ("FLAC audio", "FLAC 音频"),
+    "audio/mp4": ("M4A audio", "M4A 音频"),
+    "audio/aac": ("AAC audio", "AAC 音频"),
+    "audio/aiff": ("AIFF audio", "AIFF 音频"),
+    "audio/amr": ("AMR audio", "AMR 音频"),
+    "audio/midi": ("MIDI music", "MIDI 音乐"),
+    "audio/x-ms-wma": ("WMA audio", "WMA 音频"),
+    "audio/webm": ("WebM audio", "WebM 音频"),
+    "audio/x-matroska": ("Matroska audio", "Matroska 音频"),
+    "video/mp4": ("MP4 video", "MP4 视频"),
+    "video/webm": ("WebM video", "WebM 视频"),
+    "video/quicktime": ("QuickTime video", "QuickTime 视频"),
+    "video/x-matroska": ("Matroska video", "Matroska 视频"),
+    "video/x-msvideo": ("AVI video", "AVI 视频"),
+    "video/ogg": ("Ogg video", "Ogg 视频"),
+    "video/mpeg": ("MPEG video", "MPEG 视频"),
+    "video/mp2t": ("MPEG transport stream", "MPEG 传输流"),
+    "video/3gpp": ("3GP video", "3GP 视频"),
+    "video/x-flv": ("Flash video", "Flash 视频"),
+    "video/x-ms-wmv": ("Windows Media video", "Windows Media 视频"),
+    "application/pdf": ("PDF document", "PDF 文档"),
+    "application/msword": ("Word document (97-2003)", "Word 文档（97-2003）"),
+    "application/vnd.ms-excel": ("Excel spreadsheet (97-2003)", "Excel 表格（97-2003）"),
+    "application/vnd.ms-powerpoint": ("PowerPoint presentation (97-2003)", "PowerPoint 演示（97-2003）"),
+    "application/vnd.ms-outlook": ("Outlook message", "Outlook 邮件"),
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ("Word document", "Word 文档"),
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ("Excel spreadsheet", "Excel 表格"),
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": (
+        "PowerPoint presentation",
+        "PowerPoint 演示",
+    ),
+    "application/vnd.oasis.opendocument.text": ("OpenDocument text", "OpenDocument 文本文档"),
+    "application/vnd.oasis.opendocument.spreadsheet": ("OpenDocument spreadsheet", "OpenDocument 电子表格"),
+    "application/vnd.oasis.opendocument.presentation": ("OpenDocument presentation", "OpenDocument 演示文稿"),
+    "application/vnd.oasis.opendocument.graphics": ("OpenDocument drawing", "OpenDocument 绘图"),
+    "application/epub+zip": ("EPUB book", "EPUB 电子书"),
+    "application/rtf": ("RTF document", "RTF 文档"),
+    "application/postscript": ("PostScript document", "PostScript 文档"),
+    "text/plain": ("plain text", "纯文本"),
+    "text/csv": ("CSV table", "CSV 表格"),
+    "text/markdown": ("Markdown text", "Markdown 文本"),
+    "text/html": ("HTML page", "HTML 网页"),
+    "application/json": ("JSON data", "JSON 数据"),
+    "application/xml": ("XML data", "XML 数据"),
+    "application/yaml": ("YAML data", "YAML 数据"),
+    "message/rfc822": ("e-mail message", "电子邮件"),
+    "application/zip": ("ZIP archive", "ZIP 压缩包"),
+    "application/vnd.rar": ("RAR archive", "RAR 压缩包"),
+    "application/x-7z-compressed": ("7-Zip archive", "7-Zip 压缩包"),
+    "application/gzip": ("gzip archive", "gzip 压缩文件"),
+    "application/x-xz": ("xz archive", "xz 压缩文件"),
+    "application/x-bzip2": ("bzip2 archive", "bzip2 压缩文件"),
+    "application/zstd": ("Zstandard archive", "Zstandard 压缩文件"),
+    "application/x-tar": ("tar archive", "tar 归档"),
+    "application/x-executable": ("executable program", "可执行程序"),
+    "application/vnd.microsoft.portable-executable": ("Windows program", "Windows 程序"),
+    "application/vnd.sqlite3": ("SQLite database", "SQLite 数据库"),
+}
+"""What people call a type; one that has no name here is called by its kind."""
+
+KINDS: Final[Phrases] = {
+    "image": ("image", "图片"),
+    "audio": ("audio", "音频"),
+    "video": ("video", "视频"),
+    "document": ("document", "文档"),
+    "text": ("text", "文本"),
+    "other": ("binary file", "二进制文件"),
+}
+"""What people call a kind, by `ContentKind`."""
+
+SIZES: Final[Phrases] = {
+    "byte": ("{count} byte", "{count} 字节"),
+    "bytes": ("{count} bytes", "{count} 字节"),
+}
+"""How people write fewer than a thousand bytes."""
 
 
-def _is_over_a_page(shown: Excerpt) -> bool:
-    """Whether the lines that are to be read next are longer than what one result may show."""
-    end = 0
-    for _ in range(_PAGE_LINES):
-        end = shown.gap.find("\n", end) + 1
-        if end == 0:
-            return utf8_length(shown.gap) > PAGE_BYTES
-    return utf8_length(shown.gap[:end]) > PAGE_BYTES
-
-
-def _closed(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"
+TOOL: Final[Mapping[str, str]] = {
+    "what": "Reads what was cut from a tool result or left out of this conversation, a page at a time. "
+    "The notices that begin with [context-proxy: name it by its id.",
+    "id": "As the notice names it: tool_bash_0123456789abcdef.txt",
+    "lines": "400-480, or -80 for the last 80",
+    "grep": "A regular expression: only lines that match, numbered",
+    "context": "With grep: lines around each match",
+}
+"""What the proxy's own tool does, and what may be asked of it. About 130 tokens with the schema around them; English
+whatever the language of the notices, as the names in it are."""

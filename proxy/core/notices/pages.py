@@ -8,37 +8,21 @@ tool printed is somebody else's and is shown as quoted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.grep import Hits
 from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.catalogue import MARK, Language
+from proxy.core.notices.catalogue import PAGES, QUOTED, Language, framed, say
 from proxy.core.text.lines import Page
-
-_WORDS: Final[Mapping[Language, Mapping[str, str]]] = {
-    "en": {
-        "page": "lines {first}-{last} of {total} of {name}, {shown:,} of {bytes:,} bytes",
-        "cut": "; the page is full, go on with lines={following}",
-        "more": "; go on with lines={following}",
-        "hits": "{count:,} matches in lines {first}-{last} of {total} of {name}",
-        "stopped": "; go on with the same search and lines={following}",
-    },
-    "zh": {
-        "page": "{name} 共 {total} 行、{bytes:,} 字节，此处为第 {first}-{last} 行，{shown:,} 字节",
-        "cut": "；本页已满，请用 lines={following} 继续",
-        "more": "；继续请用 lines={following}",
-        "hits": "{name} 共 {total} 行，在第 {first}-{last} 行中找到 {count:,} 处匹配",
-        "stopped": "；请用相同的搜索和 lines={following} 继续",
-    },
-}
 
 
 def page_header(page: Page, name: str, language: Language) -> str:
     """Over a page of lines."""
-    words = _WORDS[language]
-    said = words["page"].format(
+    said = say(
+        PAGES,
+        "page",
+        language,
         first=page.first,
         last=page.last,
         total=page.total_lines,
@@ -47,17 +31,17 @@ def page_header(page: Page, name: str, language: Language) -> str:
         bytes=page.total_bytes,
     )
     if page.following is not None:
-        said += words["cut" if page.cut else "more"].format(following=page.following)
-    return f"{MARK}{said}]\n"
+        said += say(PAGES, "cut" if page.cut else "more", language, following=page.following)
+    return framed(said) + "\n"
 
 
 def hits_header(hits: Hits, name: str, language: Language) -> str:
     """Over what a search found."""
-    words = _WORDS[language]
-    said = words["hits"].format(count=hits.count, first=hits.first, last=hits.last, total=hits.total_lines, name=name)
+    where = {"first": hits.first, "last": hits.last, "total": hits.total_lines}
+    said = say(PAGES, "hits", language, count=hits.count, name=name, **where)
     if hits.following is not None:
-        said += words["stopped"].format(following=hits.following)
-    return f"{MARK}{said}]\n"
+        said += say(PAGES, "stopped", language, following=hits.following)
+    return framed(said) + "\n"
 
 
 def quoted(text: str, way: ArtifactAccess | None = None) -> str:
@@ -75,7 +59,7 @@ def quoted(text: str, way: ArtifactAccess | None = None) -> str:
         end = text.find("\n", found.end())
         line = text[found.end() : len(text) if end < 0 else end]
         named = [line[: name.start()] for name in _NAMED.finditer(line)]
-        return found[0] if named and all(before.endswith(places) for before in named) else "[quoted text:"
+        return found[0] if named and all(before.endswith(places) for before in named) else QUOTED
 
     return _FOREIGN.sub(marked, text)
 
@@ -94,12 +78,13 @@ def _pattern_of(words: str) -> str:
     return "".join(re.escape(literal) + value for literal, value in zip(literals, [*values, ""], strict=True))
 
 
-def _header_patterns(words: Mapping[str, str]) -> str:
-    page, hits = _pattern_of(words["page"]), _pattern_of(words["hits"])
-    cut, more, stopped = (_pattern_of(words[name]) for name in ("cut", "more", "stopped"))
+def _header_patterns(column: int) -> str:
+    page, hits, cut, more, stopped = (
+        _pattern_of(PAGES[name][column]) for name in ("page", "hits", "cut", "more", "stopped")
+    )
     return f"{page}(?:{cut}|{more})?|{hits}(?:{stopped})?"
 
 
 _NAMED: Final = re.compile(ARTIFACT_NAME)
-_HEADERS: Final = "|".join(_header_patterns(words) for words in _WORDS.values())
+_HEADERS: Final = "|".join(_header_patterns(column) for column in (0, 1))
 _FOREIGN: Final = re.compile(rf"\[\s{{0,9}}context-proxy\s{{0,9}}:(?! (?:{_HEADERS})\])", re.IGNORECASE)

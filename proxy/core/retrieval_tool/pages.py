@@ -8,7 +8,7 @@ it quotes.
 from __future__ import annotations
 
 from proxy.core.conversation.message import TOOL_ROLES, Message
-from proxy.core.notices.catalogue import is_ours
+from proxy.core.notices.writing import is_ours
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 
 

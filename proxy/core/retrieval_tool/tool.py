@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.models.agent_tools import AgentFileAccess, reach_with
+from proxy.core.notices.catalogue import TOOL
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.text import jsontext
 
@@ -33,20 +34,18 @@ class ToolSpec:
 
 SPEC: Final = ToolSpec(
     RETRIEVAL_TOOL,
-    "Reads what was cut from a tool result or left out of this conversation, a page at a time. "
-    "The notices that begin with [context-proxy: name it by its id.",
+    TOOL["what"],
     {
         "type": "object",
         "properties": {
-            "id": {"type": "string", "description": "As the notice names it: tool_bash_0123456789abcdef.txt"},
-            "lines": {"type": "string", "description": "400-480, or -80 for the last 80"},
-            "grep": {"type": "string", "description": "A regular expression: only lines that match, numbered"},
-            "context": {"type": "integer", "description": "With grep: lines around each match"},
+            "id": {"type": "string", "description": TOOL["id"]},
+            "lines": {"type": "string", "description": TOOL["lines"]},
+            "grep": {"type": "string", "description": TOOL["grep"]},
+            "context": {"type": "integer", "description": TOOL["context"]},
         },
         "required": ["id"],
     },
 )
-"""About 130 tokens; English whatever the language of the notices, as the names in it are."""
 
 MAX_TOOLS: Final = 128
 """In one list, ours among them: "A max of 128 functions are supported."

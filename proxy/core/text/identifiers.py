@@ -6,7 +6,7 @@ Rule: the order is a function of the texts alone; no set is walked, as its order
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from proxy.core.text.measures import utf8_length
@@ -15,10 +15,15 @@ _NAME: Final = re.compile(r"(?<![\w\u00c0-\u024f])[A-Za-z_][\w\u00c0-\u024f./:-]
 """Words of six characters and more, with what paths, URLs and qualified names are made of. Of letters beyond ASCII only
 Latin ones: in Chinese a name stands between others without a blank."""
 _BETWEEN_NAMES: Final = re.compile(r"[^\w\u00c0-\u024f./:-]", re.ASCII)
+_RUN: Final = re.compile(r"[\w\u00c0-\u024f./:-]{6,}", re.ASCII)
+_TO_BLANKS: Final = {code: " " if _BETWEEN_NAMES.match(chr(code)) else chr(code) for code in range(128)}
+"""In ASCII, mostly all there is: to translate and split it takes an eighth of the time of a search."""
+_TO_BLANKS_OF_LINES: Final = _TO_BLANKS | {ord("\n"): "\n"}
 _SLICE_CHARACTERS: Final = 16 * 1024
-"""Searched at a time, as no other thread runs during a search: 2 ms."""
+"""Searched at a time, as no other thread runs during a search: 0.2 ms in ASCII, else 1 ms."""
 _DIGEST: Final = re.compile(r"(?<![0-9A-Za-z])(?=[0-9a-f]*[0-9])[0-9a-f]{7,}(?![0-9A-Za-z])", re.IGNORECASE)
 """A hash, or the part of one: of a commit, a UUID, an artifact of ours. It tells nobody what a text is about."""
+_MIN_NAME_CHARACTERS: Final = 6
 _MAX_NAME_CHARACTERS: Final = 80
 """Longer ones are data, such as base64 and hashes joined by slashes."""
 _TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")
@@ -31,8 +36,49 @@ def names_in(text: str) -> tuple[str, ...]:
     >>> names_in("open src/main.py at line 1234 of 3f2a91bc, then src/main.py")
     ('src/main.py',)
     """
-    found = dict.fromkeys(name for piece in _slices(text) for name in _NAME.findall(piece))
-    return tuple([name for name in found if len(name) <= _MAX_NAME_CHARACTERS and _DIGEST.search(name) is None])
+    runs = dict.fromkeys(run for piece in _slices(text) for run in _runs(piece))
+    return tuple(dict.fromkeys(filter(None, map(_name_in, runs))))
+
+
+def names_of_lines(lines: Sequence[str]) -> list[frozenset[str]]:
+    """The names of each of many lines, which mostly name the same things: in a quarter of the time of one by one, and
+    each name is held once.
+
+    >>> names_of_lines(["def parse_args():", ""]) == [{"parse_args"}, set()]
+    True
+    """
+    names = _NamesOfRuns()
+    plain = "\n".join([line for line in lines if line.isascii()]).translate(_TO_BLANKS_OF_LINES).split("\n")
+    next_plain = iter(plain)
+    return [
+        frozenset(
+            [name for run in (next(next_plain).split() if line.isascii() else _runs(line)) if (name := names[run])]
+        )
+        for line in lines
+    ]
+
+
+class _NamesOfRuns(dict[str, str]):
+    """The name in each run that was looked at, or nothing."""
+
+    def __missing__(self, run: str) -> str:
+        self[run] = name = _name_in(run)
+        return name
+
+
+def _name_in(run: str) -> str:
+    """The name in a run of the characters that names are made of: there is one at the most, as it goes to the end."""
+    if run.isalpha() and run.isascii():
+        return run if _MIN_NAME_CHARACTERS <= len(run) <= _MAX_NAME_CHARACTERS else ""
+    found = _NAME.search(run)
+    if found is None or len(name := found[0]) > _MAX_NAME_CHARACTERS or _DIGEST.search(name) is not None:
+        return ""
+    return name
+
+
+def _runs(text: str) -> list[str]:
+    """What stands between the characters that no name has. Shorter ones than a name may be missing."""
+    return text.translate(_TO_BLANKS).split() if text.isascii() else _RUN.findall(text)
 
 
 def _slices(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Tokens of a text whose tokenizer is unknown, and of an image.
+"""Tokens of a text whose tokenizer is unknown.
 
 Rule: the same text has the same count for ever and on every machine, and joining two texts adds at most one token: the
 estimate is the larger of two sums over the bytes, rounded up.
@@ -6,23 +6,10 @@ estimate is the larger of two sums over the bytes, rounded up.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy.core.tokens.byte_weights import GENERAL, Weights
-from proxy.core.tokens.image_size import image_size
-
-__all__ = ["ByteClassCounter", "Counter", "image_size", "image_tokens"]
-
-_LOW_DETAIL_TOKENS: Final = 85
-_TILE_TOKENS: Final = 170
-_TILE_PIXELS: Final = 512
-_LONGEST_SIDE_PIXELS: Final = 2048
-_SHORTEST_SIDE_PIXELS: Final = 768
-_UNKNOWN_IMAGE_TOKENS: Final = 765
-"""A picture of 1024 x 1024, the example of OpenAI's guide: 85 and four tiles."""
-
 
 _TURN: Final = (
     bytes(ord("a" if chr(b).islower() else "X" if chr(b).isalnum() else ".") for b in range(128)) + b"." * 128
@@ -109,29 +96,3 @@ def _beyond_ascii(utf8: bytes, dense: bytes, weights: Weights) -> tuple[int, int
         if lead[:1] in utf8:
             weight -= utf8.count(lead) * less
     return weight, chars
-
-
-def image_tokens(width: int | None, height: int | None, detail: str | None) -> int:
-    """Tokens of an image, from its size in pixels and the `detail` of its part (`low`, `high`, `auto`, None).
-
-    OpenAI's rule for gpt-4o and gpt-4.1: scaled down into 2048 x 2048, then to 768 on the shortest side, 85 tokens and
-    170 for each tile of 512 x 512; `low` is 85. Other models take less or about as much (gpt-4o-mini aside, whose bill
-    multiplies both). https://platform.openai.com/docs/guides/images-vision#calculating-costs
-
-    >>> image_tokens(1024, 1024, "high"), image_tokens(2048, 4096, None), image_tokens(4096, 8192, "low")
-    (765, 1105, 85)
-    """
-    if detail == "low":
-        return _LOW_DETAIL_TOKENS
-    if not width or not height or width < 0 or height < 0:
-        return _UNKNOWN_IMAGE_TOKENS
-    width, height = _at_most(_LONGEST_SIDE_PIXELS, max(width, height), width, height)
-    width, height = _at_most(_SHORTEST_SIDE_PIXELS, min(width, height), width, height)
-    return _LOW_DETAIL_TOKENS + _TILE_TOKENS * math.ceil(width / _TILE_PIXELS) * math.ceil(height / _TILE_PIXELS)
-
-
-def _at_most(limit: int, side: int, width: int, height: int) -> tuple[int, int]:
-    """Scaled down so that `side`, one of the two, is `limit`; never up, and never to nothing."""
-    if side <= limit:
-        return width, height
-    return max(1, width * limit // side), max(1, height * limit // side)

@@ -12,8 +12,15 @@ from typing import Final
 
 from proxy.core.models.names import last_part
 from proxy.core.models.providers import vendor_of
-from proxy.core.tokens.counters import Counter, image_tokens
+from proxy.core.tokens.counters import Counter
 
+_LOW_DETAIL_TOKENS: Final = 85
+_TILE_TOKENS: Final = 170
+_TILE_PIXELS: Final = 512
+_LONGEST_SIDE_PIXELS: Final = 2048
+_SHORTEST_SIDE_PIXELS: Final = 768
+_UNKNOWN_IMAGE_TOKENS: Final = 765
+"""A picture of 1024 x 1024, the example of OpenAI's guide: 85 and four tiles."""
 _ANTHROPIC_PIXELS_PER_TOKEN: Final = 750
 _ANTHROPIC_LONGEST_SIDE_PIXELS: Final = 1_568
 _ANTHROPIC_MOST_TOKENS: Final = 1_600
@@ -110,3 +117,29 @@ def _by_rule(rule: ImageRule, size: tuple[int, int] | None, detail: str | None) 
             return max(_GEMINI_LEAST_TOKENS, _GEMINI_TILE_TOKENS * tiles)
     patches = math.ceil(width / _QWEN_PATCH_PIXELS) * math.ceil(height / _QWEN_PATCH_PIXELS)
     return min(max(patches, _QWEN_TOKENS[0]), _QWEN_TOKENS[1]) + _QWEN_FRAME_TOKENS
+
+
+def image_tokens(width: int | None, height: int | None, detail: str | None) -> int:
+    """Tokens of an image, from its size in pixels and the `detail` of its part (`low`, `high`, `auto`, None).
+
+    OpenAI's rule for gpt-4o and gpt-4.1: scaled down into 2048 x 2048, then to 768 on the shortest side, 85 tokens and
+    170 for each tile of 512 x 512; `low` is 85. Other models take less or about as much (gpt-4o-mini aside, whose bill
+    multiplies both). https://platform.openai.com/docs/guides/images-vision#calculating-costs
+
+    >>> image_tokens(1024, 1024, "high"), image_tokens(2048, 4096, None), image_tokens(4096, 8192, "low")
+    (765, 1105, 85)
+    """
+    if detail == "low":
+        return _LOW_DETAIL_TOKENS
+    if not width or not height or width < 0 or height < 0:
+        return _UNKNOWN_IMAGE_TOKENS
+    width, height = _at_most(_LONGEST_SIDE_PIXELS, max(width, height), width, height)
+    width, height = _at_most(_SHORTEST_SIDE_PIXELS, min(width, height), width, height)
+    return _LOW_DETAIL_TOKENS + _TILE_TOKENS * math.ceil(width / _TILE_PIXELS) * math.ceil(height / _TILE_PIXELS)
+
+
+def _at_most(limit: int, side: int, width: int, height: int) -> tuple[int, int]:
+    """Scaled down so that `side`, one of the two, is `limit`; never up, and never to nothing."""
+    if side <= limit:
+        return width, height
+    return max(1, width * limit // side), max(1, height * limit // side)

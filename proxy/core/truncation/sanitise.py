@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, Address, Message
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.truncation.tool_response import tool_response, with_note
 
 REPLACEMENT: Final = "\ufffd"

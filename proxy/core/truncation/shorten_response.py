@@ -14,8 +14,8 @@ from typing import Any, Final
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Address
-from proxy.core.notices.catalogue import Notices
 from proxy.core.notices.pages import quoted
+from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.jsontext import Raw

@@ -13,8 +13,8 @@ from typing import Final
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import TOOL_ROLES, Address, Message
-from proxy.core.notices.catalogue import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.notices.pages import quoted
+from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.text.excerpt import Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in

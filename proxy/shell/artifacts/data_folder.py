@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from pathlib import Path
 from typing import Final
 
 from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 
 LOOK_SECONDS: Final = 2.0
 """Between two looks at whether the secret is there; a look is one stat."""
 UNFINISHED_SECONDS: Final = 60.0
 """After which a half-written file is one that a killed worker left behind: to write one takes milliseconds."""
-_UNFINISHED: Final = re.compile(r"[a-z-]+\.[0-9a-f]{16}\.unfinished")
 
 
 async def look_after(folder: Path, owners: Tenants) -> None:
@@ -27,15 +26,7 @@ async def look_after(folder: Path, owners: Tenants) -> None:
     while True:
         if time.monotonic() >= sweep_at:
             sweep_at = time.monotonic() + UNFINISHED_SECONDS
-            await asyncio.to_thread(sweep_unfinished, folder, time.time() - UNFINISHED_SECONDS)
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(remove_unfinished, folder, UNFINISHED, time.time() - UNFINISHED_SECONDS)
         await asyncio.sleep(LOOK_SECONDS)
         await asyncio.to_thread(owners.keep_secret)
-
-
-def sweep_unfinished(folder: Path, before: float) -> None:
-    """Remove files that were never finished; `before` is Unix time."""
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            with contextlib.suppress(OSError):
-                if _UNFINISHED.fullmatch(path.name) and path.lstat().st_mtime < before:
-                    path.unlink()

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import obstore
 from obstore.store import LocalStore
 
-from proxy.shell.artifacts.folder import META, TROUBLE, Listed
+from proxy.shell.artifacts.folder import META, Listed
+from proxy.shell.resources.whole_files import remove_unfinished, replace_file
 
 _STAGED: Final = re.compile(r"[0-9a-f]+\.part(#\d+)?")
-"""Names of half-written files, ours and those of obstore, which writes `NAME#1` and renames it."""
+"""Names of half-written files; earlier versions wrote them with obstore, as `NAME#1`."""
 
 
 class PrivateFolder:
@@ -67,19 +67,10 @@ class PrivateFolder:
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it. Raises one of TROUBLE, and leaves nothing behind then.
 
-        obstore alone would make a file that all can read, so it is staged in the folder of the metadata, which is
-        closed to others.
+        obstore would make a file that all can read. It is staged in the folder of the metadata, where nobody looks.
         """
-        store = self.opened()
-        staged = f"{META}/{secrets.token_hex(8)}.part"
-        try:
-            obstore.put(store, staged, content)
-            os.chmod(self.place_of(staged), 0o600)
-            obstore.rename(store, staged, key)
-        except BaseException:
-            with contextlib.suppress(*TROUBLE):
-                obstore.delete(store, staged)
-            raise
+        self.opened()
+        replace_file(self.place_of(key), content, self.place_of(f"{META}/{secrets.token_hex(8)}.part"))
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The files of the folder and of its metadata whose keys begin so. Raises OSError.
@@ -101,8 +92,4 @@ class PrivateFolder:
 
     def remove_staged(self, before: float) -> None:
         """Remove what a worker left behind that died while it wrote; `before` is Unix time."""
-        with os.scandir(self._path / META) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    if _STAGED.fullmatch(entry.name) and entry.stat().st_mtime < before:
-                        os.unlink(entry.path)
+        remove_unfinished(self._path / META, _STAGED, before)

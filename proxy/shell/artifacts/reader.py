@@ -21,6 +21,7 @@ from proxy.core.notices.catalogue import Language
 from proxy.core.retrieval_tool.reading import Query, read
 from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
+from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
     TROUBLE,
@@ -30,7 +31,7 @@ from proxy.shell.artifacts.folder import (
     metadata_key,
     reason_of,
 )
-from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS
+from proxy.shell.artifacts.store import INDEXED_BYTES
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -83,18 +84,16 @@ class ArtifactReader:
         self._retention_seconds = retention_days * 24 * 3600
         self._language = language
         self._clock = clock
-        self._hung = float("-inf")
-        """When the store last gave no answer; Unix time."""
+        self._cooldown = Cooldown(clock)
         # Threads of its own: a long search must not hold up what has to be kept before a request is sent.
         self._threads = DaemonThreads(4, "artifact-reading")
 
     async def find(self, name: str, owner: str | None) -> Stored:
         """An artifact by its name. `owner` None: whoever brought it. Raises ArtifactError.
 
-        Every reading begins here; a store that gave no answer to this is left alone for a while, so that it holds up
-        one request and not every one.
+        Every reading begins here: a store that gave no answer to this is left alone for a while.
         """
-        if 0 <= self._clock() - self._hung < REST_SECONDS:
+        if self._cooldown.is_on:
             raise ArtifactStoreUnavailable(_NO_ANSWER)
         return await self._run(self._find, name, owner)
 
@@ -145,7 +144,7 @@ class ArtifactReader:
             ) from None
         except TooSlow:
             if work == self._find:
-                self._hung = self._clock()
+                self._cooldown.begin()
             raise ArtifactStoreUnavailable(_NO_ANSWER) from None
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None

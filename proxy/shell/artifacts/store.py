@@ -23,6 +23,7 @@ import obstore
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
+from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
     TRIAL_KEY,
@@ -34,14 +35,13 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.sweep import PROTECTED_SECONDS, sweep
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 KEEP_SECONDS: Final = 10.0
 """Longest that the store may take for one artifact, from when a thread is free for it; a request goes on without it
 then. How long a thread was waited for says nothing about the store."""
-REST_SECONDS: Final = 30.0
-"""After such a wait; what comes up until then cannot be kept and waits for nothing."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
@@ -92,11 +92,10 @@ class ArtifactStore:
         self._max_bytes = max_bytes
         self._clock = clock
         """Unix time."""
-        self._known: dict[tuple[str, str], float] = {}
-        """Name and owner of what was kept: when that was last made sure of; the oldest first."""
+        self._known: BoundedMap[tuple[str, str], float] = BoundedMap(MAX_KNOWN)
+        """Name and owner of what was kept: when that was last made sure of."""
         self._threads = _threads()
-        self._hung = float("-inf")
-        """When the store last gave no answer."""
+        self._cooldown = Cooldown(clock)
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
@@ -127,14 +126,13 @@ class ArtifactStore:
         return frozenset(failures)
 
     async def _tried(self, name: str, artifact: Artifact, owner: str) -> _Outcome | _Failure:
-        """What came of keeping it; a store that hangs is left alone for a while, so that it holds up one request and
-        not every one."""
-        if 0 <= self._clock() - self._hung < REST_SECONDS:
+        """What came of keeping it."""
+        if self._cooldown.is_on:
             return _Failure(_NO_ANSWER)
         try:
             return await self._threads.run(KEEP_SECONDS, self._keep_one, name, artifact, owner)
         except TooSlow:
-            self._hung = self._clock()
+            self._cooldown.begin()
             return _Failure(_NO_ANSWER)
         except TROUBLE as error:
             return _Failure(reason_of(error))
@@ -174,10 +172,7 @@ class ArtifactStore:
         if outcome is _Outcome.SAVED and (name, owner) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self._on_saved(len(artifact.content))
-        self._known.pop((name, owner), None)
-        self._known[name, owner] = self._clock()
-        if len(self._known) > MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+        self._known.put((name, owner), self._clock())
 
     def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
         """Note the use, then see to the content: a sweep that is under way looks at the note before it removes."""

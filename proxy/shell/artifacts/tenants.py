@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import META, TROUBLE, reason_of
 from proxy.shell.resources.logs import logger
+from proxy.shell.resources.whole_files import create_file
 from proxy.shell.upstream.client import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
@@ -92,20 +92,11 @@ class Tenants:
 def _agreed(path: Path, fresh: bytes) -> bytes:
     """What stands in the file, which is `fresh` when there was none. Raises OSError.
 
-    Written whole under another name and then linked, which fails where a file is: of several workers that start at
-    once one wins, and none reads half a secret.
+    Of several workers that start at once one wins, and none reads half a secret.
     """
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{secrets.token_hex(8)}.unfinished")
-    try:
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(fresh)
-            file.flush()
-            os.fsync(file.fileno())  # half a secret after a power cut would never be replaced
-        with contextlib.suppress(FileExistsError):
-            os.link(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with contextlib.suppress(FileExistsError):
+        create_file(path, fresh)
     return path.read_bytes()

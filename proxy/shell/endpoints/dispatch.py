@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +22,7 @@ from proxy.errors import (
     RequestTimeout,
     ServerStopping,
     UnknownPath,
+    UpgradeRefused,
     UpstreamError,
 )
 from proxy.shell.artifacts.access import AccessResolver
@@ -35,17 +36,19 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.client import Headers, WholePath
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
+from proxy.wire.roads import Road, road_of, wire_over
 from proxy.wire.sse import TAIL_BYTES, Tail
 
-API_PREFIX: Final = b"/v1"
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat cuts off what follows a semicolon first), and `/v1/../x` is none of
 the API that the upstream's base URL names."""
+_NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
+"""A 426 names a protocol that is spoken: RFC 9110 15.5.22."""
 _PIECES_OF_THE_END: Final = 32
 """That are looked at when an answer breaks off: `[DONE]` may come in several."""
 
@@ -135,18 +138,16 @@ class AnswerSender:
 
 
 class FittedEndpoint:
-    """The POST path of a wire: what is sent there is fitted."""
+    """The POST paths of the wires, by whichever road: what is sent there is fitted."""
 
     def __init__(
         self,
-        wire: Wire,
         relay: Relay,
         recorder: Recorder,
         ways: AccessResolver,
         server: ServerSettings,
         workload: Workload,
     ) -> None:
-        self._wire = wire
         self._relay = relay
         self._ways = ways
         self._recorder = recorder
@@ -155,17 +156,12 @@ class FittedEndpoint:
         self._workload = workload
         self._log = logger()
 
-    @property
-    def path(self) -> str:
-        """Where it is served."""
-        return API_PREFIX.decode() + self._wire.path
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, wire: Wire, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
-        alive = KeepAlive(send, self._wire)
-        sender = AnswerSender(alive.send, request_id, self._wire)
+        alive = KeepAlive(send, wire)
+        sender = AnswerSender(alive.send, request_id, wire)
         served: Served | None = None
         share = self._workload.share()
         try:
@@ -173,7 +169,7 @@ class FittedEndpoint:
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
-                served = await self._served(scope, body, decision, alive, sender)
+                served = await self._served(scope, wire, road, body, decision, alive, sender)
                 del body  # an answer may take minutes
                 share.release()
                 await sender.pass_on(served.response, client, decision.headers())
@@ -200,7 +196,14 @@ class FittedEndpoint:
                 await sender.let_go(served.response)
 
     async def _served(
-        self, scope: Scope, body: bytes, decision: Decision, alive: KeepAlive, sender: AnswerSender
+        self,
+        scope: Scope,
+        wire: Wire,
+        road: Road,
+        body: bytes,
+        decision: Decision,
+        alive: KeepAlive,
+        sender: AnswerSender,
     ) -> Served:
         """The answer once it stands; what comes before that goes to the client at once. Raises ProxyError."""
 
@@ -209,7 +212,8 @@ class FittedEndpoint:
 
         headers: Headers = scope["headers"]
         early = EarlyBytes(pass_on)
-        serving = self._relay.serve(self._wire, _target(scope), headers, body, decision, self._ways.of(scope), early)
+        target, access = _target(scope, road), self._ways.of(scope)
+        serving = self._relay.serve(wire, target, headers, body, decision, access, early, road.model)
         seconds = self._relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving
@@ -218,20 +222,17 @@ class FittedEndpoint:
 
 
 class PassThrough:
-    """Everything else under `/v1/`, any method, both directions as streams."""
+    """Everything else of the API, any method, both directions as streams."""
 
-    def __init__(self, relay: Relay, body_pause_seconds: float, wires: Sequence[Wire] = (CHAT_COMPLETIONS,)) -> None:
-        """`wires`: what stands under the path of one is that wire's, and its errors are."""
+    def __init__(self, relay: Relay, body_pause_seconds: float) -> None:
         self._relay = relay
-        self._wires = {API_PREFIX.decode() + wire.path: wire for wire in wires}
         self._pause_seconds = body_pause_seconds
         self._log = logger()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
-        below = (wire for path, wire in self._wires.items() if f"{scope['path']}/".startswith(f"{path}/"))
-        wire = next(below, CHAT_COMPLETIONS)
+        wire = wire_over(road.path)
         sender = AnswerSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
@@ -239,7 +240,7 @@ class PassThrough:
                 raise MalformedRequest("the path has a segment of dots")
             async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
                 body = aiter(upload) if upload else None
-                answer = await self._relay.pass_through(scope["method"], _target(scope), headers, body, wire)
+                answer = await self._relay.pass_through(scope["method"], _target(scope, road), headers, body, wire)
                 try:
                     await sender.pass_on(answer, client, None)
                 finally:
@@ -266,13 +267,16 @@ class Dispatcher:
 
     def __init__(
         self,
-        fitted: Sequence[FittedEndpoint],
+        fitted: FittedEndpoint,
         pass_through: PassThrough,
         probes: Mapping[str, ASGIApp],
         rest: ASGIApp,
         lifespan: Lifespan,
+        base_path: bytes,
     ) -> None:
-        self._fitted = {endpoint.path: endpoint for endpoint in fitted}
+        """`base_path`: of the upstream's base URL."""
+        self._fitted = fitted
+        self._base_path = base_path
         self._pass_through = pass_through
         self._probes = probes
         self._rest = rest
@@ -281,14 +285,23 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
-        elif scope["method"] == "POST" and (fitted := self._fitted.get(scope["path"])) is not None:
-            await fitted(scope, receive, send)
-        elif scope["path"].startswith("/v1/"):
-            await self._pass_through(scope, receive, send)
+        elif (road := road_of(scope["method"], _raw_path(scope), self._base_path)) is not None:
+            await self._api(scope, receive, send, road)
         elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):
             await self._probes[scope["path"]](scope, receive, send)
+        elif scope["path"] == "/" and scope["method"] == "HEAD":
+            await _here(send, request_id_of(scope["headers"]))
         else:
             await self._rest(scope, receive, send)
+
+    async def _api(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
+        if _asks_for_websocket(scope):
+            error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
+            await AnswerSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
+        elif road.wire is None or _DOT_SEGMENT.search(scope["path"]):
+            await self._pass_through(scope, receive, send, road)
+        else:
+            await self._fitted(scope, receive, send, road.wire, road)
 
 
 def request_id_of(headers: Headers) -> bytes:
@@ -306,12 +319,27 @@ def _has_body(headers: Headers) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
 
 
-def _target(scope: Scope) -> bytes:
-    """Path and query behind `/v1`, with the escapes that the client wrote."""
+def _raw_path(scope: Scope) -> bytes:
+    """With the escapes that the client wrote."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return path
+
+
+def _target(scope: Scope, road: Road) -> WholePath:
     query: bytes = scope["query_string"]
-    target = path.removeprefix(API_PREFIX)
-    return target + b"?" + query if query else target
+    return WholePath(road.path + b"?" + query if query else road.path)
+
+
+def _asks_for_websocket(scope: Scope) -> bool:
+    """By the key that every handshake has (RFC 6455 4.1); `Upgrade` itself is taken off on the way."""
+    return scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"])
+
+
+async def _here(send: Send, request_id: bytes) -> None:
+    """A 200 without a body, for clients that look whether anybody is there."""
+    headers = [(b"content-length", b"0"), (b"x-request-id", request_id)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:

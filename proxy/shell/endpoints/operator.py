@@ -9,14 +9,15 @@ import importlib.resources
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from pydantic import BeforeValidator
 
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
 from proxy.shell.endpoints import answers
 from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED, guarded, parts_of
-from proxy.shell.http.bodies import can_unpack, read_body, unpack
+from proxy.shell.http.bodies import read_body
+from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.operator.api_page import api_page
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 
@@ -72,28 +73,26 @@ _Limit = Annotated[
 def add_operator_endpoints(app: FastAPI) -> None:
     """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/-/reload`, `/openapi.json`, `/docs`, and at `/` the
     dashboard."""
-    dependencies = [Depends(guarded), Depends(OPERATOR_KEY)]
+    operator = APIRouter(
+        route_class=app.router.route_class, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED
+    )
 
-    @app.get(
+    @operator.get(
         "/decisions",
         summary="The latest requests",
         tags=["decisions"],
-        dependencies=dependencies,
         response_model=answers.Decisions,
-        responses=REFUSED,
     )
     async def decisions(request: Request, limit: _Limit = _DEFAULT_LIMIT) -> Response:
         """Of the process that answers, the newest first: sizes, names and reasons, never content."""
         parts = parts_of(request)
         return _json(parts.recent.described(limit, parts.server.workers))
 
-    @app.get(
+    @operator.get(
         "/decisions/{request_id:path}",  # a client's id may hold a slash
         summary="One request, message by message",
         tags=["decisions"],
-        dependencies=dependencies,
         response_model=answers.DecisionDetail,
-        responses=REFUSED,
     )
     async def decision(request: Request, request_id: str) -> Response:
         """The newest of this id, which stands in the header `x-request-id` of its answer."""
@@ -103,13 +102,11 @@ def add_operator_endpoints(app: FastAPI) -> None:
             raise UnknownDecision(f"no request of this id is remembered by this process{others if workers > 1 else ''}")
         return _json(found.detail())
 
-    @app.post(
+    @operator.post(
         "/explain",
         summary="What would be done to a chat request",
         tags=["decisions"],
-        dependencies=dependencies,
         response_model=answers.Explanation,
-        responses=REFUSED,
         openapi_extra=_CHAT_REQUEST,
     )
     async def explain(request: Request) -> Response:
@@ -122,13 +119,11 @@ def add_operator_endpoints(app: FastAPI) -> None:
         explanation = await parts.explainer.explain(_unpacked(body, request, max_body_bytes))
         return _json(explanation.described())
 
-    @app.post(
+    @operator.post(
         "/-/reload",
         summary="Read the settings again",
         tags=["status"],
-        dependencies=dependencies,
         response_model=answers.Reloaded,
-        responses=REFUSED,
     )
     async def reload_settings(request: Request) -> Response:
         """As SIGHUP does: running answers end with the settings that they began with, and wrong settings change nothing
@@ -137,6 +132,8 @@ def add_operator_endpoints(app: FastAPI) -> None:
         if parts.reload is None:
             raise UnknownPath("the settings can be read again where `context-proxy serve` runs")
         return _json({**(await parts.reload())._asdict(), "workers": parts.server.workers})
+
+    app.include_router(operator)
 
     async def openapi() -> Response:
         return _json(app.openapi())
@@ -165,11 +162,13 @@ def _file(name: str) -> Handler:
 
 
 def _unpacked(body: bytes, request: Request, max_bytes: int) -> bytes:
-    encoding = request.headers.get("content-encoding", "").lower().encode("latin-1")
+    encoding = ",".join(request.headers.getlist("content-encoding")).lower().encode("latin-1")
     if not encoding or encoding == b"identity":
         return body
     if not can_unpack(encoding):
-        raise MalformedRequest("the body has a compression that the proxy cannot read; gzip and deflate can be")
+        raise MalformedRequest(
+            "the body has a compression that the proxy cannot read; gzip, deflate, zstd and br can be"
+        )
     return unpack(body, encoding, max_bytes)
 
 

@@ -1,35 +1,23 @@
-"""The body of a request: read within a bound, decompressed within the same bound, or streamed on unread.
+"""The body of a request: read within a bound, or streamed on unread.
 
-Rule: memory is bounded by `server.max_body_bytes`, before and after decompression; a small body that unpacks to
-gigabytes is stopped while it unpacks.
+Rule: memory is bounded by `server.max_body_bytes`; `unpacking.py` keeps the same bound.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Final
 
 from starlette.types import Receive
 
-from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
+from proxy.errors import BodyTooLarge, ClientLeft, RequestTimeout
 from proxy.shell.resources.workload import Share
 
-_WINDOW_BITS: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
-"""zlib's names for the formats of RFC 9110 8.4.1."""
-_MOST_MEMBERS: Final = 10_000
-"""Of a gzip body: bgzip makes one for each 64 KB; each costs some microseconds, however little it holds."""
-_PIECE_BYTES: Final = 64 * 1024
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
 """As nginx's lingering_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_timeout"""
-
-
-def can_unpack(encoding: bytes) -> bool:
-    """Whether `unpack` reads this content-encoding; the upstream may read others."""
-    return encoding in _WINDOW_BITS
 
 
 async def read_body(
@@ -39,14 +27,14 @@ async def read_body(
     is announced, ClientLeft, and RequestTimeout when the client pauses for so long: the time that it is held up does
     not count."""
     if announced_bytes > limit_bytes:
-        raise _too_large(f"{announced_bytes:,} bytes", limit_bytes)
+        raise too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
     length, more = 0, True
     while more:
         piece, more = await _next_piece(receive, pause_seconds, share)
         length += len(piece)
         if length > limit_bytes:
-            raise _too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
+            raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
         pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -99,53 +87,6 @@ async def _next_piece(receive: Receive, pause_seconds: float, share: Share | Non
     return message.get("body", b""), message.get("more_body", False)
 
 
-def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
-    """A compressed body as it was. Raises MalformedRequest for broken data, BodyTooLarge past the limit."""
-    window_bits = _WINDOW_BITS[encoding]
-    if encoding == b"deflate" and not _has_zlib_head(body):
-        window_bits = -window_bits  # without its frame, as RFC 9110 says that some senders do
-    unpacker = zlib.decompressobj(window_bits)
-    try:
-        unpacked = unpacker.decompress(body, limit_bytes + 1)
-        if unpacker.unused_data and encoding != b"deflate":
-            further = _further_members(unpacker.unused_data, window_bits, limit_bytes + 1 - len(unpacked))
-            unpacked = b"".join((unpacked, *further))
-    except zlib.error:
-        raise MalformedRequest(f"the body is not valid {encoding.decode()} data") from None
-    if len(unpacked) > limit_bytes:
-        raise _too_large(f"more than {limit_bytes:,} bytes once unpacked", limit_bytes)
-    if not unpacker.eof:
-        raise MalformedRequest(f"the {encoding.decode()} data of the body breaks off")
-    return unpacked
-
-
-def _further_members(packed: bytes, window_bits: int, most_bytes: int) -> Iterator[bytes]:
-    """The members of a gzip file behind its first, unpacked: RFC 1952 2.2. Zeros may follow the last, as gzip has it.
-
-    In pieces, as zlib copies whatever follows a member. Raises MalformedRequest and zlib.error.
-    """
-    at, members = 0, 0
-    while at < len(packed) and most_bytes > 0:
-        if packed[at] == 0 and packed.count(0, at) == len(packed) - at:
-            return
-        members += 1
-        if members > _MOST_MEMBERS:
-            raise MalformedRequest(f"the gzip data of the body has more than {_MOST_MEMBERS:,} members")
-        unpacker = zlib.decompressobj(window_bits)
-        while not unpacker.eof and at < len(packed) and most_bytes > 0:
-            piece = packed[at : at + _PIECE_BYTES]
-            unpacked = unpacker.decompress(piece, most_bytes)
-            at += len(piece) - len(unpacker.unused_data) - len(unpacker.unconsumed_tail)
-            most_bytes -= len(unpacked)
-            yield unpacked
-        if not unpacker.eof and most_bytes > 0:
-            raise MalformedRequest("the gzip data of the body breaks off")
-
-
-def _has_zlib_head(body: bytes) -> bool:
-    """Whether a body begins as RFC 1950 has it: method 8, and a check over both bytes."""
-    return len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-
-
-def _too_large(found: str, limit_bytes: int) -> BodyTooLarge:
+def too_large(found: str, limit_bytes: int) -> BodyTooLarge:
+    """What a client is told of a body that has `found`."""
     return BodyTooLarge(f"the body has {found}; at most {limit_bytes:,} are read (server.max_body_bytes)")

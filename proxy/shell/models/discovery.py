@@ -18,6 +18,7 @@ from proxy.core.models.providers import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import OwnServer, recognised
 from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire import model_list
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
@@ -49,7 +50,7 @@ OWN_TIMEOUT_SECONDS: Final = 5.0
 """For all questions beside the list: a server that is slow with them keeps its list."""
 
 MAX_ASKED_MODELS: Final = 256
-"""Models that were asked for by name, and are remembered; then all are forgotten."""
+"""Models that were asked for by name, and are remembered."""
 
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses that another try may cure soon; llama.cpp says 503 while it loads its model."""
@@ -83,7 +84,7 @@ class Discovery:
         """Called when a server of one's own says something new of what it has allocated."""
         self._clock = clock
         self._found = _Found(ModelList(), None, ModelList())
-        self._models: dict[str, ModelLimits] = {}
+        self._models: BoundedMap[str, ModelLimits] = BoundedMap(MAX_ASKED_MODELS)
         """What was said of one model, asked for by its name."""
         self._stale: frozenset[str] = frozenset()
         """Models of these of which something else may hold by now."""
@@ -126,7 +127,7 @@ class Discovery:
         server, loaded = self._found.server, self._found.loaded.limits(model)
         if server is None:
             return None
-        asked, former = self._models.get(model, NOTHING), self._former.limits(model)
+        asked, former = self._models.get(model) or NOTHING, self._former.limits(model)
         known = (loaded, former, asked) if model in self._stale else (loaded, asked, former)
         return next((limits for limits in known if limits.window_tokens is not None), loaded), server.says
 
@@ -201,10 +202,9 @@ class Discovery:
                 limits = await server.model(questions, model, load=load)
         except NoAnswer:
             return
-        if len(self._models) >= MAX_ASKED_MODELS:
-            self._models = {}
         is_news = self._models.get(model) != limits
-        self._models, self._stale = {**self._models, model: limits}, self._stale - {model}
+        self._models.put(model, limits)
+        self._stale -= {model}
         if is_news:
             self._tell(model, limits, server)
             self._on_allocated()

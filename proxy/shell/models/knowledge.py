@@ -17,6 +17,7 @@ from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Scope, Unit
 from proxy.core.overflow.image_costs import LARGEST_IMAGE_TOKENS
 from proxy.shell.models.calibration import PLAUSIBLE, RATIO_STEP
+from proxy.shell.resources.bounded import with_newest
 from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 _ImageTokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_IMAGE_TOKENS)]
@@ -154,8 +155,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
     def taught_by(self, by: str, own: Refusals) -> Knowledge:
         """With what an owner has met now."""
-        others = {owner: found for owner, found in self.of_keys.items() if owner != by}
-        return replace(self, of_keys=dict(list((others | {by: own}).items())[-MAX_KEYS:]))
+        return replace(self, of_keys=with_newest(self.of_keys, {by: own}, MAX_KEYS))
 
     def is_seen_by_others(self, by: str, limit: int, scope: Scope, unit: Unit) -> bool:
         """Whether another owner's refusals have printed the same limit."""
@@ -173,8 +173,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
 
     def with_images(self, tokens: Mapping[str, int]) -> Knowledge:
         """With what images were seen to cost."""
-        others = {key: found for key, found in self.image_tokens.items() if key not in tokens}
-        return replace(self, image_tokens=dict(list({**others, **tokens}.items())[-MAX_IMAGES:]))
+        return replace(self, image_tokens=with_newest(self.image_tokens, tokens, MAX_IMAGES))
 
     def with_cut(self, window_tokens: int, stated_tokens: int | None) -> Knowledge:
         """With a window to which the upstream was seen to cut a prompt, while so much was certain."""

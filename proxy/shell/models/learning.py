@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from proxy.shell.models.calibration import (
 )
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.shared_file import SharedFile
+from proxy.shell.resources.bounded import with_newest
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
@@ -42,7 +43,6 @@ most a tenth of it stays unused."""
 _FAR_OVER: Final = 1.25
 """Times a guess: a prompt that grows from turn to turn does not move it with each."""
 
-_Value = TypeVar("_Value")
 _NOTHING: Final = Knowledge()
 
 
@@ -173,7 +173,7 @@ class Learning:
             self._note_sample(model, counted_by, self._sampled(model, ratio))
             return
         samples = Samples(MIN_SAMPLES, ratio + RATIO_STEP / 2)  # the next prompts may be a little over it
-        self._samples = _with(self._samples, key_of(model), samples)
+        self._samples = with_newest(self._samples, {key_of(model): samples}, MAX_MODELS)
         self._note_sample(model, counted_by, samples)
 
     def note_images(self, model: str, tokens: Mapping[str, int]) -> None:
@@ -304,7 +304,7 @@ class Learning:
     def _sampled(self, model: str, ratio: float) -> Samples:
         before = self._samples.get(key_of(model))
         samples = before.with_sample(ratio) if before else Samples(1, ratio)
-        self._samples = _with(self._samples, key_of(model), samples)
+        self._samples = with_newest(self._samples, {key_of(model): samples}, MAX_MODELS)
         return samples
 
     def _note_sample(self, model: str, counted_by: str, samples: Samples) -> None:
@@ -354,7 +354,7 @@ class Learning:
         def changed(everything: Contents | None) -> Contents:
             # What could not be written earlier is known here alone; what stands in the file is as new or newer.
             known = {**self._known, **(everything or {}).get(self._upstream, {})}
-            self._known = _with(known, key_of(model), change(known.get(key_of(model), _NOTHING)))
+            self._known = with_newest(known, {key_of(model): change(known.get(key_of(model), _NOTHING))}, MAX_MODELS)
             self._let_go()
             return {**(everything or {}), self._upstream: self._known}
 
@@ -367,9 +367,3 @@ class Learning:
     def _warn(self, event: str, error: OSError | ValueError) -> None:
         reason = error.strerror if isinstance(error, OSError) else "not what was written"
         self._log.warning(event, file=str(self._file.path), reason=reason)
-
-
-def _with(known: dict[str, _Value], key: str, value: _Value) -> dict[str, _Value]:
-    """A copy with one value more, the oldest left out past MAX_MODELS."""
-    found = {name: kept for name, kept in known.items() if name != key} | {key: value}
-    return dict(list(found.items())[-MAX_MODELS:])

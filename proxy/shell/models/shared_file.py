@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
+
+from proxy.shell.resources.whole_files import replace_file
 
 _LOCK_TRIES: Final = 10
 """A millisecond apart; a change holds the lock for less than one."""
@@ -53,7 +54,7 @@ class SharedFile(Generic[Contents]):
                 found = self.read()
             except ValueError:
                 found = None
-            self._stamp = self._replace(msgspec.json.encode(changed(found)))
+            self._stamp = _stamp(replace_file(self.path, msgspec.json.encode(changed(found))))
 
     def remove(self) -> None:
         """Remove it. Raises OSError."""
@@ -61,21 +62,6 @@ class SharedFile(Generic[Contents]):
             with self._locked():
                 self.path.unlink(missing_ok=True)
         self._stamp = None
-
-    def _replace(self, written: bytes) -> _Stamp | None:
-        # Not by the number of the process: in two containers over one folder it is the same.
-        unfinished = self.path.with_suffix(f".{secrets.token_hex(8)}.unfinished")
-        try:
-            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(written)
-                file.flush()
-                stamp = _stamp_of(file.fileno())
-            unfinished.replace(self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-            raise
-        return stamp
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -98,7 +84,10 @@ class SharedFile(Generic[Contents]):
 
 def _stamp_of(file: Path | int) -> _Stamp | None:
     try:
-        found = os.stat(file)
+        return _stamp(os.stat(file))
     except OSError:
         return None
+
+
+def _stamp(found: os.stat_result) -> _Stamp:
     return found.st_ino, found.st_mtime_ns, found.st_size

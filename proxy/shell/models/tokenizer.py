@@ -112,6 +112,8 @@ class TiktokenCounter:
         if len(text) > MAX_COUNTED_CHARACTERS:
             return _ESTIMATE.count(text)
         encoding = _encoding(self.name)
+        if len(text) <= SLICE_CHARACTERS:
+            return _count_slice(encoding, text)
         return sum(_count_slice(encoding, piece) for piece in _slices(text))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.shell.resources.bounded import BoundedMap
+
 EVERY: Final = 32
 """Requests that had to be cut for a learned window, for each that goes up larger: a window that grew is found within a
 few dozen turns, and three in a hundred of such requests go up twice."""
@@ -23,14 +25,12 @@ class Trials:
     for itself."""
 
     def __init__(self) -> None:
-        self._cut: dict[str, int] = {}
+        self._cut: BoundedMap[str, int] = BoundedMap(_MAX_MODELS)
 
     def is_due(self, model: str) -> bool:
         """Whether this request, which has to be cut, is the one of EVERY to try with."""
-        cut = self._cut.pop(model, 0) + 1
+        cut = (self._cut.pop(model) or 0) + 1
         if cut >= EVERY:
             return True
-        self._cut[model] = cut
-        if len(self._cut) > _MAX_MODELS:
-            del self._cut[next(iter(self._cut))]
+        self._cut.put(model, cut)
         return False

@@ -8,7 +8,6 @@ the question. That nothing was hidden is remembered, too: it is so for almost ev
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCall
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request
 
 MAX_KNOWN: Final = 10_000
@@ -34,9 +34,8 @@ class HiddenCallMemory:
     def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
         self._store = store
         self._reader = reader
-        self._known: OrderedDict[tuple[str, str], HiddenToolCalls | None] = OrderedDict()
-        """By owner and mark; the least recently used first."""
-        self._held_bytes = 0
+        self._known: BoundedMap[tuple[str, str], HiddenToolCalls | None] = BoundedMap(MAX_KNOWN, MAX_KNOWN_BYTES)
+        """By owner and mark."""
 
     async def keep(self, owner: str, hidden: HiddenToolCalls) -> bool:
         """Keep what a mixed answer hid; whether that was possible.
@@ -61,7 +60,7 @@ class HiddenCallMemory:
             mark = mark_in(history, message)
             if mark is not None and (owner, mark) not in self._known:
                 unknown.append(mark)
-            elif mark is not None and (hidden := self._known[owner, mark]) is not None:
+            elif mark is not None and (hidden := self._known.get((owner, mark))) is not None:
                 places[index] = hidden.put_back(message)
             history = extended(history, message)
             told.append(history)
@@ -87,14 +86,7 @@ class HiddenCallMemory:
         return HiddenToolCalls.read(content, mark)
 
     def _note(self, owner: str, mark: str, hidden: HiddenToolCalls | None) -> None:
-        self._forget((owner, mark))
-        self._known[owner, mark] = hidden
-        self._held_bytes += _bytes_of(hidden)
-        while len(self._known) > MAX_KNOWN or self._held_bytes > MAX_KNOWN_BYTES:
-            self._forget(next(iter(self._known)))
-
-    def _forget(self, key: tuple[str, str]) -> None:
-        self._held_bytes -= _bytes_of(self._known.pop(key, None))
+        self._known.put((owner, mark), hidden, _bytes_of(hidden))
 
 
 def _bytes_of(hidden: HiddenToolCalls | None) -> int:

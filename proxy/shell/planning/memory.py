@@ -6,11 +6,11 @@ its tenant and wire (`whose`); what is forgotten is worked out anew with the sam
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request
 
 HEAD_BYTES: Final = 256
@@ -24,6 +24,8 @@ MAX_TAKEN_BACK: Final = 4
 """Messages at the end that a client may change or take back, and still go on with the same conversation."""
 
 Knowledge = TypeVar("Knowledge")
+_Head: TypeAlias = tuple[Hashable, bytes]
+"""Whose it is, and how it begins."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +34,6 @@ class Remembered(Generic[Knowledge]):
 
     request: Request
     knowledge: Knowledge
-    held_bytes: int
-    """What both take in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class ConversationMemory(Generic[Knowledge]):
     """The last request of each conversation; the least recently used go once all hold more than `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._held_bytes = 0
-        self._heads: OrderedDict[tuple[Hashable, bytes], list[Remembered[Knowledge]]] = OrderedDict()
+        self._kept: BoundedMap[Remembered[Knowledge], _Head] = BoundedMap(max_bytes=max_bytes)
+        self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
+        """What is kept, the newest of each head last."""
 
     def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest that it goes on with
@@ -88,22 +88,24 @@ class ConversationMemory(Generic[Knowledge]):
     ) -> None:
         """Keep a request, in the place of the one that it continues; both together take `held_bytes`."""
         key = (whose, request.body[:HEAD_BYTES])
+        if instead_of is not None and instead_of.is_continued:
+            self._forget(instead_of.remembered)
+        newest = Remembered(request, knowledge)
         together = self._heads.setdefault(key, [])
-        self._heads.move_to_end(key)
-        if instead_of is not None and instead_of.is_continued and instead_of.remembered in together:
-            self._forget(key, instead_of.remembered)
-        together = self._heads.setdefault(key, together)
-        together.append(Remembered(request, knowledge, held_bytes))
-        self._held_bytes += together[-1].held_bytes
+        together.append(newest)
+        gone = self._kept.put(newest, key, held_bytes)
         if len(together) > MAX_TOGETHER:
-            self._forget(key, together[0])
-        while self._held_bytes > self._max_bytes:
-            oldest = next(iter(self._heads))
-            self._forget(oldest, self._heads[oldest][0])
+            self._forget(together[0])
+        for forgotten, head in gone:
+            self._strike(forgotten, head)
 
-    def _forget(self, key: tuple[Hashable, bytes], remembered: Remembered[Knowledge]) -> None:
-        together = self._heads[key]
+    def _forget(self, remembered: Remembered[Knowledge]) -> None:
+        head = self._kept.pop(remembered)
+        if head is not None:
+            self._strike(remembered, head)
+
+    def _strike(self, remembered: Remembered[Knowledge], head: _Head) -> None:
+        together = self._heads[head]
         together.remove(remembered)
-        self._held_bytes -= remembered.held_bytes
         if not together:
-            del self._heads[key]
+            del self._heads[head]

@@ -23,7 +23,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages
 from proxy.core.models.providers import reply_is_apart, usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text.excerpt import ExcerptLimits

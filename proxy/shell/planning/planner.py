@@ -9,7 +9,7 @@ import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.compaction.budget import Budget, clamped_reply
 from proxy.core.compaction.plain_plan import plain_plan
@@ -58,6 +58,18 @@ Settle: TypeAlias = Callable[[str, str, int], Awaitable[bool]]
 """(model, owner, bytes of the body) → whether more is known of the model now, for which a moment may be waited."""
 
 
+class _Incoming(NamedTuple):
+    """A request as it came."""
+
+    wire: Wire
+    owner: bytes
+    body: bytes
+    access: ArtifactAccess
+    """How its client gets at artifacts."""
+    model: str = ""
+    """That counts where the body names none."""
+
+
 class Planner:
     """Plans requests; remembers plans, per owner."""
 
@@ -80,25 +92,33 @@ class Planner:
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
 
     async def plan(
-        self, wire: Wire, owner: bytes, body: bytes, access: ArtifactAccess = NOWHERE, *, looking_up: bool = False
+        self,
+        wire: Wire,
+        owner: bytes,
+        body: bytes,
+        access: ArtifactAccess = NOWHERE,
+        model: str = "",
+        *,
+        looking_up: bool = False,
     ) -> Planned:
-        """The plan for a body; `access` is how its client gets at artifacts. `looking_up`: whether what its new
-        messages name may be fetched. Raises MalformedRequest."""
+        """The plan for a body; `access` is how its client gets at artifacts, `model` counts where the body names none.
+        `looking_up`: whether what its new messages name may be fetched. Raises MalformedRequest."""
+        came = _Incoming(wire, owner, body, access, model)
         match = self._memory.find((wire.path, owner), body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
         if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
             started = time.perf_counter()
             resolved = await self._resolved(wire, self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
-        planned = await self._run(wire, owner, body, match, resolved, access)
+        planned = await self._run(came, match, resolved)
         if looking_up and self._settle:
             started = time.perf_counter()
             is_news = await self._settle(planned.request.model, planned.owner, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
-                planned = await self._run(wire, owner, body, match, resolved, access)
+                planned = await self._run(came, match, resolved)
         if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
-            planned = await self._run(wire, owner, body, match, resolved, access)
+            planned = await self._run(came, match, resolved)
         if lookup_seconds:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -118,7 +138,7 @@ class Planner:
     async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = NOWHERE) -> Planned:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
-        return await in_thread(self._plan, wire, b"", body, None, _NOTHING, access)
+        return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
 
     async def plan_for(
         self, refused: Planned, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
@@ -151,18 +171,10 @@ class Planner:
         """What the results of the proxy's own tool may hold at a time in an answer to this."""
         return self._pipelines.page_bytes(planned.request.model, planned.inputs.budget)
 
-    async def _run(
-        self,
-        wire: Wire,
-        owner: bytes,
-        body: bytes,
-        match: Match[Planned] | None,
-        resolved: Resolved,
-        access: ArtifactAccess,
-    ) -> Planned:
-        if resolved is _known(match) and self._is_quick(wire, body, match):
-            return self._plan(wire, owner, body, match, resolved, access)
-        return await in_thread(self._plan, wire, owner, body, match, resolved, access)
+    async def _run(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
+        if resolved is _known(match) and self._is_quick(came.wire, came.body, match):
+            return self._plan(came, match, resolved)
+        return await in_thread(self._plan, came, match, resolved)
 
     async def _resolved(
         self, wire: Wire, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None
@@ -186,19 +198,14 @@ class Planner:
             return False  # the model's own counter comes in, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
-    def _plan(
-        self,
-        wire: Wire,
-        owner: bytes,
-        body: bytes,
-        match: Match[Planned] | None,
-        resolved: Resolved,
-        access: ArtifactAccess,
-    ) -> Planned:
+    def _plan(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
+        wire, owner, body, access = came.wire, came.owner, came.body, came.access
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         will_be_known = len(body) > SMALL_BYTES
         request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
+        if came.model and not request.model:
+            request = replace(request, named=came.model)
         tools = wire.with_tool(request.members, self._pipelines.retrieval_policy)
         if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
             tools = None
@@ -208,7 +215,7 @@ class Planner:
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(owner.hex(), request)
         elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
-            return self._plan(wire, owner, body, None, resolved, access)
+            return self._plan(came, None, resolved)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
             known, shared, goes_on = None, 0, False  # what is new has made other messages of what was known

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from proxy.core.conversation.edit import Edit
 from proxy.core.conversation.message import Message
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")

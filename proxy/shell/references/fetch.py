@@ -16,7 +16,7 @@ import httpx
 from proxy.core.content_types import ContentKind, media_type, plain_mime
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
-from proxy.shell.http.bodies import can_unpack, unpack
+from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.references.guarded_requests import GuardedRequests, NotFetched, obstacle_of
 
 MAX_REDIRECTS: Final = 5

@@ -19,6 +19,7 @@ import obstore
 from proxy.core.conversation.references import FetchError
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 FAILURE_SECONDS: Final = 3600.0
@@ -73,22 +74,22 @@ class FetchCache:
     def __init__(self, folder: ArtifactFolder, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._clock = clock
-        self._remembered: dict[tuple[str, str], _Remembered] = {}
-        """Hash and owner; the one that was used longest ago comes first."""
+        self._remembered: BoundedMap[tuple[str, str], _Remembered] = BoundedMap(MAX_REMEMBERED)
+        """By hash and owner."""
         self._threads = DaemonThreads(2, "findings")
 
     async def recall(self, address: str, owner: str) -> Finding | None:
         """What became of it, if that is known and still stands. Raises ArtifactStoreUnavailable when nobody answers:
         what is known would be forgotten then."""
         digest = address_sha256(address)
-        known = self._remembered.pop((digest, owner), None)
+        known = self._remembered.pop((digest, owner))
         if known is None:
             known = await self._run(self._read, digest, owner)
         now = self._clock()
         if known is None or (known.finding.is_failure and not now - known.used < FAILURE_SECONDS):
             return None
         known.used = now
-        self._remember(digest, owner, known)
+        self._remembered.put((digest, owner), known)
         if now - known.noted >= NOTE_SECONDS:
             known.noted = now
             await self._run(self._write, known.finding, owner)
@@ -98,17 +99,12 @@ class FetchCache:
         """Remember it; trouble with the store makes that last as long as the process. Raises
         ArtifactStoreUnavailable."""
         now = self._clock()
-        self._remember(finding.address_sha256, owner, _Remembered(finding, now, now))
+        self._remembered.put((finding.address_sha256, owner), _Remembered(finding, now, now))
         await self._run(self._write, finding, owner)
 
     def close(self) -> None:
         """Let go of the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _remember(self, digest: str, owner: str, known: _Remembered) -> None:
-        self._remembered[digest, owner] = known
-        if len(self._remembered) > MAX_REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
 
     async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
         try:

@@ -16,6 +16,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.content_types import media_type
 from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
+from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.references.fetch_cache import FetchCache, Finding, address_sha256
@@ -31,8 +32,6 @@ PATIENCE: Final = 3
 turn; what is not there stays as it is."""
 READ_SECONDS: Final = 10.0
 """Longest wait for the store."""
-REST_SECONDS: Final = 30.0
-"""After it gave no answer: until then it is not asked, so that it holds up one request and not every one."""
 TOOL: Final = "fetched"
 """What the names of downloaded images say about where they come from."""
 
@@ -71,8 +70,7 @@ class Resolver:
         self._downloads = downloads
         self._patience_seconds = PATIENCE * timeout_seconds
         self._max_bytes = max_bytes
-        self._clock = clock
-        self._rests_until = float("-inf")
+        self._cooldown = Cooldown(clock)
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
         self._log = logger()
 
@@ -127,14 +125,14 @@ class Resolver:
         return found
 
     async def _looked_up(self, reference: Reference, owner: str) -> Found | None:
-        if self._clock() < self._rests_until:
+        if self._cooldown.is_on:
             return None
         try:
             if reference.origin is Origin.ARTIFACT:
                 return await self._held(reference, owner)
             return await self._remote(reference.address, owner)
         except (ArtifactStoreUnavailable, TimeoutError):
-            self._rests_until = self._clock() + REST_SECONDS
+            self._cooldown.begin()
             return None
         except Exception:
             self._log.exception("reference_failed", origin=reference.origin.value)

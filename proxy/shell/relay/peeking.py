@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from proxy.core.overflow.silent_truncation import Counted
-from proxy.shell.http.bodies import can_unpack
+from proxy.shell.http.unpacking import is_zlibs
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamAnswer
 from proxy.wire.protocol import Wire
@@ -50,7 +50,7 @@ class PeekedResponse:
         self._pieces = answer.chunks()
         self._held: list[bytes] = []
         self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
-        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", can_unpack) else None
+        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", is_zlibs) else None
         self.evidence = b""
         """What was read, decompressed, but for what was passed on early."""
         self.is_whole = False

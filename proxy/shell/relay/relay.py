@@ -21,11 +21,12 @@ from proxy.core.overflow.retry_strategy import Outcome, Rung
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
-from proxy.shell.http.bodies import can_unpack, unpack
+from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
+from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
@@ -100,13 +101,14 @@ class Relay:
         decision: Decision,
         access: ArtifactAccess = NOWHERE,
         early: EarlyBytes | None = None,
+        model: str = "",
     ) -> Served:
         """The upstream's response, as much of it read as was needed to judge it; what says nothing goes to `early`
-        while it is. Raises ProxyError."""
+        while it is. `model`: where the body names none. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
         self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
-        planned = None if mode == "off" else await self._planned(wire, owner, headers, body, decision, access)
+        planned = None if mode == "off" else await self._planned(wire, owner, headers, body, decision, access, model)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
         sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
@@ -251,19 +253,26 @@ class Relay:
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
-        self, wire: Wire, owner: bytes, headers: Headers, body: bytes, decision: Decision, access: ArtifactAccess
+        self,
+        wire: Wire,
+        owner: bytes,
+        headers: Headers,
+        body: bytes,
+        decision: Decision,
+        access: ArtifactAccess,
+        model: str,
     ) -> Planned | None:
         """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
-        encoding = header(headers, b"content-encoding").lower()
+        encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
         if encoding and encoding != b"identity":
             if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
-            body = unpack(body, encoding, self._settings.server.max_body_bytes)
+            body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
             # Who only observes asks no third party for anything.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(wire, owner, body, access, looking_up=looking_up)
+            planned = await self._planner.plan(wire, owner, body, access, model, looking_up=looking_up)
         except ProxyError:
             raise
         except Exception:

@@ -49,6 +49,10 @@ _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
 
 
+class WholePath(bytes):
+    """Path and query from the root of the upstream's host on, in place of those behind the base URL."""
+
+
 LOOP_HEADER: Final = b"x-context-proxy-loop"
 """Names each process of this proxy that a request went through, as CDN-Loop does networks (RFC 8586): a balancer may
 hide that the upstream leads back here. Not `Via`, as nginx compresses no answer to a request that has one
@@ -132,13 +136,15 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self._settings = settings
         parts = urlsplit(settings.base_url)
-        self._where = f"the upstream {parts.scheme}://{parts.netloc}"
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._where = f"the upstream {self._origin}"
         self._base_url = settings.base_url
         self._idle_seconds = _HOSTED_IDLE_SECONDS if parts.scheme == "https" else _LOCAL_IDLE_SECONDS
         # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
         proxies = {} if proxy_bypass(parts.netloc) else getproxies()
         self._proxy = proxies.get(parts.scheme) or proxies.get("all")
-        self._base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
+        self.base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
+        """Of the base URL, without a slash at its end."""
         self._mark = os.urandom(8).hex().encode()
         """Of this process, in LOOP_HEADER."""
         self._session: aiohttp.ClientSession | None = None
@@ -148,7 +154,8 @@ class Upstream:
     async def send(
         self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
     ) -> UpstreamAnswer:
-        """Send a request to `target`, path and query behind the base URL, and read the head of its answer.
+        """Send a request to `target`, path and query behind the base URL or a `WholePath`, and read the head of its
+        answer.
 
         Raises UpstreamUnreachable, UpstreamTimeout, LoopDetected, and what a streamed body raises.
         """
@@ -156,8 +163,9 @@ class Upstream:
             raise LoopDetected(f"{self._where} leads back to this proxy (upstream.base_url)")
         headers = [*headers, (LOOP_HEADER, self._mark)]
         session = self._session or self._open()
+        path = _target_text(target if isinstance(target, WholePath) else self.base_path + target)
         if self._exchanges is not None and method == "POST" and isinstance(body, bytes):
-            return await self._post(self._exchanges, target, headers, body)
+            return await self._post(self._exchanges, path.encode(), headers, body)
         # Another length than the body's own stands there when a body was replaced; a stream keeps the announced one.
         whole = isinstance(body, bytes)
         pairs = [
@@ -176,7 +184,7 @@ class Upstream:
                     upload.wait_for_client = lambda: wait.reschedule(None)
                 response = await session.request(
                     method,
-                    URL(self._base_url + _target_text(target), encoded=True),
+                    URL(self._origin + path, encoded=True),
                     headers=pairs,
                     data=payload,
                     allow_redirects=False,
@@ -188,12 +196,12 @@ class Upstream:
             raise self._failed(error) from None
         return self._answer(response)
 
-    async def _post(self, exchanges: Exchanges, target: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
+    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
         """The short way of nearly all requests: a body that is all there, to an upstream without a proxy before it."""
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
         try:
             async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
-                exchange = await exchanges.post(self._base_path + _target_text(target).encode(), passed, body)
+                exchange = await exchanges.post(path, passed, body)
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError, ValueError) as error:
             raise self._failed(error) from None
         return self._answer(exchange)

@@ -371,7 +371,7 @@ def _listed(found: Any) -> list[Any]:
 
 def _calls(raw: Raw) -> tuple[ToolCall, ...]:
     return tuple(
-        ToolCall(id=str(call.get("id") or ""), name=_called(call))
+        ToolCall(id=str(call.get("id") or ""), name=name_of(call))
         for call in _listed(jsontext.opened(raw))
         if isinstance(call, dict)
     )
@@ -388,9 +388,14 @@ def _texts_inside(inside: _Inside) -> Iterator[str]:
         yield from _call_texts({"function": inside.function_call})
 
 
-def _called(call: Mapping[str, Any]) -> str:
-    called = call.get("function") or call.get("custom")
-    name = called.get("name") if isinstance(called, dict) else call.get("name")
+def name_of(tool: Mapping[str, Any]) -> str:
+    """The name that stands in a tool, or in a call of one: a function, a custom tool, or itself. Empty: there is none.
+
+    >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
+    ('ls', 'sh', 'cat')
+    """
+    inner = tool.get("function") or tool.get("custom")
+    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
     return name if isinstance(name, str) else ""
 
 

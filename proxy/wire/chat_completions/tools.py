@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec, is_offered
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
+from proxy.wire.chat_completions.message import name_of
 
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
 """Values of `tool_choice` that force nothing. With `none` the tool stays in the list: nobody calls it, and the prompt's
@@ -37,13 +38,8 @@ def tool_names(tools: Raw | None) -> list[str]:
         found = jsontext.value(tools) if tools is not None else None
     except jsontext.NotJson:
         return []
-    return [_name(tool) for tool in found[:_MAX_NAMES]] if isinstance(found, list) else []
-
-
-def _name(tool: Any) -> str:
-    inner = tool.get("function", tool) if isinstance(tool, Mapping) else {}
-    name = inner.get("name") if isinstance(inner, Mapping) else None
-    return name if isinstance(name, str) else ""
+    listed = found[:_MAX_NAMES] if isinstance(found, list) else []
+    return [name_of(tool) if isinstance(tool, dict) else "" for tool in listed]
 
 
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:

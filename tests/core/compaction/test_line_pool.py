@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -192,3 +193,35 @@ def test_a_line_of_the_file_in_hand_counts_half_its_age():
     assert told(gone, known=known, room=room) == [("src/c.py", ["def other_function_here():"])]
     kept = editing("x = 1", "y = 1", path="src/a.py")
     assert told(gone, kept=kept, known=known, room=room) == [("src/a.py", ["def first_function_here():"])]
+
+
+class Counting(ByteClassCounter):
+    """Remembers what it was asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def count(self, text):
+        self.asked.append(text)
+        return super().count(text)
+
+
+def test_a_line_is_counted_once_though_it_is_told_in_every_cut_and_in_each_attempt_at_one():
+    first, second = entries(*reading("def one_function():")), entries(*reading("def two_function():", path="src/b.py"))
+    counter, pool = Counting(), LinePool().extended(first)
+    before = pool.told([], (), 1_000, counter)
+    attempt = pool.extended(second)
+    expected = [*before, ("src/b.py", ["def two_function():"])]
+    assert attempt.told([], (), 1_000, counter) == expected
+    assert pool.extended(second).told([], (), 1_000, counter) == expected
+    for line in ("def one_function():", "def two_function():"):
+        assert counter.asked.count(line) == 1
+
+
+def test_what_is_known_of_lines_goes_with_them():
+    counter, pool = Counting(), LinePool()
+    for n in range(12):
+        pool = pool.extended(entries(*reading("\n".join(f"name_{n}_{i} = 1" for i in range(400)), f"src/{n}.py")))
+        pool.told([], (), 9_000, counter)
+    texts = {line.text for lines in pool.sources.values() for line in lines}
+    assert pool.names.keys() == texts
+    assert pool.costs[counter].keys() <= texts

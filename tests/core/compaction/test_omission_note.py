@@ -47,6 +47,16 @@ def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_b
     assert second.artifacts[0].suffix == "json"
 
 
+def test_of_what_the_user_asked_the_newest_requests_are_told_each_by_its_beginning_in_one_line():
+    requests = [f"request {n}\nwith   blanks " + "x" * 500 for n in range(12)]
+    digest = OmissionNote().extended(GONE[:1], requests[:5]).extended(GONE[1:], requests[5:])
+    note = digest.placed(LEFT, notices(), COUNTER, 0, 10**6).note
+    assert "request 3 " not in note
+    assert [f"request {n} with blanks xxx" in note for n in range(4, 12)] == [True] * 8
+    assert note.count("\n") == 1
+    assert len(note) < 8 * 204 + 600
+
+
 def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
     digest = placed(LEFT, GONE)
     assert digest.edit.message == 5

@@ -20,7 +20,16 @@ from support.made_files import (
     zipped,
 )
 
-from proxy.core.content_types import ContentKind, MediaType, audio_format, media_type, modality_of, plain_mime, text_of
+from proxy.core.content_types import (
+    ContentKind,
+    MediaType,
+    audio_format,
+    kind_claimed,
+    media_type,
+    modality_of,
+    plain_mime,
+    text_of,
+)
 from proxy.core.content_types.table import known, mime_by_name
 from proxy.core.models.profile import Modality
 
@@ -288,6 +297,11 @@ def test_a_text_can_be_had(endian):
 )
 def test_each_kind_has_a_modality(kind, modality):
     assert modality_of(kind) is modality
+
+
+@pytest.mark.parametrize("modality", Modality)
+def test_what_is_claimed_to_be_read_so_is_of_a_kind_that_is_read_so(modality):
+    assert modality_of(kind_claimed(modality)) is modality
 
 
 @pytest.mark.parametrize(

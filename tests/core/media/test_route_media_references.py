@@ -16,7 +16,7 @@ from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.wire.chat_completions.message import ChatMessage
 
 TEXT = frozenset({Modality.TEXT})

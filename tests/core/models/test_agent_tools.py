@@ -41,6 +41,10 @@ def test_a_sub_agent_is_offered_whether_or_not_files_are_seen():
     assert not offers_subagent(tool_names(tools("Bash", "Read", "TaskList", "AgentOutput")))
 
 
+def test_a_custom_tool_has_a_name_too():
+    assert reach_with(tool_names(b'[{"type":"custom","custom":{"name":"bash"}}]')) is AgentFileAccess.SHELL
+
+
 def test_a_tool_may_name_itself_without_a_function():
     assert reach_with(tool_names(b'[{"name":"bash"}]')) is AgentFileAccess.SHELL
 

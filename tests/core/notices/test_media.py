@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.core.content_types import ContentKind, MediaType
 from proxy.core.content_types.table import known
-from proxy.core.notices import media as media_notices
+from proxy.core.notices.catalogue import TYPES
 from proxy.core.notices.media import friendly_size, friendly_type
 
 OOXML = "application/vnd.openxmlformats-officedocument."
@@ -47,7 +47,7 @@ def test_a_type_without_a_name_is_called_by_its_kind(kind):
 
 
 def test_every_name_is_of_a_known_type():
-    assert [mime for mime in media_notices._NAMES if known(mime) is None] == []
+    assert [mime for mime in TYPES if known(mime) is None] == []
 
 
 @pytest.mark.parametrize(

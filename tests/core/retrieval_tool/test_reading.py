@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from support.reading_texts import driven
 
-from proxy.core.notices.catalogue import MARK, is_ours
+from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.pages import quoted
+from proxy.core.notices.writing import is_ours
 from proxy.core.retrieval_tool.reading import Query, read
 from proxy.core.text.lines import LineIndex, LineRange
 from proxy.errors import BadArtifactQuery

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS
 
 from proxy.core.text import identifiers as names
-from proxy.core.text.identifiers import most_telling, names_in
+from proxy.core.text.identifiers import most_telling, names_in, names_of_lines
 from proxy.core.text.measures import utf8_length
 
 
@@ -70,3 +70,22 @@ def test_names_are_the_same_however_a_text_is_cut_for_the_search(words):
     with mock.patch.object(names, "_SLICE_CHARACTERS", 3):
         in_slices = names_in(text)
     assert in_slices == names_in(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["src/main.py:1", "a", " ", "\t", "é1", "parse_args", "=", "中文", "3f2a91bc", "12/x" * 30])
+    )
+)
+@example(["parse_args", "中文", "parse_args"])
+def test_the_names_of_many_lines_are_those_of_each(words):
+    lines = ["".join(words[start : start + 3]) for start in range(len(words))]
+    assert names_of_lines(lines) == [set(names_in(line)) for line in lines]
+
+
+def test_a_name_begins_behind_what_no_name_begins_with():
+    assert names_in("12/parse_args 1parse_args ./src/main.py /3a/parse_it") == (
+        "parse_args",
+        "src/main.py",
+        "parse_it",
+    )

@@ -13,7 +13,7 @@ from proxy.core.conversation import message as conversation
 from proxy.core.models import names as model_names
 from proxy.core.text import jsontext
 from proxy.core.tokens.byte_weights import DEEPSEEK, GENERAL, GLM, KIMI, QWEN
-from proxy.core.tokens.counters import ByteClassCounter, image_tokens
+from proxy.core.tokens.counters import ByteClassCounter
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=400) | st.text("abAB01 \n.é令ก😀\ud800", max_size=400)
 COUNTER = ByteClassCounter()
@@ -142,30 +142,3 @@ def test_dense_text_inside_ordinary_text_is_still_seen():
 )
 def test_each_script_has_its_own_weight(character, tokens_of_a_thousand):
     assert COUNTER.count(character * 1000) == tokens_of_a_thousand
-
-
-@pytest.mark.parametrize(
-    ("size", "detail", "tokens"),
-    [  # the first three: the examples of OpenAI's guide
-        ((1024, 1024), "high", 765),
-        ((2048, 4096), "high", 1105),
-        ((4096, 8192), "low", 85),
-        ((512, 512), None, 255),
-        ((513, 512), "auto", 425),
-        ((1, 1), None, 255),
-        ((65_535, 1), None, 765),
-        ((None, None), None, 765),
-        ((None, 512), "high", 765),
-        ((-4, 512), "high", 765),
-        ((0, 0), "low", 85),
-    ],
-)
-def test_an_image_costs_its_tiles(size, detail, tokens):
-    assert image_tokens(*size, detail) == tokens
-
-
-@given(st.integers(1, 65_535), st.integers(1, 65_535))
-def test_an_image_costs_the_same_turned_and_never_more_than_eight_tiles(width, height):
-    tokens = image_tokens(width, height, None)
-    assert tokens == image_tokens(height, width, None)
-    assert 255 <= tokens <= 85 + 170 * 8

@@ -9,7 +9,7 @@ from support.media_samples import base64_of, png
 
 from proxy.core.conversation.size import size_of
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.core.tokens.image_tokens import ImageCounter, tokens_of_image, with_images_of
+from proxy.core.tokens.image_tokens import ImageCounter, image_tokens, tokens_of_image, with_images_of
 from proxy.wire.chat_completions.message import ChatMessage
 
 TEXTS = ByteClassCounter()
@@ -55,3 +55,30 @@ def test_texts_are_counted_as_before_and_images_of_messages_by_the_rule():
         json.dumps({"role": "user", "content": [{"type": "image_url", "image_url": url}]}).encode()
     )
     assert size_of(message, counter).tokens == 4 + 20 * 10 + 2
+
+
+@pytest.mark.parametrize(
+    ("size", "detail", "tokens"),
+    [  # the first three: the examples of OpenAI's guide
+        ((1024, 1024), "high", 765),
+        ((2048, 4096), "high", 1105),
+        ((4096, 8192), "low", 85),
+        ((512, 512), None, 255),
+        ((513, 512), "auto", 425),
+        ((1, 1), None, 255),
+        ((65_535, 1), None, 765),
+        ((None, None), None, 765),
+        ((None, 512), "high", 765),
+        ((-4, 512), "high", 765),
+        ((0, 0), "low", 85),
+    ],
+)
+def test_an_image_costs_its_tiles(size, detail, tokens):
+    assert image_tokens(*size, detail) == tokens
+
+
+@given(st.integers(1, 65_535), st.integers(1, 65_535))
+def test_an_image_costs_the_same_turned_and_never_more_than_eight_tiles(width, height):
+    tokens = image_tokens(width, height, None)
+    assert tokens == image_tokens(height, width, None)
+    assert 255 <= tokens <= 85 + 170 * 8

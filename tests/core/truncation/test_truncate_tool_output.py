@@ -10,7 +10,8 @@ from support.strategies import LONG_TEXTS, TEXTS, exchange, notices, part, pipel
 from proxy.core.compaction.budget import Budget
 from proxy.core.conversation.edit import Reason
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.notices.catalogue import MARK, is_ours
+from proxy.core.notices.catalogue import MARK
+from proxy.core.notices.writing import is_ours
 from proxy.core.text.excerpt import Direction, ExcerptLimits
 from proxy.core.text.measures import count_lines, utf8_length
 from proxy.core.truncation.shorten_response import has_its_bulk_in_shape

@@ -20,6 +20,7 @@ from proxy.core.retrieval_tool.reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS
 from proxy.shell.artifacts.folder import Listed, index_key, metadata_key
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
@@ -188,13 +189,13 @@ async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch: pytest.M
         for number in range(5):
             assert await store.keep([Artifact(b"%d" % number)], OWNER)
         assert len(tries) == 1
-        now[0] += store_module.REST_SECONDS + 1
+        now[0] += COOLDOWN_SECONDS + 1
         assert await store.keep([SHORT], OWNER)
         assert len(tries) == 2
     finally:
         release.set()
     monkeypatch.undo()
-    now[0] += store_module.REST_SECONDS + 1
+    now[0] += COOLDOWN_SECONDS + 1
     assert await store.keep([SHORT], OWNER) == frozenset()
     await store.close()
 

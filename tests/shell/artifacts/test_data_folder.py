@@ -12,8 +12,9 @@ import pytest
 from proxy.app import unwritable
 from proxy.config.settings import Settings
 from proxy.shell.artifacts import data_folder
-from proxy.shell.artifacts.data_folder import look_after, sweep_unfinished
+from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 
 
 def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -24,9 +25,8 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
         os.utime(tmp_path / name, (1_000, 1_000))
     fresh = tmp_path / "learned.fedcba9876543210.unfinished"
     fresh.write_text("another worker writes it")
-    sweep_unfinished(tmp_path, 2_000)
+    remove_unfinished(tmp_path, UNFINISHED, 2_000)
     assert {path.name for path in tmp_path.iterdir()} == {*others, fresh.name}
-    sweep_unfinished(tmp_path / "away", 2_000)
 
 
 async def test_it_is_looked_after_while_the_proxy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,11 @@ from proxy.core.retrieval_tool.reading import Query
 from proxy.core.text.lines import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import reader as reader_module
+from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS
 from proxy.shell.artifacts.folder import index_key, metadata_key
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
-from proxy.shell.artifacts.store import INDEXED_BYTES, REST_SECONDS, ArtifactStore
+from proxy.shell.artifacts.store import INDEXED_BYTES, ArtifactStore
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
@@ -260,7 +261,7 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
     with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
         await reader.find(SHORT.id, OWNER)
     assert asked == []
-    now += REST_SECONDS
+    now += COOLDOWN_SECONDS
     assert (await reader.find(SHORT.id, OWNER)).size == len(SHORT.content)
     reader.close()
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import obstore
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,15 +65,15 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def puts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where obstore has been asked to write."""
+    """What the folder has been asked to write."""
     seen: list[str] = []
-    real = obstore.put
+    real = PrivateFolder.put
 
-    def put(store: Any, path: str, content: bytes) -> Any:
-        seen.append(path)
-        return real(store, path, content)
+    def put(self: PrivateFolder, key: str, content: bytes) -> None:
+        seen.append(key)
+        real(self, key, content)
 
-    monkeypatch.setattr(obstore, "put", put)
+    monkeypatch.setattr(PrivateFolder, "put", put)
     return seen
 
 
@@ -143,15 +142,15 @@ async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    real = obstore.rename
+    real = os.replace
 
-    def rename(store: Any, source: str, to: str) -> None:
-        if to == LOG.id:
-            assert not (folder / to).exists()
-            seen.append(((folder / source).stat().st_size, stat.S_IMODE((folder / source).stat().st_mode)))
-        real(store, source, to)
+    def rename(source: str, to: str) -> None:
+        if to == str(folder / LOG.id):
+            assert not os.path.exists(to)
+            seen.append((os.stat(source).st_size, stat.S_IMODE(os.stat(source).st_mode)))
+        real(source, to)
 
-    monkeypatch.setattr(obstore, "rename", rename)
+    monkeypatch.setattr(os, "replace", rename)
     await opened(folder).keep([LOG], OWNER)
     assert seen == [(len(LOG.content), 0o600)]
 
@@ -300,13 +299,13 @@ async def test_writers_of_the_same_content_do_not_disturb_each_other(folder: Pat
 
 async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticked = threading.Event()
-    real = obstore.put
+    real = PrivateFolder.put
 
-    def put(store: Any, path: str, content: bytes) -> Any:
+    def put(self: PrivateFolder, key: str, content: bytes) -> None:
         assert ticked.wait(10), "the event loop stood still"
-        return real(store, path, content)
+        real(self, key, content)
 
-    monkeypatch.setattr(obstore, "put", put)
+    monkeypatch.setattr(PrivateFolder, "put", put)
     asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(ticked.set))
     assert await opened(folder).keep([LOG], OWNER) == frozenset()
 
@@ -363,7 +362,7 @@ async def test_the_log_gives_the_reason_once_a_minute_and_no_more(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(obstore, "put", fail)
+    monkeypatch.setattr(PrivateFolder, "put", fail)
     clock = Clock()
     store = opened(folder, clock)
     with capture_logs() as logs:
@@ -378,7 +377,7 @@ async def test_the_log_gives_the_reason_once_a_minute_and_no_more(
 
 async def test_a_store_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(obstore, "put", lambda *_: release.wait(10))
+    monkeypatch.setattr(PrivateFolder, "put", lambda *_: release.wait(10))
     monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
     try:
         with capture_logs() as logs:

@@ -596,7 +596,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
     def crash(*_: object) -> None:
         raise SystemExit("power is gone")
 
-    monkeypatch.setattr(Path, "replace", crash)
+    monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(SystemExit):
         found.note_refusal("m", refusal(70_000), BELIEVED)
     monkeypatch.undo()
@@ -610,7 +610,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with capture_logs() as log:
         found.note_refusal("m", refusal(70_000), BELIEVED)
     monkeypatch.undo()
@@ -720,14 +720,14 @@ def test_two_containers_that_write_at_once_without_a_lock_each_write_a_whole_fil
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    first, second, replace = learning(tmp_path), learning(tmp_path), Path.replace
+    first, second, replace = learning(tmp_path), learning(tmp_path), os.replace
 
-    def meanwhile(written: Path, place: Path) -> Path:
-        monkeypatch.setattr(Path, "replace", replace)
+    def meanwhile(written: Path, place: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
         second.note_refusal("m", refusal(60_000), BELIEVED)
-        return replace(written, place)
+        replace(written, place)
 
-    monkeypatch.setattr(Path, "replace", meanwhile)
+    monkeypatch.setattr(os, "replace", meanwhile)
     with capture_logs() as log:
         first.note_refusal("n", refusal(70_000), BELIEVED)
     assert [line["event"] for line in log] == ["limit_learned"] * 2

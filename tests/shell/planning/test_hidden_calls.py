@@ -123,11 +123,11 @@ async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.
     for number in range(5):
         await found.keep("me", hidden(number, page="x" * 1_500))
     assert len(found._known) == 1
-    assert found._held_bytes <= 3_000
+    assert found._known.held_bytes <= 3_000
     for number in range(5, 10):
         await found.keep("me", hidden(number, page=""))
     assert len(found._known) == 3
-    assert found._held_bytes == sum(map(hidden_calls._bytes_of, found._known.values()))
+    assert found._known.held_bytes == sum(hidden_calls._bytes_of(found._known.get(key)) for key in found._known)
 
 
 async def test_after_a_restart_the_newest_messages_of_a_long_run_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_a_conversation_is_replaced_by_its_continuation():
     turns = [request_of(*"abcdefgh"[: end + 1]) for end in range(8)]
     for turn in turns:
         remember(memory, ALICE, turn, None, memory.find(ALICE, turn.body))
-    assert memory._held_bytes == 2 * len(turns[-1].body)
+    assert memory._kept.held_bytes == 2 * len(turns[-1].body)
     assert remembered(memory, ALICE, turns[-1])
 
 
@@ -97,7 +97,7 @@ def test_a_match_that_was_forgotten_meanwhile_does_no_harm():
     match = memory.find(ALICE, second.body)
     remember(memory, ALICE, second, None, match)
     remember(memory, ALICE, request_of("a", "c"), None, match)
-    assert memory._held_bytes == 2 * (len(second.body) + len(request_of("a", "c").body))
+    assert memory._kept.held_bytes == 2 * (len(second.body) + len(request_of("a", "c").body))
 
 
 @given(st.lists(st.tuples(st.sampled_from([ALICE, BOB]), st.lists(st.sampled_from("abc"), max_size=5)), max_size=40))
@@ -107,15 +107,32 @@ def test_what_is_held_is_counted_and_bounded(arrivals):
         request = request_of(*contents)
         remember(memory, owner, request, None, memory.find(owner, request.body))
         held = [one for together in memory._heads.values() for one in together]
-        assert memory._held_bytes == sum(one.held_bytes for one in held) <= 2_000
+        assert set(held) == set(memory._kept)
+        assert memory._kept.held_bytes == sum(2 * len(one.request.body) for one in held) <= 2_000
         assert all(memory._heads.values())
 
 
 def test_a_request_larger_than_the_whole_memory_is_not_kept():
     memory = ConversationMemory(1_000)
     remember(memory, ALICE, request_of("x" * 2_000), None, None)
-    assert memory._held_bytes == 0
+    assert memory._kept.held_bytes == 0
     assert not memory._heads
+
+
+def test_a_request_larger_than_the_whole_memory_pushes_no_other_out():
+    memory = ConversationMemory(1_000)
+    other = request_of("a")
+    remember(memory, ALICE, other, None, None)
+    remember(memory, ALICE, request_of("x" * 2_000), None, None)
+    assert remembered(memory, ALICE, other)
+
+
+def test_a_conversation_that_was_left_goes_before_one_of_another_head_that_goes_on():
+    left, other, goes_on = request_of("x" * 100), request_of("x" * 100, model="n"), request_of("y" * 100)
+    memory = ConversationMemory(2 * (len(left.body) + len(other.body)))
+    for request in (left, other, goes_on):
+        remember(memory, ALICE, request, None, memory.find(ALICE, request.body))
+    assert [remembered(memory, ALICE, request) for request in (left, other, goes_on)] == [False, True, True]
 
 
 def test_the_least_recently_used_goes_first():

@@ -13,12 +13,13 @@ from support.picture_server import png
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.references import Fetched, FetchError, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
+from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.references import resolver as resolver_module
 from proxy.shell.references.fetch_cache import FetchCache
-from proxy.shell.references.resolver import REST_SECONDS, Resolver, host_of
+from proxy.shell.references.resolver import Resolver, host_of
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
 PNG = png()
@@ -230,7 +231,7 @@ async def test_a_store_that_gives_no_answer_is_asked_by_one_request_and_not_by_e
         assert await here.of(held) == [None]
         assert await here.of(held, remote("a")) == [None, None]
     assert (asked, web.asked) == ([artifact.id], [])
-    now += REST_SECONDS
+    now += COOLDOWN_SECONDS
     assert await here.of(held, remote("a")) == [Fetched(b"text", "text/plain", artifact.id), fetched()]
 
 

@@ -272,9 +272,9 @@ HOLES = """if True:
     resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
     if sys.argv[1] == "apart":
         keep_large_blocks_apart()
-    before, first = resident(), b"x" * 2_000_000
+    before, first = resident(), b"x" * 20_000_000
     del first  # which tells glibc that such blocks come and go
-    large = [b"x" * 1_000_000 for _ in range(100)]
+    large = [b"x" * 5_000_000 for _ in range(20)]
     above = b"x" * 200_000
     large.clear()
     print(resident() - before)

@@ -17,7 +17,7 @@ from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
 from proxy.core.tokens.counters import Counter

@@ -14,7 +14,7 @@ from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from proxy.core.compaction.steps.shorten_old_texts import LONG_TEXT_CHARS, TEXT_
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.tracked_message import TrackedMessage
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 
 _TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Argument
-from proxy.core.notices.catalogue import Notices
+from proxy.core.notices.writing import Notices
 from proxy.core.text import jsontext
 from proxy.core.text.excerpt import ExcerptLimits, excerpt
 from proxy.core.text.measures import utf8_length

@@ -13,7 +13,7 @@ from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.notices.catalogue import Notices, is_ours
+from proxy.core.notices.writing import Notices, is_ours
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
 from proxy.core.truncation.truncate_tool_output import shortened_result

@@ -1,0 +1,43 @@
+"""An agent of openai-agents over the Responses API: `openai_agents.py list|session|previous|streamed|image SCRIPT`.
+
+`list`: the items are carried by the SDK inside one run; `session`: kept by it between runs; `previous`: by the server.
+"""
+
+import asyncio
+import base64
+import sys
+from pathlib import Path
+
+from agents import Agent, Runner, SQLiteSession, ToolOutputImage, function_tool, set_tracing_disabled
+
+set_tracing_disabled(True)
+
+
+@function_tool
+def read_log(path: str) -> str:
+    """The whole of a log."""
+    return Path(path).read_text()
+
+
+@function_tool
+def look(path: str) -> ToolOutputImage:
+    """A picture."""
+    return ToolOutputImage(image_url="data:image/png;base64," + base64.b64encode(Path(path).read_bytes()).decode())
+
+
+async def main(mode: str, script: str) -> str:
+    agent = Agent("logs", instructions="You read logs.", model="gpt-5.2", tools=[look if mode == "image" else read_log])
+    if mode == "streamed":
+        running = Runner.run_streamed(agent, script, max_turns=100)
+        async for _ in running.stream_events():
+            pass
+        return running.final_output
+    if mode == "session":
+        session = SQLiteSession("e2e")
+        await Runner.run(agent, script, session=session, max_turns=100)
+        return (await Runner.run(agent, "And in short?", session=session, max_turns=100)).final_output
+    chained = mode == "previous"
+    return (await Runner.run(agent, script, max_turns=100, auto_previous_response_id=chained)).final_output
+
+
+print(asyncio.run(main(*sys.argv[1:3])))

@@ -1,0 +1,244 @@
+"""Writes the notices about what is cut or left out of a conversation, out of the phrases of the catalogue.
+
+Rule: as the catalogue's. What is not known to work for a client is not named to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.artifact import ARTIFACT_NAME, Artifact
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.catalogue import CUTS, MARK, Language, framed, say
+from proxy.core.text.excerpt import MAX_RESCUED_LINES, Excerpt
+from proxy.core.text.lines import PAGE_BYTES
+from proxy.core.text.measures import count_lines, utf8_length
+
+NAMES_WORDS_BYTES: Final = 32
+"""What a list of names costs besides the names, at the most."""
+_NAMED: Final = re.compile(ARTIFACT_NAME)
+
+_PAGE_LINES: Final = 80
+"""Of a suggested page: what a person would read at a time."""
+_PAGE_BYTES: Final = 16_000
+"""Of a suggested page, where lines are long: as much as so many lines of usual length have at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """Writes notices for one request."""
+
+    language: Language
+    way: ArtifactAccess
+    """How the agent gets at an artifact."""
+    reach: AgentFileAccess = AgentFileAccess.NOTHING
+    """What the tools of the request can do with it."""
+    kept: bool = True
+    """Whether artifacts can be kept at all now."""
+    subagent: bool = False
+    """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
+    clean: Callable[[str], str] | None = None
+    """What is done to words that quote a message, for an upstream that does not take every character."""
+
+    def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
+        """An excerpt with its notice in the gap. `brief`: in as few words as say the same, for small excerpts."""
+        notice = self._shown(shown, artifact, Resume.after(shown), brief=brief) + self._names(names)
+        rescued = "".join(f"{line}\n" for line in shown.rescued)
+        return "".join([_closed(shown.head), self._framed(notice), rescued, shown.tail])
+
+    def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
+        """A notice without names that no excerpt of this text is going to exceed, so that room can be set aside for it
+        before the excerpt is made."""
+        lines, size = count_lines(text), utf8_length(text)
+        all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
+        resumes = (Resume(lines, size, size, is_over_a_page) for is_over_a_page in (False, True))
+        return max((self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes), key=len)
+
+    def _shown(self, shown: Excerpt, artifact: Artifact, resume: Resume, *, brief: bool) -> str:
+        counts = {
+            "kept_lines": shown.kept_lines,
+            "lines": shown.total_lines,
+            "kept_bytes": shown.kept_bytes,
+            "bytes": shown.total_bytes,
+        }
+        if brief:
+            return self._say("shown_brief", **counts) + self._way_back_brief(artifact, resume)
+        return self._say("shown", parts=self._parts(shown), **counts) + self.way_back(artifact, resume)
+
+    def omission_note(
+        self,
+        artifact: Artifact,
+        messages: int,
+        chars: int,
+        told: Sequence[tuple[str, Sequence[str]]],
+        asked: Sequence[str],
+    ) -> str:
+        """What stands in the place of messages that are left out. `told`: lines of theirs, each group under the file or
+        command that it comes from; `asked`: how requests of the user began, a line each."""
+        notice = self._say("omitted", messages=messages, chars=chars)
+        # Each line of that file is a message, and as long as that may be.
+        by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
+        notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
+        if asked:
+            notice += self._say("asked", asked=" / ".join(asked))
+        if told:
+            notice += self._say("told")
+        for source, lines in told:
+            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *lines))
+        return self._framed(notice)
+
+    def reasoning(self, artifact: Artifact, chars: int) -> str:
+        """What stands in the place of reasoning that is left out."""
+        return framed(self._say("reasoning", chars=chars) + self._kept_at(artifact, "whole", "call_whole"))
+
+    def arguments(self, artifact: Artifact) -> str:
+        """What stands in the middle of an argument that is cut."""
+        return framed(self._say("arguments") + self._kept_at(artifact, "whole", "call_whole"))
+
+    def response_text(self, artifact: Artifact) -> str:
+        """The `text` of a tool response whose data was cut."""
+        # In one line, mostly; all of it would be cut again, and at the same place.
+        by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
+        return framed(self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}"))
+
+    def replaced(self, count: int) -> str:
+        """How many characters of a text were replaced, as the model's upstream does not take them."""
+        return self._framed(self._say("replaced", count=count))
+
+    def whole(self, artifact: Artifact) -> str:
+        """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
+        return self._kept_at(artifact, "whole", "call_whole")
+
+    def way_back(self, artifact: Artifact, resume: Resume) -> str:
+        """Where the whole is, and how to go on reading."""
+        place = self.way.path_of(artifact)
+        if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING:
+            return self._kept_at(artifact, "whole", "call", lines=resume.lines)
+        whole = self._say("whole", place=place)
+        if self.reach is AgentFileAccess.SHELL:
+            return whole + self._say("shell", command=resume.command(place))
+        return whole + self._say(self.reach.value, place=place, line=resume.line)
+
+    def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
+        if not self.kept:
+            return self._say("unkept")
+        place = self.way.path_of(artifact)
+        if self.reach is AgentFileAccess.SHELL and place is not None:
+            return self._say("more", place=resume.command(place))
+        call = self._call(artifact, {"lines": resume.lines})
+        if call is not None:
+            return self._say("more", place=call)
+        place = self.place_of(artifact)
+        return self._say(
+            "more" if self.reach is AgentFileAccess.NOTHING else "more_from", place=place, line=resume.line
+        )
+
+    def place_of(self, artifact: Artifact) -> str:
+        """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
+        return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
+
+    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **asked: str) -> str:
+        """That it is kept: the call that fetches it, where the agent needs one and can make it, or else its place.
+        `by_shell`: what a shell does with the file at `{place}`."""
+        if not self.kept:
+            return self._say("unkept")
+        place = self.way.path_of(artifact)
+        if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
+            return self._say(by_call, call=by_shell.format(place=place))
+        call = self._call(artifact, asked)
+        return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
+
+    def _call(self, artifact: Artifact, asked: Mapping[str, str]) -> str | None:
+        url = self.way.url_of(artifact)
+        if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None:
+            return None  # what opens files needs no more than the path
+        if self.reach is AgentFileAccess.SHELL and url is not None:
+            keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
+            query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
+            return f"curl -s{keys} '{url}{query}'"
+        if self.way.tool:
+            return f'read_artifact(id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in asked.items()) + ")"
+        return None
+
+    def _parts(self, shown: Excerpt) -> str:
+        parts = (("head", shown.head), ("rescued", shown.rescued), ("tail", shown.tail))
+        said = [self._say(key, rescued=len(shown.rescued)) for key, part in parts if part]
+        return self._say("and").join(said) or self._say("none")
+
+    def _names(self, names: Sequence[str]) -> str:
+        return self._say("names", names=" ".join(names)) if names else ""
+
+    def _say(self, key: str, **values: object) -> str:
+        return say(CUTS, key, self.language, **values)
+
+    def _framed(self, notice: str) -> str:
+        return framed(self.clean(notice) if self.clean is not None else notice) + "\n"
+
+
+def is_ours(text: str) -> bool:
+    """Whether a text carries a notice of ours: the mark, and an artifact's name in the same line.
+
+    >>> is_ours("a [context-proxy: 1 of 2 … /d/tool_sh_0123456789abcdef.txt]"), is_ours("[context-proxy: hello]")
+    (True, False)
+    """
+    start = text.find(MARK)
+    while start >= 0:
+        # Line by line, so that each is read once, however often somebody writes the mark.
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        if _NAMED.search(text, start, end) is not None:
+            return True
+        start = text.find(MARK, end)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where reading goes on after the first part that an excerpt shows."""
+
+    line: int
+    """From 1 on."""
+    line_bytes: int
+    """Of that line, that are shown."""
+    total_bytes: int
+    """Of the text, that are shown before that place."""
+    is_over_a_page: bool
+    """Whether the lines to be read next are longer than one result may show: a page of them would be cut at the same
+    place."""
+
+    @classmethod
+    def after(cls, shown: Excerpt) -> Resume:
+        """Behind the head."""
+        line_start = shown.head.rfind("\n") + 1
+        line_bytes = utf8_length(shown.head[line_start:])
+        return cls(shown.head.count("\n") + 1, line_bytes, utf8_length(shown.head), _is_over_a_page(shown))
+
+    @property
+    def lines(self) -> str:
+        """A page, as a query of an artifact asks for it."""
+        begin = f"{self.line}:{self.line_bytes}" if self.line_bytes else f"{self.line}"
+        return f"{begin}-{self.line + _PAGE_LINES}"
+
+    def command(self, place: str) -> str:
+        """What a shell reads it with."""
+        if self.is_over_a_page:
+            return f"tail -c +{self.total_bytes + 1} '{place}' | head -c {_PAGE_BYTES}"
+        return f"sed -n '{self.line},{self.line + _PAGE_LINES}p' '{place}'"
+
+
+def _is_over_a_page(shown: Excerpt) -> bool:
+    """Whether the lines that are to be read next are longer than what one result may show."""
+    end = 0
+    for _ in range(_PAGE_LINES):
+        end = shown.gap.find("\n", end) + 1
+        if end == 0:
+            return utf8_length(shown.gap) > PAGE_BYTES
+    return utf8_length(shown.gap[:end]) > PAGE_BYTES
+
+
+def _closed(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"

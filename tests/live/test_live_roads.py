@@ -1,0 +1,173 @@
+"""Other roads to the same wire, through a running proxy: Azure's paths, slashes, prefixes; what is no road is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.scripted_upstream import OK, Request, ScriptedUpstream, answering
+
+openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+
+LONG = "\n".join(f"line {number} of what the tool found" for number in range(5_000))
+CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+CONVERSATION = {
+    "messages": [
+        {"role": "user", "content": "Search."},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": LONG},
+    ]
+}
+LONG_BODY = json.dumps(CONVERSATION).encode()
+DEPLOYMENT = "/openai/deployments/my%2Dgpt/chat/completions?api-version=2024-10-21"
+
+
+def posted(seen: list[Request]) -> list[Request]:
+    """Without the proxy's own questions."""
+    return [request for request in seen if request.line.startswith(b"POST")]
+
+
+@pytest.mark.parametrize(
+    ("path", "upstream_path"),
+    [
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("//v1//chat/completions", "/v1/chat/completions"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/chat/completions?x=1", "/v1/chat/completions?x=1"),
+        ("/openai/v1/chat/completions?api-version=preview", "/openai/v1/chat/completions?api-version=preview"),
+        (DEPLOYMENT, DEPLOYMENT),
+        ("/api/v1/chat/completions", "/api/v1/chat/completions"),
+        ("/v1beta/openai/chat/completions", "/v1beta/openai/chat/completions"),
+    ],
+)
+async def test_every_road_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
+    path: str, upstream_path: str, proxy: Any, client: Any
+) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"POST {path}", LONG_BODY)
+        status, headers, _ = await client.answer()
+    (request,) = posted(seen)
+    assert request.line.decode() == f"POST {upstream_path} HTTP/1.1"
+    assert (status, headers[b"x-context-proxy-edits"]) == (200, b"truncate_tool_output=1")
+    assert len(request.body) < len(LONG_BODY)
+
+
+@pytest.mark.parametrize("base_path", ["", "/v1", "/openai", "/openai/v1"])
+async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
+    base_path: str, start: Any, connect: Any
+) -> None:
+    seen: list[Request] = []
+    proxy = start(UPSTREAM__API_KEY="sk-configured-canary")
+    with_path = start("--upstream", f"http://127.0.0.1:{proxy.upstream_port}{base_path}", LOG__LEVEL="debug")
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port), connect(with_path) as client:
+        client.ask(f"POST {DEPLOYMENT}", LONG_BODY, "api-key: azure-canary")
+        status, headers, _ = await client.answer()
+        named = json.dumps({"model": "gpt-other", **CONVERSATION}).encode()
+        client.ask(f"POST {DEPLOYMENT}", named, "api-key: azure-canary", "x-request-id: named")
+        await client.answer()
+        (request, _) = posted(seen)
+        assert request.line == f"POST {DEPLOYMENT} HTTP/1.1".encode()
+        assert request.values(b"api-key") == [b"azure-canary"]
+        assert request.values(b"authorization") == []
+        request_id = headers[b"x-request-id"].decode()
+        assert (await with_path.logged(event="request_done", request_id=request_id))["model"] == "my-gpt"
+        assert (await with_path.logged(event="request_done", request_id="named"))["model"] == "gpt-other"
+        assert "azure-canary" not in with_path.log()
+        name = (await with_path.logged(event="tool_output_truncated"))["artifact"]
+        for key, expected in (("azure-canary", 200), ("another", 404)):
+            client.ask(f"GET /artifacts/{name}", None, f"api-key: {key}")
+            status, _, content = await client.answer()
+            assert status == expected
+            assert (content == LONG.encode()) == (expected == 200)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "POST /v1/messages/count_tokens",
+        "POST /v1/messages/batches?x=1",
+        "POST /v1/threads/thread_1/messages",
+        "POST /v1/responses/compact",
+        "POST /v1/responses/input_tokens",
+        "POST /v1/chat/completions/chatcmpl-1",
+        "POST /openai/deployments/NAME/embeddings?api-version=1",
+    ],
+)
+async def test_what_only_looks_alike_passes_untouched(line: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(line, LONG_BODY, "content-type: text/odd")
+        status, headers, _ = await client.answer()
+    (request,) = posted(seen)
+    assert (request.line.decode(), request.body) == (f"{line} HTTP/1.1", LONG_BODY)
+    assert status == 200
+    assert b"x-context-proxy-tokens" not in headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/openai/../x/chat/completions", "/a/%2e%2e/chat/completions", "/a/..%2F/chat/completions", "/openai/../x"]
+)
+async def test_no_road_leads_out_of_the_api(path: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"POST {path}", LONG_BODY)
+        status, _, body = await client.answer()
+    assert (status, json.loads(body)["error"]["code"]) == (400, "malformed_request")
+    assert posted(seen) == []
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime?model=m", "/openai/v1/realtime"])
+async def test_a_websocket_is_refused_at_once(path: str, proxy: Any, client: Any) -> None:
+    """Nothing goes upstream: there is none here. Codex then speaks HTTP."""
+    handshake = ("connection: keep-alive, Upgrade", "upgrade: WebSocket", "sec-websocket-version: 13")
+    client.ask(f"GET {path}", None, *handshake, "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==")
+    status, headers, body = await client.answer()
+    assert status == 426
+    assert (headers[b"upgrade"], headers[b"connection"]) == (b"HTTP/1.1", b"upgrade")
+    assert json.loads(body)["error"].keys() == {"message", "type", "param", "code"}
+    assert json.loads(body)["error"]["code"] == "upgrade_refused"
+    client.ask("GET /healthz")
+    assert (await client.answer())[0] == 200
+
+
+async def test_an_upgrade_to_http2_is_no_websocket(proxy: Any, client: Any) -> None:
+    async with ScriptedUpstream(answering(OK), proxy.upstream_port):
+        client.ask("GET /v1/files", None, "connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AA")
+        assert (await client.answer())[0] == 200
+
+
+async def test_who_looks_whether_anybody_is_there_is_told(proxy: Any, client: Any) -> None:
+    """Claude Code does, with a key or without; the same connection then serves what comes."""
+    client.ask("HEAD /", None, "host: proxy.example", "x-forwarded-for: 1.2.3.4")
+    status, pairs = await client.head()
+    assert (status, dict(pairs)[b"content-length"]) == (200, b"0")
+    client.ask("GET /healthz")
+    assert (await client.answer())[0] == 200
+
+
+def _completion() -> bytes:
+    message = {"role": "assistant", "content": "Hello."}
+    whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+    body = json.dumps(whole | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def test_openais_client_for_azure_changes_nothing_but_its_endpoint(proxy: Any) -> None:
+    seen: list[Request] = []
+    async with (
+        ScriptedUpstream(answering(_completion(), seen=seen), proxy.upstream_port),
+        openai.AsyncAzureOpenAI(
+            azure_endpoint=f"http://127.0.0.1:{proxy.port}",
+            api_key="azure-canary",
+            api_version="2024-10-21",
+            max_retries=0,
+        ) as client,
+    ):
+        answer = await client.chat.completions.create(model="my-gpt", messages=CONVERSATION["messages"])
+    assert answer.choices[0].message.content == "Hello."
+    (request,) = posted(seen)
+    assert request.line == b"POST /openai/deployments/my-gpt/chat/completions?api-version=2024-10-21 HTTP/1.1"
+    assert request.values(b"api-key") == [b"azure-canary"]
+    assert len(request.body) < len(LONG_BODY)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.shell.resources.bounded import BoundedMap, with_newest
+
+PUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), max_size=40)
+
+
+def test_the_oldest_goes_and_what_is_put_in_again_is_the_newest() -> None:
+    found: BoundedMap[str, int] = BoundedMap(2)
+    found.put("a", 1)
+    found.put("b", 2)
+    found.put("a", 3)
+    assert list(found.put("c", 4)) == [("b", 2)]
+    assert [(key, found.get(key)) for key in found] == [("a", 3), ("c", 4)]
+
+
+def test_a_look_up_is_no_use() -> None:
+    found: BoundedMap[str, int] = BoundedMap(2)
+    found.put("a", 1)
+    found.put("b", 2)
+    assert found.get("a") == 1
+    assert list(found.put("c", 3)) == [("a", 1)]
+
+
+def test_nothing_can_be_remembered_of_a_key() -> None:
+    found: BoundedMap[str, None] = BoundedMap(2)
+    found.put("a", None)
+    assert "a" in found
+    assert "b" not in found
+    assert found.pop("a") is None
+    assert len(found) == 0
+
+
+def test_what_is_too_large_by_itself_pushes_nothing_out_and_takes_its_former_value_away() -> None:
+    found: BoundedMap[str, int] = BoundedMap(max_bytes=10)
+    found.put("a", 1, 4)
+    found.put("b", 2, 4)
+    assert list(found.put("b", 3, 11)) == [("b", 3)]
+    assert list(found) == ["a"]
+    assert found.held_bytes == 4
+
+
+@given(PUTS, st.integers(1, 4), st.integers(0, 12))
+def test_it_is_bounded_in_number_and_bytes_and_holds_the_newest(
+    puts: list[tuple[int, int]], most: int, max_bytes: int
+) -> None:
+    found: BoundedMap[int, int] = BoundedMap(most, max_bytes)
+    told: OrderedDict[int, int] = OrderedDict()
+    for key, size in puts:
+        gone = [key for key, _ in found.put(key, size, size)]
+        told.pop(key, None)
+        told[key] = size
+        assert gone == ([key] if size > max_bytes else list(told)[: len(gone)])
+        for one in gone:
+            del told[one]
+        assert list(told.items()) == [(key, found.get(key)) for key in found]
+        assert found.held_bytes == sum(told.values()) <= max_bytes
+        assert len(found) <= most
+
+
+@given(st.dictionaries(st.integers(0, 6), st.integers()), st.dictionaries(st.integers(0, 6), st.integers()))
+def test_a_copy_with_the_newest_is_what_a_map_would_hold(known: dict[int, int], new: dict[int, int]) -> None:
+    found: BoundedMap[int, int] = BoundedMap(3)
+    for key, value in [*known.items(), *new.items()]:
+        found.put(key, value)
+    assert list(with_newest(known, new, 3).items())[-len(found) :] == [(key, found.get(key)) for key in found]

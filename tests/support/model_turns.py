@@ -1,0 +1,139 @@
+"""What a scripted model says, whatever the API: words, thought and calls; and how it chooses what to call.
+
+Rule: where it is in its work it reads off the request alone, from the last "Step N of M" in it, so a request that comes
+again is answered alike, and one whose oldest part is gone as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.demo import counting
+
+JSON = "application/json"
+EVENTS = "text/event-stream; charset=utf-8"
+_STEP = re.compile(r"Step (\d+) of \d+")
+_SUMMARY_WANTED = re.compile(r"detailed summary|handoff summary|CONTEXT CHECKPOINT|TEXT ONLY")
+"""How Claude Code and Codex ask for a summary."""
+IMAGE_TOKENS = 1_500
+"""About a picture of 1 024 × 1 024 by either vendor's rule; only that it is no text matters here."""
+_MEDIA = ("image", "document", "input_image", "input_file", "computer_screenshot")
+_UNREAD = ("type", "id", "cache_control", "signature", "encrypted_content", "status", "role")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of one of the client's tools; what a custom tool gets is text."""
+
+    name: str
+    given: Mapping[str, Any] | str
+    namespace: str | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One turn of the model."""
+
+    text: str
+    calls: Sequence[Call] = ()
+    thought: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What goes over the line."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Refusal = Callable[[Mapping[str, Any], int, int], Answer]
+"""Body, tokens counted, the limit → what is said."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as they are billed; `cached` is a part of the prompt."""
+
+    prompt: int
+    cached: int
+    reply: int
+
+
+def as_json(content: object, status: int = 200, **headers: str) -> Answer:
+    return Answer(status, json.dumps(content).encode(), JSON, headers)
+
+
+def as_events(events: Sequence[Mapping[str, Any]]) -> Answer:
+    """Each with its name, as both APIs write them."""
+    lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events]
+    return Answer(200, "".join(lines).encode(), EVENTS)
+
+
+def pieces(text: str, size: int = 40) -> list[str]:
+    """A text as deltas."""
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def _given(file: str, picture: str) -> dict[str, Mapping[str, Any] | str]:
+    """Tool → what it gets to show a file. The last is Codex's: it takes JavaScript."""
+    command = f"cat {file}"
+    return {
+        "read_log": {"path": file},
+        "look": {"path": picture},
+        "Bash": {"command": command, "description": "Show a log"},
+        "shell": {"command": ["bash", "-lc", command]},
+        "shell_command": {"command": command},
+        "exec_command": {"cmd": command, "max_output_tokens": 10_000},
+        "exec": f"const shown = await tools.exec_command({json.dumps({'cmd': command})}); text(shown.output);",
+    }
+
+
+def calls_of(tools: Sequence[tuple[str, str | None]], step: int) -> tuple[Call, ...]:
+    """The call that shows log number `step`, with the first that can: `read_log`, `look` for a picture, a shell; in
+    every third step a second one beside it, for a short file. Empty: no tool will do."""
+    found: list[Call] = []
+    for name in (f"log-{step}.txt", *(["notes.txt"] if step % 3 == 1 else [])):
+        given = _given(name, f"picture-{step}.png")
+        offered = ((tool, namespace) for wanted in given for tool, namespace in tools if tool == wanted)
+        found += [Call(tool, given[tool], namespace) for tool, namespace in itertools.islice(offered, 1)]
+    return tuple(found)
+
+
+def next_reply(text: str, last_user: str, tools: Sequence[tuple[str, str | None]], steps: int) -> Reply:
+    """The next turn for a request: `text` is all of it, `last_user` the newest words of the user."""
+    done = steps_done(text)
+    wants_summary = bool(_SUMMARY_WANTED.search(last_user))
+    calls = () if wants_summary or done >= steps else calls_of(tools, done)
+    if calls:
+        return Reply(f"Step {done + 1} of {steps}.", calls, thought=f"Log {done} may hold it.")
+    if done >= steps and not wants_summary:
+        return Reply(f"Done after {done} steps.", thought="All of it is read.")
+    return Reply(f"<summary>Step {done} of {steps} is done; the next log is log-{done}.txt.</summary>")
+
+
+def steps_done(text: str) -> int:
+    """The last step that a request tells of."""
+    return max((int(number) for number in _STEP.findall(text)), default=0)
+
+
+def tokens(value: object) -> int:
+    """Tokens of all texts in it, really tokenised (o200k); a medium has a price, and what no model reads has none."""
+    match value:
+        case str():
+            return counting.count(value)
+        case {"type": kind} if kind in _MEDIA:
+            return IMAGE_TOKENS
+        case dict():
+            return sum(tokens(inner) for name, inner in value.items() if name not in _UNREAD)
+        case list():
+            return sum(tokens(inner) for inner in value)
+        case _:
+            return 0

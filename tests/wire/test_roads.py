@@ -1,0 +1,183 @@
+"""Which wire a path leads to, and where it goes at the upstream."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire import roads
+from proxy.wire.roads import CHAT_COMPLETIONS, Road, road_of
+
+DEPLOYMENT = "/openai/deployments/NAME/chat/completions"
+
+
+@pytest.fixture
+def three_wires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table with the two lines that two more wires are."""
+    more = {b"/v1/messages": "messages", b"/responses": "responses"}
+    monkeypatch.setattr(roads, "WIRES", {**roads.WIRES, **more})
+
+
+def target(path: str, base_path: str, method: str = "POST") -> str | None:
+    road = road_of(method, path.encode(), base_path.encode())
+    return None if road is None else road.path.decode()
+
+
+@pytest.mark.parametrize(
+    ("base_path", "path", "upstream"),
+    [
+        # /v1, or nothing, stands for the base URL, whatever that is.
+        ("/v1", "/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1", "/v1/chat/completions/", "/v1/chat/completions"),
+        ("/v1", "//v1//chat/completions", "/v1/chat/completions"),
+        ("/v1", "/chat/completions", "/v1/chat/completions"),
+        ("/openai", "/v1/chat/completions", "/openai/chat/completions"),
+        ("/api/paas/v4", "/v1/chat/completions", "/api/paas/v4/chat/completions"),
+        ("/api/paas/v4", "/chat/completions", "/api/paas/v4/chat/completions"),
+        ("/v1beta/openai", "//chat/completions//", "/v1beta/openai/chat/completions"),
+        ("/openai/deployments/NAME", "/v1/chat/completions", DEPLOYMENT),
+        # A base URL without a path, which means its /v1: sent as it came.
+        ("/v1", DEPLOYMENT, DEPLOYMENT),
+        ("/v1", "/openai/v1/chat/completions", "/openai/v1/chat/completions"),
+        ("/v1", "/api/v1/chat/completions", "/api/v1/chat/completions"),
+        ("/v1", "/compatible-mode/v1/chat/completions", "/compatible-mode/v1/chat/completions"),
+        ("/v1", "/v1beta/openai/chat/completions", "/v1beta/openai/chat/completions"),
+        ("/v1", "/api/paas/v4//chat/completions/", "/api/paas/v4/chat/completions"),
+        # What the base URL ends with is not said twice.
+        ("/api/v1", "/api/v1/chat/completions", "/api/v1/chat/completions"),
+        ("/api", "/api/v1/chat/completions", "/api/v1/chat/completions"),
+        ("/gate/api/v1", "/api/v1/chat/completions", "/gate/api/v1/chat/completions"),
+        ("/openai/v1", "/openai/v1/chat/completions", "/openai/v1/chat/completions"),
+        ("/compatible-mode/v1", "/compatible-mode/v1/chat/completions", "/compatible-mode/v1/chat/completions"),
+        ("/v1beta/openai", "/v1beta/openai/chat/completions", "/v1beta/openai/chat/completions"),
+        ("/openai", DEPLOYMENT, DEPLOYMENT),
+        ("/openai/v1", DEPLOYMENT, DEPLOYMENT),
+        ("/openai/deployments/NAME", DEPLOYMENT, DEPLOYMENT),
+        # Another prefix goes behind the base URL without its /v1, and never out of what that names.
+        ("/team-a/v1", DEPLOYMENT, "/team-a" + DEPLOYMENT),
+        ("/team-a/openai/v1", DEPLOYMENT, "/team-a" + DEPLOYMENT),
+        ("/team-a/v1", "/team-b/v1/chat/completions", "/team-a/team-b/v1/chat/completions"),
+        # Whole segments only.
+        ("/my-api/v1", "/api/v1/chat/completions", "/my-api/api/v1/chat/completions"),
+        ("/v1", "/v10/chat/completions", "/v10/chat/completions"),
+        # As before there was more than one road.
+        ("/v1", "/v1/v1/chat/completions", "/v1/v1/chat/completions"),
+        ("/api/v3", "/v1/ACCOUNT/openai/chat/completions", "/api/v3/ACCOUNT/openai/chat/completions"),
+    ],
+)
+def test_a_path_that_ends_in_a_wires_is_that_wire_and_goes_where_the_base_url_says(
+    base_path: str, path: str, upstream: str
+) -> None:
+    road = road_of("POST", path.encode(), base_path.encode())
+    assert road is not None
+    assert (road.wire, road.path.decode()) == (CHAT_COMPLETIONS, upstream)
+
+
+@pytest.mark.parametrize(
+    ("base_path", "path", "upstream"),
+    [
+        ("/v1", "/v1/models", "/v1/models"),
+        ("/api/v3", "/v1//models/", "/api/v3//models/"),
+        ("/v1", "/v1/chat/completions/chatcmpl-1/messages", "/v1/chat/completions/chatcmpl-1/messages"),
+        ("/v1", "/v1/completions", "/v1/completions"),
+        ("/v1", "/v1/xchat/completions", "/v1/xchat/completions"),
+        ("/v1", "/v1/chat%2Fcompletions", "/v1/chat%2Fcompletions"),
+        ("/v1", "/openai/deployments/NAME/embeddings", "/openai/deployments/NAME/embeddings"),
+        ("/openai/v1", "/openai/v1/files", "/openai/v1/files"),
+        ("/api/v1", "/api/v1/models", "/api/v1/models"),
+        ("/api/v3", "/api/v3/embeddings", "/api/v3/embeddings"),
+        ("/v1", "/v1beta/openai/models", "/v1beta/openai/models"),
+        ("/v1", "/compatible-mode/v1/files", "/compatible-mode/v1/files"),
+        ("/anthropic", "/anthropic/v1/models", "/anthropic/v1/models"),
+    ],
+)
+def test_what_else_stands_under_an_api_passes_through(base_path: str, path: str, upstream: str) -> None:
+    assert road_of("POST", path.encode(), base_path.encode()) == Road(None, upstream.encode())
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/metrics", "/api/v2/x", "/v10/models", "/artifacts/x", "*", ""])
+def test_other_paths_are_no_apis(path: str) -> None:
+    assert road_of("POST", path.encode(), b"/v1") is None
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD", "OPTIONS"])
+def test_only_a_post_is_for_a_wire(method: str) -> None:
+    """`GET /v1/chat/completions` lists what is stored."""
+    assert road_of(method, b"/v1/chat/completions", b"/v1") == Road(None, b"/v1/chat/completions")
+    assert road_of(method, b"/v1//chat/completions/", b"/v1") == Road(None, b"/v1//chat/completions/")
+    assert road_of(method, b"/chat/completions", b"/v1") is None
+
+
+@pytest.mark.usefixtures("three_wires")
+@pytest.mark.parametrize(
+    ("base_path", "path", "wire", "upstream"),
+    [
+        ("/v1", "/v1/messages", "messages", "/v1/messages"),
+        ("/v1", "//v1/messages/", "messages", "/v1/messages"),
+        ("/v1", "/anthropic/v1/messages", "messages", "/anthropic/v1/messages"),
+        ("/anthropic", "/anthropic/v1/messages", "messages", "/anthropic/v1/messages"),
+        ("/anthropic/v1", "/anthropic/v1/messages", "messages", "/anthropic/v1/messages"),
+        ("/anthropic/v1", "/v1/messages", "messages", "/anthropic/v1/messages"),
+        ("/v1", "/v1/responses", "responses", "/v1/responses"),
+        ("/v1", "/responses", "responses", "/v1/responses"),
+        ("/v1", "/openai/responses", "responses", "/openai/responses"),
+        ("/openai/v1", "/openai/v1/responses", "responses", "/openai/v1/responses"),
+        ("/v1", "/v1/chat/completions", CHAT_COMPLETIONS, "/v1/chat/completions"),
+    ],
+)
+def test_another_wire_is_one_line(base_path: str, path: str, wire: str, upstream: str) -> None:
+    assert road_of("POST", path.encode(), base_path.encode()) == Road(wire, upstream.encode())
+
+
+@pytest.mark.usefixtures("three_wires")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/messages/count_tokens",
+        "/v1/messages/batches",
+        "/v1/messages/batches/msgbatch_1/cancel",
+        "/v1/threads/thread_1/messages",
+        "/v1/responses/resp_1",
+        "/v1/responses/resp_1/cancel",
+        "/v1/responses/compact",
+        "/v1/responses/input_tokens",
+        "/v1/chat/completions/chatcmpl-1",
+        "/anthropic/v1/messages/count_tokens",
+        "/openai/responses/resp_1",
+    ],
+)
+def test_paths_that_only_look_alike_pass_through(path: str) -> None:
+    assert road_of("POST", path.encode(), b"/v1") == Road(None, path.encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        (DEPLOYMENT, "NAME"),
+        ("/openai/deployments/my%20model%2Fx/chat/completions", "my model/x"),
+        ("/openai/deployments/caf%C3%A9%FF/chat/completions", "café\ufffd"),
+        ("/openai//deployments//NAME/extensions/chat/completions", "NAME"),
+        ("/deployments/chat/completions", "chat"),
+        ("/v1/chat/completions", ""),
+    ],
+)
+def test_a_deployment_names_the_model(path: str, model: str) -> None:
+    road = road_of("POST", path.encode(), b"/v1")
+    assert road is not None
+    assert road.model == model
+
+
+_segments = st.sampled_from(["v1", "openai", "api", "a", "deployments", "chat", "completions"])
+_paths = st.lists(_segments, min_size=1, max_size=5).map(lambda found: "/" + "/".join(found))
+
+
+@given(_paths, _paths, st.sampled_from(["GET", "POST"]))
+def test_no_road_leads_out_of_what_the_base_url_names(base_path: str, path: str, method: str) -> None:
+    found = target(path, base_path, method)
+    assert found is None or (found + "/").startswith(base_path.removesuffix("/v1") + "/")
+
+
+@given(_paths, st.sampled_from(["/x", "/chat/completions"]))
+def test_what_stands_under_v1_stands_under_the_base_url(base_path: str, rest: str) -> None:
+    assert target("/v1" + rest, base_path) == base_path + rest
