@@ -61,7 +61,10 @@ class Wire(Protocol):
     def tool_names(self, tools: bytes) -> Sequence[str]:
         """The names in a tool list."""
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """All tools that a request brings, as they stand in it; empty for none."""
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The tool list of a request with the proxy's own tool at its end; None when its agent does not have it."""
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
@@ -69,6 +72,10 @@ class Wire(Protocol):
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
+
+    def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
+        """What asks the upstream to leave out itself what it holds of the conversation, as only it can; empty where it
+        holds nothing, or was asked already."""
 
     # Replies
 

@@ -23,6 +23,9 @@ _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 _PROBE_BYTES: Final = 16
 """Looked at first where two bodies are compared: three times as fast as comparing all of what differs anyway."""
 
+_MAX_NAMESAKES: Final = 16
+"""Looked at for the member with the messages: schemas of tools call things `input`, too."""
+
 ReadItems: TypeAlias = Callable[[Sequence[Raw]], Sequence[tuple[Message, int]]]
 """Items of a message list → its messages in order, each with the number of items that are read once it ends. Where each
 item makes one message, that keeps the item's bytes."""
@@ -41,6 +44,11 @@ class RequestShape(NamedTuple):
     """Whether items that come later may belong to a message: then it is read again with them."""
     reads_anew: Callable[[bytes], bool] = lambda _: False
     """Whether messages before a piece of a body may be others because of it: then all of them are read again."""
+    may_be_plain: bool = False
+    """Whether a text may stand in the place of the list, as its only item, or nothing at all."""
+    is_whole: bool = True
+    """Whether the conversation stands in the request; else what the upstream counts of its prompt says nothing about
+    what was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +177,25 @@ def read_request(
     except jsontext.NotJson as error:
         raise MalformedRequest(f"the body must be a JSON object: {error}") from None
     name = shape.messages
-    if (array := members.get(name)) is None:
+    array = members.get(name)
+    if array is None and not shape.may_be_plain:
         raise MalformedRequest(f"the request has no `{name}`; a list of messages is needed", param=name)
     try:
-        items = jsontext.items(array)
+        items = _items(shape, array)
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
     read = shape.read(items)
     messages = tuple([message for message, _ in read])
     ends = _ends(name, body, members, items, read) if will_be_known else ()
     return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
+
+
+def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
+    """Raises NotJson."""
+    plain = b"null" if array is None else bytes(array)
+    if shape.may_be_plain and plain[:1] in (b'"', b"n"):
+        return [] if plain == b"null" else [plain]
+    return jsontext.items(plain)
 
 
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
@@ -223,9 +240,8 @@ def _ends(
     name: str, body: bytes, members: Mapping[str, Raw], items: Sequence[Raw], read: Sequence[tuple[Message, int]]
 ) -> tuple[int, ...]:
     """Where each message ends; nothing when names that stand twice, or elsewhere too, make that uncertain."""
-    key = body.find(b'"%b"' % name.encode())
-    start = body.find(b"[", key)
-    if key < 0 or not body.startswith(memoryview(members[name]), start):
+    start = _start(body, b'"%b"' % name.encode(), members[name]) if name in members else -1
+    if start < 0:
         return ()
     try:
         head = jsontext.members(body[:start] + b"[]}")
@@ -235,6 +251,17 @@ def _ends(
     if last != name or any(bytes(head[other]) != bytes(members[other]) for other in before):
         return ()
     return _ends_from(body, start, items, read)
+
+
+def _start(body: bytes, key: bytes, array: Raw) -> int:
+    """Where the list of messages stands; -1 where the first few members of its name are others."""
+    at = -1
+    for _ in range(_MAX_NAMESAKES):
+        at = body.find(key, at + 1)
+        start = body.find(b"[", at)
+        if at < 0 or body.startswith(memoryview(array), start):
+            return start if at >= 0 else -1
+    return -1
 
 
 def _ends_from(

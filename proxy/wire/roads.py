@@ -15,12 +15,14 @@ from urllib.parse import unquote_to_bytes
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
+from proxy.wire.responses.wire import RESPONSES
 
 VERSION: Final = b"/v1"
 """Stands for the base URL, as clients have it."""
 WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
     b"/v1/messages": MESSAGES,
+    b"/responses": RESPONSES,
 }
 """How the path of a wire ends. Where others end in the same word, the version belongs to it:
 `/v1/threads/ID/messages` is no `/v1/messages`."""

@@ -206,7 +206,7 @@ class Planner:
         request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
         if came.model and not request.model:
             request = replace(request, named=came.model)
-        tools = wire.with_tool(request.members, self._pipelines.retrieval_policy)
+        tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()

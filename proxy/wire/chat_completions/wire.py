@@ -79,13 +79,21 @@ class ChatCompletions:
         """The names in a tool list."""
         return tools.tool_names(found or None)
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """The member of that name."""
+        return bytes(request.members.get("tools", b""))
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end."""
-        return tools.with_tool(members, policy)
+        return tools.with_tool(request.members, policy)
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
+
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
+        """It holds nothing."""
+        return {}
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """A message of the role `tool`."""

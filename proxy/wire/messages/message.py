@@ -271,7 +271,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     def can_carry_a_note(self) -> bool:
         """Whether a text may be put into what it says, although that holds none: not before thoughts, which stand
         first."""
-        if self.role == "assistant" or self.form is Form.IGNORED:
+        if self.role not in ("user", "tool"):
             return False
         content = self.content()
         return content is None or isinstance(content, str | list)

@@ -47,7 +47,7 @@ def _may_hold_images(raw: bytes) -> bool:
 SHAPE: Final = RequestShape(
     "messages", ("max_tokens",), read, _may_hold_images, goes_on=goes_on, reads_anew=changes_what_was_read
 )
-_HELD: Final = SHAPE._replace(reply_limits=())
+_HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
 """Of a request that goes on with a conversation which the upstream holds."""
 
 
@@ -96,13 +96,21 @@ class Messages:
         """The names in a tool list."""
         return tools.tool_names(found or None)
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """The member of that name."""
+        return bytes(request.members.get("tools", b""))
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; not where the upstream holds the conversation."""
-        return None if _goes_on_a_thread(members) else tools.with_tool(members, policy)
+        return tools.with_tool(request.members, policy) if request.shape.is_whole else None
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
+
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
+        """It leaves nothing out."""
+        return {}
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """A user message with one block."""
