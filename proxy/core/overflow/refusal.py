@@ -80,7 +80,8 @@ def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int
     As the upstream has counted them, where it has, else as they are known here."""
     budget, before = plan.budget, plan.before
     counted = refused.unit is Unit.TOKENS and not refused.may_be_echo
-    prompt = max(budget.model_tokens(before.tokens), (counted and refused.prompt) or 0)
+    told, known = refused.prompt if counted else None, budget.model_tokens(before.tokens)
+    prompt = known if told is None else told if plan.after == before else max(told, known)
     limits = [refused.limit if counted else None, window_tokens, budget.model_tokens(budget.ceiling_tokens)]
     for limit, found in ((budget.room_chars, before.chars), (budget.room_bytes, before.bytes)):
         if limit is not None and found > limit:
