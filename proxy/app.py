@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.types import ASGIApp
 
-from proxy.config.settings import Settings
+from proxy.config.settings import RoutedUpstream, Settings, UpstreamSettings
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.data_folder import look_after
@@ -38,6 +38,7 @@ from proxy.shell.planning.planner import Planner
 from proxy.shell.references.fetch_cache import FetchCache
 from proxy.shell.references.resolver import Downloads, Resolver
 from proxy.shell.relay.relay import Relay
+from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
@@ -104,22 +105,13 @@ class Inherited:
     recent: RecentDecisions = field(default_factory=RecentDecisions)
     operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
 
-    def following(self, learning: Learning) -> Metrics:
-        """The metrics, which tell from now on what this one has learned."""
-        self.metrics.follow(learning)
-        return self.metrics
-
 
 def create_app(settings: Settings, inherited: Inherited | None = None, reload: Reload | None = None) -> Dispatcher:
     """The proxy as an ASGI application; connections open when it starts and close when it stops. `reload` puts another
     one in its place."""
     inherited = inherited or Inherited()
     configure_logging(settings.log)
-    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    metrics = inherited.following(learning)
-    models = ModelResolver(settings, learned=learning)
-    upstream = Upstream(settings.upstream)
-    tracer = _tracer(settings)
+    metrics, tracer = inherited.metrics, _tracer(settings)
     recorder = Recorder(metrics, tracer, inherited.recent)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
@@ -127,22 +119,13 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
     owners = _owners(settings, folder)
-    downloads = _downloads(settings)
-    resolver = _resolver(settings, folder, reader, store, downloads)
-    planner = _planner(settings, models, learning, resolver, HiddenCallMemory(store, reader))
-    relay = Relay(
-        settings,
-        upstream,
-        models,
-        planner,
-        store,
-        owners,
-        recorder,
-        learning,
-        Retrieval(planner, reader, recorder, settings.language, settings.overflow.keepalive_seconds),
-    )
-
-    readiness = Readiness({"upstream": upstream_check(relay), "store": store.trouble})
+    resolver = _resolver(settings, folder, reader, store, _downloads(settings))
+    shared = Shared(store, reader, owners, recorder, resolver)
+    lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
+    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
+    metrics.follow([lane.learning for lane in lanes])
+    routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
+    readiness = Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -150,29 +133,73 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
         async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
-            at_the_end.push_async_callback(upstream.aclose)
-            at_the_end.push_async_callback(models.close)
+            for lane in lanes:
+                at_the_end.push_async_callback(lane.upstream.aclose)
+                at_the_end.push_async_callback(lane.models.close)
             at_the_end.callback(reader.close)
             at_the_end.push_async_callback(store.close)
             at_the_end.push_async_callback(resolver.aclose)
             at_the_end.push_async_callback(readiness.close)
-            models.start()
-            at_the_end.callback(asyncio.create_task(_follow(learning)).cancel)
+            for lane in lanes:
+                lane.models.start()
+                at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
             at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
             at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, owners)).cancel)
             await store.start()
             yield
 
-    fitted = FittedEndpoint(relay, recorder, ways, settings.server, workload)
-    explainer = Explainer(settings, planner, store.place_of, ways.here, learning.ratio)
+    fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
+    explainer = Explainer(settings, routes.default.planner, store.place_of, ways.here, lanes[-1].learning.ratio)
     artifacts = _artifact_route(settings, reader, owners)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness)
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
-    pass_through = PassThrough(relay, settings.server.body_timeout_seconds)
+    pass_through = PassThrough(routes, settings.server.body_timeout_seconds)
     rest = WithParts(inherited.operator_api, parts)
-    return Dispatcher(fitted, pass_through, asked, rest, lifespan, upstream.base_path)
+    return Dispatcher(fitted, pass_through, asked, rest, lifespan, routes.default.base_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the requests to all upstreams share."""
+
+    store: ArtifactStore
+    reader: ArtifactReader
+    owners: Tenants
+    recorder: Recorder
+    resolver: Resolver
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What serves the requests to one upstream."""
+
+    upstream: Upstream
+    learning: Learning
+    models: ModelResolver
+    route: Route
+
+    @classmethod
+    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
+        """`one`: the upstream, of those that the settings name."""
+        settings = settings.model_copy(update={"upstream": one})
+        learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+        models = ModelResolver(settings, learned=learning)
+        upstream = Upstream(one)
+        hidden = HiddenCallMemory(shared.store, shared.reader)
+        planner = _planner(settings, models, learning, shared.resolver, hidden)
+        retrieval = Retrieval(
+            planner, shared.reader, shared.recorder, settings.language, settings.overflow.keepalive_seconds
+        )
+        relay = Relay(
+            settings, upstream, models, planner, shared.store, shared.owners, shared.recorder, learning, retrieval
+        )
+        if isinstance(one, RoutedUpstream):
+            route = Route(relay, planner, upstream.base_path, one.match, one.wire)
+        else:
+            route = Route(relay, planner, upstream.base_path)
+        return cls(upstream, learning, models, route)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -79,7 +79,9 @@ def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):
-            found[node.name] = {"": ast.get_docstring(node) or ""}
+            inherited = (found.get(ast.unparse(base), {}) for base in node.bases)
+            found[node.name] = {name: said for of in inherited for name, said in of.items()}
+            found[node.name][""] = ast.get_docstring(node) or ""
             for field, below in zip(node.body, node.body[1:], strict=False):
                 if isinstance(field, ast.AnnAssign | ast.Assign) and isinstance(below, ast.Expr):
                     target = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]

@@ -114,6 +114,16 @@ class UpstreamSettings(_Section):
     """Longest silence inside an answer. The whole of an answer may take any time."""
 
 
+class RoutedUpstream(UpstreamSettings):
+    """Another upstream, for the requests that match. Its own key, where it has one, stands in the place of the
+    client's, which belongs to another provider."""
+
+    match: str = Field(default="*", min_length=1, examples=["claude-*"])
+    """Glob over the model's name, upper and lower case alike: `claude-*`."""
+    wire: Literal["chat_completions", "messages", "responses"] | None = None
+    """The API that it is for: `/v1/chat/completions`, `/v1/messages` or `/v1/responses`. Empty: any."""
+
+
 class ServerSettings(_Section):
     """Where the proxy listens."""
 
@@ -330,6 +340,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, case_sensitive=True)
 
     upstream: UpstreamSettings = UpstreamSettings()
+    upstreams: tuple[RoutedUpstream, ...] = ()
+    """Further upstreams, the first match wins; what matches none goes to `upstream`."""
     server: ServerSettings = ServerSettings()
     data_dir: Folder = Path(".context-proxy")
     """Folder for everything that is kept."""

@@ -140,7 +140,7 @@ class OmissionNote:
 def _quoted(text: str) -> str:
     """How a text began, in one line. It names no artifact: one that only a message names that is left out is kept with
     that message."""
-    return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS])
+    return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS]).rstrip()
 
 
 def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:

@@ -26,12 +26,14 @@ from proxy.errors import (
     UpstreamError,
 )
 from proxy.shell.artifacts.access import AccessResolver
+from proxy.shell.endpoints import model_union
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.relay.journey import EarlyBytes
-from proxy.shell.relay.relay import Relay, Response, Served, header
+from proxy.shell.relay.relay import Response, Served, header
+from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
@@ -142,13 +144,13 @@ class FittedEndpoint:
 
     def __init__(
         self,
-        relay: Relay,
+        routes: Routes,
         recorder: Recorder,
         ways: AccessResolver,
         server: ServerSettings,
         workload: Workload,
     ) -> None:
-        self._relay = relay
+        self._routes = routes
         self._ways = ways
         self._recorder = recorder
         self._max_body_bytes = server.max_body_bytes
@@ -163,20 +165,22 @@ class FittedEndpoint:
         alive = KeepAlive(send, wire)
         sender = AnswerSender(alive.send, request_id, wire)
         served: Served | None = None
+        route = self._routes.default
         share = self._workload.share()
         try:
             announced = _announced_bytes(headers)
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
             async with UntilClientLeaves(receive) as client:
-                served = await self._served(scope, wire, road, body, decision, alive, sender)
+                route = await self._routes.of(wire, headers, body, road.model)
+                served = await self._served(scope, route, wire, road, body, decision, alive, sender)
                 del body  # an answer may take minutes
                 share.release()
                 await sender.pass_on(served.response, client, decision.headers())
-                self._relay.learn_from(served, decision)
+                route.relay.learn_from(served, decision)
         except ProxyError as error:
             if served is not None and sender.is_whole:  # the client left with all that it wanted
-                self._relay.learn_from(served, decision)
+                route.relay.learn_from(served, decision)
             else:
                 decision.note_error(error)
                 await sender.refuse(error, decision.headers())
@@ -198,6 +202,7 @@ class FittedEndpoint:
     async def _served(
         self,
         scope: Scope,
+        route: Route,
         wire: Wire,
         road: Road,
         body: bytes,
@@ -212,9 +217,9 @@ class FittedEndpoint:
 
         headers: Headers = scope["headers"]
         early = EarlyBytes(pass_on)
-        target, access = _target(scope, road), self._ways.of(scope)
-        serving = self._relay.serve(wire, target, headers, body, decision, access, early, road.model)
-        seconds = self._relay.keepalive_seconds(headers)
+        target, access = _target(scope, _on(route, scope, road, self._routes)), self._ways.of(scope)
+        serving = route.relay.serve(wire, target, headers, body, decision, access, early, road.model)
+        seconds = route.relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving
         async with alive.comments(seconds, lambda: early.client_streams, sender.head([], [])):
@@ -224,8 +229,8 @@ class FittedEndpoint:
 class PassThrough:
     """Everything else of the API, any method, both directions as streams."""
 
-    def __init__(self, relay: Relay, body_pause_seconds: float) -> None:
-        self._relay = relay
+    def __init__(self, routes: Routes, body_pause_seconds: float) -> None:
+        self._routes = routes
         self._pause_seconds = body_pause_seconds
         self._log = logger()
 
@@ -240,7 +245,12 @@ class PassThrough:
                 raise MalformedRequest("the path has a segment of dots")
             async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
                 body = aiter(upload) if upload else None
-                answer = await self._relay.pass_through(scope["method"], _target(scope, road), headers, body, wire)
+                if len(self._routes.all) > 1 and model_union.is_asked(scope):
+                    await model_union.send_union(self._routes.all, scope, send)
+                    return
+                route = self._routes.for_path(road.path.partition(b"/v1")[2].decode("latin-1"))
+                target = _target(scope, _on(route, scope, road, self._routes))
+                answer = await route.relay.pass_through(scope["method"], target, headers, body, wire)
                 try:
                     await sender.pass_on(answer, client, None)
                 finally:
@@ -328,6 +338,13 @@ def _raw_path(scope: Scope) -> bytes:
 def _target(scope: Scope, road: Road) -> WholePath:
     query: bytes = scope["query_string"]
     return WholePath(road.path + b"?" + query if query else road.path)
+
+
+def _on(route: Route, scope: Scope, road: Road, routes: Routes) -> Road:
+    """The same road on another upstream's host."""
+    if route is routes.default:
+        return road
+    return road_of(scope["method"], _raw_path(scope), route.base_path) or road
 
 
 def _asks_for_websocket(scope: Scope) -> bool:

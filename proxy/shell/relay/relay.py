@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
-from proxy.config.settings import Settings
+from proxy.config.settings import RoutedUpstream, Settings
 from proxy.config.types import Mode
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
@@ -295,8 +295,12 @@ class Relay:
         return mode
 
     def _with_key(self, headers: Headers, wire: Wire = CHAT_COMPLETIONS) -> Headers:
-        """The client's key goes on; the configured one stands in when the client sends none."""
-        key = self._settings.upstream.api_key
+        """The client's key goes on; the configured one stands in when the client sends none, and in the place of any
+        where this is not the upstream that clients have keys for."""
+        upstream = self._settings.upstream
+        key = upstream.api_key
+        if key is not None and isinstance(upstream, RoutedUpstream):
+            headers = [pair for pair in headers if pair[0] not in KEY_HEADERS]
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
         return [*headers, *wire.credentials(key.get_secret_value())]

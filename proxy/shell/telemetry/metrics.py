@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +50,7 @@ LABEL_VALUES: Final = {
 class Metrics:
     """The counters of one process; a set for each app, so that tests do not meet."""
 
-    def __init__(self, learning: Learning | None = None) -> None:
+    def __init__(self, learning: Sequence[Learning] = ()) -> None:
         self.registry = registry = CollectorRegistry()
         self._learned = LearnedCollector(learning)
         registry.register(self._learned)
@@ -140,8 +141,8 @@ class Metrics:
         self._first = self.attempts.labels(Rung.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
-    def follow(self, learning: Learning) -> None:
-        """Tell from now on what this one has learned."""
+    def follow(self, learning: Sequence[Learning]) -> None:
+        """Tell from now on what these have learned, one for each upstream."""
         self._learned.follow(learning)
 
     def planned(self, decision: Decision) -> None:
@@ -206,11 +207,11 @@ class Metrics:
 class LearnedCollector(Collector):
     """What refusals have taught, read when somebody asks; the same in all workers, as they share one file."""
 
-    def __init__(self, learning: Learning | None) -> None:
+    def __init__(self, learning: Sequence[Learning]) -> None:
         self._learning = learning
 
-    def follow(self, learning: Learning) -> None:
-        """Read this one from now on."""
+    def follow(self, learning: Sequence[Learning]) -> None:
+        """Read these from now on."""
         self._learning = learning
 
     def describe(self) -> list[Metric]:
@@ -219,14 +220,16 @@ class LearnedCollector(Collector):
 
     def collect(self) -> list[Metric]:
         """The family with a value for each model and scope."""
-        family, learning = self._family(), self._learning
-        if learning is None:
-            return [family]
-        for model in learning.models:
-            limits, _ = learning.limits(model) or (NOTHING, "")
-            for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
-                if tokens is not None:
-                    family.add_metric([model, scope], tokens)
+        family = self._family()
+        found: dict[tuple[str, str], int] = {}
+        for learning in reversed(self._learning):  # the first upstream that has a model serves it
+            for model in learning.models:
+                limits, _ = learning.limits(model) or (NOTHING, "")
+                for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
+                    if tokens is not None:
+                        found[model, scope] = tokens
+        for (model, scope), tokens in found.items():
+            family.add_metric([model, scope], tokens)
         return [family]
 
     def _family(self) -> GaugeMetricFamily:

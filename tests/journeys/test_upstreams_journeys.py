@@ -1,0 +1,124 @@
+"""Several upstreams behind one address: where each request goes, with which key, and what is told of them together."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from support.journey import KEY, Upstream, one_call
+
+from proxy.demo.servers import serving
+
+SMALL, LARGE = 8_000, 128_000
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[tuple[Upstream, str]]:
+    """A second upstream with a small window, and its base URL."""
+    upstream = Upstream(SMALL, tmp_path / "kept" / "tool-output")
+    with serving(upstream) as base_url:
+        yield upstream, base_url
+
+
+def asking(model: str, text: str = "hello") -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}]}
+
+
+def test_a_request_goes_to_the_first_upstream_whose_glob_matches_its_model(build: Any, other: Any) -> None:
+    small, base_url = other
+    world = build(upstreams=[{"match": "Qwen*", "base_url": base_url}])
+    assert world.ask(asking("qwen3-32b")).json()["model"] == "qwen3-32b"
+    world.ask(asking("gpt-6"))
+    world.ask({"messages": [{"role": "user", "content": "no model"}]})
+    assert [json.loads(one.body)["model"] for one in small.received] == ["qwen3-32b"]
+    assert len(world.upstream.received) == 2
+
+
+def test_a_compressed_body_finds_its_upstream_too(build: Any, other: Any) -> None:
+    small, base_url = other
+    world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])
+    body = gzip.compress(json.dumps(asking("qwen3-32b")).encode())
+    world.ask(body, content_encoding="gzip")  # which this model server cannot read
+    assert ([one.body for one in small.received], world.upstream.received) == ([body], [])
+
+
+def test_what_no_upstream_is_for_goes_to_the_one_that_is(build: Any, other: Any) -> None:
+    small, base_url = other
+    world = build(upstreams=[{"match": "*", "wire": "messages", "base_url": base_url}])
+    assert world.ask(asking("claude-opus-5")).status_code == 200
+    assert world.ask(b"no json", content_type="application/json").status_code == 400
+    assert (len(small.received), len(world.upstream.received)) == (0, 1)
+
+
+def test_a_key_goes_to_the_upstream_that_it_belongs_to_and_to_no_other(build: Any, other: Any) -> None:
+    small, base_url = other
+    routed = {"match": "qwen*", "base_url": base_url, "api_key": "sk-of-qwen"}
+    world = build(upstreams=[routed])
+    world.ask(asking("qwen3-32b"))
+    world.ask(asking("gpt-6"))
+    sent = small.received[0].headers, world.upstream.received[0].headers
+    assert [one[b"authorization"] for one in sent] == [b"Bearer sk-of-qwen", f"Bearer {KEY}".encode()]
+    assert "sk-of-qwen" not in world.log_text
+
+
+def test_without_a_key_of_its_own_an_upstream_gets_the_clients(build: Any, other: Any) -> None:
+    small, base_url = other
+    world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])
+    world.ask(asking("qwen3-32b"))
+    assert small.received[0].headers[b"authorization"] == f"Bearer {KEY}".encode()
+
+
+def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: Any, other: Any) -> None:
+    """Both call it by the same name, and it is smaller at one of them."""
+    _, base_url = other
+    world = build(upstreams=[{"match": "*-small", "base_url": base_url}], defaults={"context_window": None})
+    long = {**one_call("word " * 20_000), "model": "same-small"}
+    healed = world.ask(long)
+    assert (healed.status_code, healed.headers["x-context-proxy-attempts"]) == (200, "2")
+    limits = [line for line in world.log("limit_learned") if line["limit_tokens"] == SMALL]
+    assert [line["model"] for line in limits] == ["same-small"]
+    again = world.ask({**long, "user": "another"})
+    assert (again.status_code, again.headers["x-context-proxy-attempts"]) == (200, "1")
+    assert world.upstream.received == []
+    metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text
+    assert f'context_proxy_learned_limit_tokens{{model="same-small",scope="window"}} {SMALL}.0' in metrics
+
+
+def models_of(*names: str, status: int = 200) -> Starlette:
+    async def listed(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": name, "of": names[0]} for name in names]}, status)
+
+    return Starlette(routes=[Route("/v1/models", listed)])
+
+
+def listed(world: Any) -> Any:
+    return world.client.get(f"{world.proxies[0]}/models", headers={"authorization": f"Bearer {KEY}"})
+
+
+def test_the_list_of_models_is_that_of_all_upstreams(build: Any) -> None:
+    with serving(models_of("one", "both")) as first, serving(models_of("two", "both")) as second:
+        world = build(upstream={"base_url": second}, upstreams=[{"match": "one", "base_url": first}])
+        found = listed(world).json()
+    assert found["object"] == "list"
+    assert [(entry["id"], entry["of"]) for entry in found["data"]] == [("one", "one"), ("both", "one"), ("two", "two")]
+
+
+def test_an_upstream_without_a_list_is_left_out_and_none_at_all_is_an_error(build: Any) -> None:
+    with serving(models_of("one")) as first, serving(models_of("two", status=500)) as second:
+        world = build(upstream={"base_url": second}, upstreams=[{"match": "one", "base_url": first}])
+        assert [entry["id"] for entry in listed(world).json()["data"]] == ["one"]
+    assert listed(world).status_code == 502
+
+
+def test_readiness_names_the_upstream_that_does_not_answer(build: Any) -> None:
+    world = build(upstreams=[{"match": "gone-*", "base_url": "http://127.0.0.1:9/v1"}])
+    answer = world.client.get(world.proxies[0].removesuffix("/v1") + "/readyz")
+    assert (answer.status_code, list(answer.json()["reasons"])) == (503, ["upstreams[0]"])
