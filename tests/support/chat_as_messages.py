@@ -27,7 +27,7 @@ def request_as_messages(body: Mapping[str, Any]) -> Json:
         made["system"] = [{"type": "text", "text": text_of(one["content"])} for one in messages[:count]]
     if body.get("tools"):
         made["tools"] = [_tool(tool["function"]) for tool in body["tools"]]
-    return made | {"max_tokens": 1_000}
+    return made | {"max_tokens": 4_096}
 
 
 def _tool(function: Mapping[str, Any]) -> Json:
