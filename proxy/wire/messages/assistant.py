@@ -50,7 +50,7 @@ def _sent_back(blocks: Sequence[bytes]) -> list[bytes]:
     return [raw for raw in blocks if text_in(jsontext.opened(raw)) != ""]
 
 
-def result_of(call: OwnCall, text: str) -> bytes:
+def result_of(call_id: str, text: str) -> bytes:
     """The message that answers a call."""
-    result = {"type": RESULT, "tool_use_id": call.id, "content": text}
+    result = {"type": RESULT, "tool_use_id": call_id, "content": text}
     return jsontext.dump({"role": "user", "content": [result]})

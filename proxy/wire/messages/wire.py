@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
+from proxy.wire.error_bodies import judge_answer
 from proxy.wire.messages import answer_end, errors, tools
 from proxy.wire.messages.answer_body import AnswerBody
 from proxy.wire.messages.answer_stream import AnswerStream
@@ -55,7 +57,9 @@ class Messages:
     """`/messages`; what each member is for stands with the protocol."""
 
     path: Final = "/messages"
+    content_type: Final = b"application/json"
     results_hold_media: Final = True
+    results_may_repeat: Final = False
     id_header: Final = b"request-id"
 
     def parse(
@@ -87,6 +91,10 @@ class Messages:
         """By the type of the block that holds one."""
         return _may_hold_images(raw)
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the same type, which is escaped inside a text; results of tools may have the names of other APIs."""
+        return b"image" in raw
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, servers of one's own
         the second. https://code.claude.com/docs/en/iam"""
@@ -112,9 +120,13 @@ class Messages:
         """It leaves nothing out."""
         return {}
 
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """A user message with one block."""
+        return result_of(call.id, text)
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """A user message with one block."""
-        return result_of(call, text)
+        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a block has begun, and no word of a refusal stands there."""
@@ -144,6 +156,12 @@ class Messages:
     def streamed_reply(self) -> AnswerStream:
         """Events."""
         return AnswerStream()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers of any API say: gateways pass on the words of others."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """In Anthropic's shape."""

@@ -15,13 +15,15 @@ from typing import Final
 
 import msgspec
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
+from proxy.wire.error_bodies import judge_answer
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses import errors, tools
 from proxy.wire.responses.counted import counted_in
@@ -69,6 +71,8 @@ class Responses:
 
     path: Final = "/responses"
     id_header: Final = b"x-request-id"
+    content_type: Final = b"application/json"
+    results_may_repeat: Final = True
     results_hold_media: Final = True
 
     def parse(
@@ -141,9 +145,13 @@ class Responses:
             return {}
         return {"truncation": b'"auto"'}
 
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """An item of the type `function_call_output`."""
+        return result_of(call.id, text)
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """An item of the type `function_call_output`."""
-        return result_of(call, text)
+        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether an item has begun, and no word of a refusal stands there."""
@@ -173,6 +181,16 @@ class Responses:
     def streamed_reply(self) -> ReplyStream:
         """Events."""
         return ReplyStream()
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the name of the part that holds one, which is escaped inside a text."""
+        return b"image" in raw
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers of any API say."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """A bearer's."""
