@@ -144,6 +144,25 @@ def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_to
     assert PROMPT_TOO_LONG.fullmatch(answer.json()["error"]["message"])
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, stream: bool) -> None:
+    server = MessagesServer()
+    world = build(128_000, answer=server)
+    calls = [{"type": "tool_use", "id": name, "name": "bash", "input": {}} for name in ("toolu_a", "toolu_b")]
+    results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in ("toolu_b", "toolu_lost")]
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": [*results, {"type": "text", "text": "Go on."}]},
+    ]
+    said_by(world, request(marked(history), stream=stream))
+    first, second = server.model.seen
+    assert (bool(first.complaints), second.complaints) == (True, [])
+    blocks = [block for message in second.body["messages"][2:] for block in message["content"]]
+    assert {block.get("tool_use_id") for block in blocks} == {"toolu_a", "toolu_b", None}
+    assert [block["text"] for block in blocks if block["type"] == "text"] == ["Go on."]
+
+
 def test_errors_of_the_proxy_are_the_apis(build: Any) -> None:
     world = build(128_000, answer=MessagesServer())
     answer = world.ask(b"{", path=PATH)
