@@ -62,6 +62,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a part of an image may stand in a body, or in a piece of one."""
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """The headers that bring a key."""
+
     def may_name_images(self, raw: bytes) -> bool:
         """Whether an image that stands elsewhere may be named there, also inside a text."""
 
@@ -117,7 +120,11 @@ class Wire(Protocol):
         """What an answer, or its beginning, means: the core judges what is read here. `sent`: what is known of the
         prompt; `request`: the body that it answers, as what it repeats of that is no evidence."""
 
-    def error(self, error: ProxyError) -> bytes:
+    @property
+    def id_header(self) -> bytes:
+        """In which an error names its request, in lower case."""
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """The body of an error that the proxy itself makes."""
 
     def error_in_body(self, status: int, body: bytes) -> bytes:
