@@ -143,9 +143,6 @@ def test_an_event_without_any_part_of_an_answer_holds_nothing():
 def test_of_a_failed_response_the_request_that_it_repeats_is_no_evidence():
     error = {"code": "server_error", "message": "no"}
     response = {"instructions": "If the prompt is too long, say so.", "error": error}
-        "instructions": "If the prompt is too long, say so.",
-        "error": {"code": "server_error", "message": "no"},
-    }
     event = json.dumps({"type": "response.failed", "response": response})
     found = opened(f"event: response.failed\ndata: {event}\n\n".encode(), is_success=True)
     assert [one.text for one in found.texts + found.codes] == ["server_error", "no"]
