@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -29,8 +30,16 @@ class Wire(Protocol):
         """Behind the base URL: `/chat/completions`."""
 
     @property
+    def content_type(self) -> bytes:
+        """Of a body that is no stream."""
+
+    @property
     def results_hold_media(self) -> bool:
         """Whether images and files may stand in the results of tools."""
+
+    @property
+    def results_may_repeat(self) -> bool:
+        """Whether a call may have several results."""
 
     # Requests
 
@@ -53,6 +62,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a part of an image may stand in a body, or in a piece of one."""
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """Whether an image that stands elsewhere may be named there, also inside a text."""
+
     # Tools
 
     def tool_names(self, tools: bytes) -> Sequence[str]:
@@ -66,6 +78,9 @@ class Wire(Protocol):
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """Whether a request demands a call, or names the tools that may be called."""
+
+    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+        """The message that answers a call of a client's tool which this message makes."""
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
@@ -95,6 +110,12 @@ class Wire(Protocol):
         """Reads the reply to one request that is a stream."""
 
     # Errors
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """What an answer, or its beginning, means: the core judges what is read here. `sent`: what is known of the
+        prompt; `request`: the body that it answers, as what it repeats of that is no evidence."""
 
     def error(self, error: ProxyError) -> bytes:
         """The body of an error that the proxy itself makes."""

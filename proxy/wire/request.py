@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation.pairing import Unpaired
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -47,6 +48,8 @@ class RequestShape(NamedTuple):
     is_whole: bool = True
     """Whether the conversation stands in the request; else what the upstream counts of its prompt says nothing about
     what was sent."""
+    tools: str = "tools"
+    """The member with the tool list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class Request:
     conversation: Conversation
     shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` the last item of each message ends; empty when that is not known, and then nothing is reused. A
-    message that was put in ends where the one before it does."""
+    """Where in `body` the last item of each message ends, with whatever makes it certain that it ends there; empty when
+    that is not known, and then nothing is reused. A message that was put in ends where the one before it does."""
     added_bytes: int = 0
     """Of the conversation, that do not stand in `body`."""
     has_images: bool = False
@@ -71,6 +74,8 @@ class Request:
     history: bytes = field(repr=False, default=b"")
     """What `hidden.extended` says after each of the first messages, one after the other: those of which it is known
     what they hide."""
+    healed: int = 0
+    """Messages that a repair took out or put in."""
     named: str = ""
     """The model's name where the body has none: the path may say it."""
     model: str = field(init=False)
@@ -136,6 +141,47 @@ class Request:
             told.append(history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
         completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
         return replace(completed, history=b"".join(told))
+
+    def followed(
+        self,
+        count: int,
+        body: bytes,
+        members: Mapping[str, Raw],
+        messages: Sequence[Message],
+        ends: tuple[int, ...],
+    ) -> Request:
+        """The request of another body, whose first `count` messages are those of this one, byte for byte; `messages`
+        are the others, and `ends` where they end."""
+        put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
+        return Request(
+            body,
+            members,
+            Conversation((*self.conversation.messages[:count], *messages)),
+            self.shape,
+            (*self.ends[:count], *ends),
+            added_bytes=self.added_bytes if put_in else 0,
+            has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
+            put_in=put_in,
+            history=self.history[: HISTORY_BYTES * count],
+        )
+
+    def repaired(self, unpaired: Unpaired, result_for: Callable[[Message, ToolCall], Message]) -> Request:
+        """The request without results of no call, and with the results that calls lack. No body of a client goes on
+        from there."""
+        lacking: dict[int, list[Message]] = {}
+        for found in unpaired.unanswered:
+            caller = self.conversation.messages[found.message]
+            lacking.setdefault(found.after, []).extend(result_for(caller, call) for call in found.calls)
+        messages: list[Message] = []
+        put_in: list[int] = []
+        for index, message in enumerate(self.conversation.messages):
+            if index not in unpaired.orphans:
+                put_in += [len(messages)] * (index in self.put_in)
+                messages.append(message)
+            added = lacking.get(index, [])
+            put_in += range(len(messages), len(messages) + len(added))
+            messages += added
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No body of a client goes on from there."""
@@ -213,14 +259,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         return None
     # As bytes of their own: a view of any of them would hold a second copy of all that is new.
     tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
-    messages = known.conversation.messages[:count] + tuple([message for message, _ in read])
-    ends = known.ends[:count] + _ends_from(body, end, items, read)
-    has_images = known.has_images or shape.may_hold_images(rest)
-    put_in = known.put_in[: bisect.bisect_left(known.put_in, count)]
-    history = known.history[: HISTORY_BYTES * count]
-    added_bytes = known.added_bytes if put_in else 0
-    members = {**head, **tail}
-    return Request(body, members, Conversation(messages), shape, ends, added_bytes, has_images, put_in, history)
+    messages = [message for message, _ in read]
+    return known.followed(count, body, {**head, **tail}, messages, _ends_from(body, end, items, read))
 
 
 def _members_before_messages(known: Request) -> dict[str, Raw]:

@@ -119,5 +119,5 @@ class Planned:
         if limit is not None:
             members[limit[0]] = jsontext.dump(limit[1])
         if self.offered and self.inputs.terms.tools is not None:
-            members["tools"] = self.inputs.terms.tools
+            members[self.request.shape.tools] = self.inputs.terms.tools
         return self.wire.render(self.request, self.plan.sent, members)

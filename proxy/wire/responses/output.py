@@ -62,6 +62,25 @@ def _arguments(call: Any) -> str:
     return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
 
 
+def missing_output(items: bytes, call_id: str, text: str) -> bytes:
+    """The item that answers a call among these items, in the shape that its type has; what nobody knows is answered as
+    a function is."""
+    for raw in jsontext.items(b"[" + items + b"]"):
+        head = head_of(raw)
+        if head.kind is not Kind.CALL or head.id != call_id:
+            continue
+        match head.type:
+            case "custom_tool_call":
+                return jsontext.dump({"type": "custom_tool_call_output", "call_id": call_id, "output": text})
+            case "shell_call":
+                piece = {"stdout": "", "stderr": text, "outcome": {"type": "timeout"}}
+                return jsontext.dump({"type": "shell_call_output", "call_id": call_id, "output": [piece]})
+            case "apply_patch_call":
+                failed = {"type": "apply_patch_call_output", "call_id": call_id, "status": "failed"}
+                return jsontext.dump({**failed, "output": text})
+    return jsontext.dump({"type": "function_call_output", "call_id": call_id, "output": text})
+
+
 def result_of(call: OwnCall, text: str) -> bytes:
     """The item that answers a call."""
     return jsontext.dump({"type": "function_call_output", "call_id": call.id, "output": text})

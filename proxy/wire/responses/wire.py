@@ -15,19 +15,21 @@ from typing import Final
 
 import msgspec
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
+from proxy.wire.error_bodies import judge_answer
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses import errors, tools
 from proxy.wire.responses.counted import counted_in
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
-from proxy.wire.responses.output import result_of
+from proxy.wire.responses.output import missing_output, result_of
 from proxy.wire.responses.reading import read_held, read_items, read_untouched
 from proxy.wire.responses.reply_body import ReplyBody
 from proxy.wire.responses.reply_end import is_whole
@@ -69,6 +71,8 @@ class Responses:
 
     path: Final = "/responses"
     results_hold_media: Final = True
+    content_type: Final = b"application/json"
+    results_may_repeat: Final = True
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -119,6 +123,10 @@ class Responses:
         """By the name of the part or item that holds one."""
         return may_hold_images(raw)
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the member that names one, which is escaped inside a text."""
+        return b"image_url" in raw
+
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
         return tools.tool_names(found)
@@ -139,6 +147,10 @@ class Responses:
         if request.shape is not HELD or _cuts_itself(request.members):
             return {}
         return {"truncation": b'"auto"'}
+
+    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+        """An output of the kind that the call asks for."""
+        return missing_output(message.raw, call.id, text)
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """An item of the type `function_call_output`."""
@@ -172,6 +184,12 @@ class Responses:
     def streamed_reply(self) -> ReplyStream:
         """Events."""
         return ReplyStream()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers of OpenAI's APIs say, in whatever shape."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError) -> bytes:
         """In OpenAI's shape."""
