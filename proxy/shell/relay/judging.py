@@ -72,7 +72,7 @@ class Judge:
         is_unpaired = (
             self._heals
             and verdict.kind is VerdictKind.PAIRING
-            and planned.request.shape.is_whole
+            and planned.request.shape.is_whole  # else a call may stand where it cannot be seen
             and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
         )
         return Outcome(answer.status, verdict, media, is_unpaired, fitting)
@@ -221,8 +221,8 @@ class Judge:
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What an answer means. `size`: of the prompt that it answers."""
+    body = planned.request.body
     if not planned.request.shape.is_whole:
-        body = planned.request.body
         return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
     sent = Sent(
         size.tokens,
@@ -230,5 +230,4 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
-    body = planned.request.body
     return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)

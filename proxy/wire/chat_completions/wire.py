@@ -88,7 +88,7 @@ class ChatCompletions:
 
     def tools(self, request: Request) -> bytes:
         """The member of that name."""
-        return bytes(request.members.get("tools", b""))
+        return bytes(request.members.get(request.shape.tools, b""))
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -68,6 +68,7 @@ _KINDS: Final = {
         Kind.OUTPUT,
     ),
 }
+_MODELS_OWN: Final = frozenset({Kind.REASONING, Kind.CALL, Kind.DONE})
 ADDITIONAL_TOOLS: Final = "additional_tools"
 FOUND_TOOLS: Final = "tool_search_output"
 """Later calls rest on the tools in it."""
@@ -83,8 +84,8 @@ _NEVER_READ: Final = frozenset({"type", "id", "call_id", "status", "encrypted_co
 _MEDIA_TYPES: Final = frozenset({"input_image", "input_file", "input_audio", "computer_screenshot", "image"})
 
 
-class Head(NamedTuple):
-    """What an item says of itself."""
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """What an item says of itself. A struct, as heads are made by the thousand."""
 
     kind: Kind
     type: str = ""
@@ -93,6 +94,8 @@ class Head(NamedTuple):
     """Of a call: the one by which its output names it; of an output: that of its call."""
     name: str = ""
     item_id: str = ""
+    is_own: bool = False
+    """Whether the model said or did it."""
 
 
 class _Members(msgspec.Struct, gc=False):
@@ -127,14 +130,15 @@ def head_of(raw: Raw) -> Head:
     if not kind_name:
         # Of a message and of a reference the type may be left out.
         kind = Kind.MESSAGE if role else Kind.REFERENCE if found.id else Kind.OTHER
-        return Head(kind, "", role, "", "", found.id or "")
+        return Head(kind, "", role, "", "", found.id or "", role == "assistant")
     kind = _KINDS[kind_name] if kind_name in _KINDS else _guessed(kind_name, found.call_id)
     call_id = found.call_id or ""
     if kind is Kind.CALL:
         call_id = call_id or found.id or ""
     elif kind is Kind.OUTPUT:
         call_id = call_id or found.approval_request_id or (found.id or "" if kind_name == _ANSWERED_BY_ID else "")
-    return Head(kind, kind_name, role, call_id, found.name or "", found.id or "")
+    is_own = kind in _MODELS_OWN or (kind is Kind.MESSAGE and role == "assistant")
+    return Head(kind, kind_name, role, call_id, found.name or "", found.id or "", is_own)
 
 
 def _guessed(kind_name: str, call_id: str | None) -> Kind:

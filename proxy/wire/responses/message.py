@@ -54,7 +54,6 @@ from proxy.wire.responses.media_parts import content_of, part_of, rest_of
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
 """One text for each, whoever writes it: a conversation has thousands. Of the last two: what nobody knows here, and what
 only the server knows."""
-_MODELS_OWN: Final = frozenset({Kind.REASONING, Kind.CALL, Kind.DONE})
 _STAYING: Final = frozenset({Kind.REFERENCE, Kind.COMPACTION, Kind.LISTED})
 _PLAIN_TYPES: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|message"|input_text"|output_text"|summary_text"|reasoning|function|custom_tool_call'
@@ -101,7 +100,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """A view of items that belong together."""
         head, kind = heads[0], heads[-1].kind
         raw = b",".join(raws) if len(raws) > 1 else bytes(raws[0])
-        if is_models_own(head):
+        if head.is_own:
             calls = tuple([call_of(one) for one in heads if one.kind is Kind.CALL])
             return cls(raw, "assistant", "", "", calls, kind, **said)
         if head.kind is Kind.OUTPUT:
@@ -125,7 +124,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
 
     def items(self) -> Sequence[Raw]:
         """Its items, unopened."""
-        return _items(self.raw)
+        return (self.raw,) if self.role == "tool" else _items(self.raw)
 
     def _opened(self) -> list[tuple[Any, Raw]]:
         """Its items, opened, and as they came."""
@@ -280,11 +279,6 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
             found.insert(places[position] if position < len(places) else len(found), call)
         heads = [head_of(raw) for raw in found]
         return replace(self, raw=b",".join(found), calls=tuple(call_of(h) for h in heads if h.kind is Kind.CALL))
-
-
-def is_models_own(head: Head) -> bool:
-    """Whether the model said or did it."""
-    return head.kind in _MODELS_OWN or (head.kind is Kind.MESSAGE and head.role == "assistant")
 
 
 def _role_of(head: Head) -> str:

@@ -10,8 +10,8 @@ next item that is none), vercel/ai#7099, continuedev/continue#12620, openai/code
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.text.jsontext import Raw
 from proxy.wire.responses.items import LOCAL_SHELL, Head, Kind, head_of
-from proxy.wire.responses.message import ResponsesMessage, is_models_own
+from proxy.wire.responses.message import ResponsesMessage
 
 Read = list[tuple[Message, int]]
 _NOWHERE: Final = 10**12
@@ -43,8 +43,8 @@ def read_items(items: Sequence[Raw]) -> Read:
     found: Read = []
     start = 0
     while start < len(heads):
-        stop = _end_of_message(heads, start)
-        is_own = is_models_own(heads[start])
+        is_own = heads[start].is_own
+        stop = _end_of_own(heads, start) if is_own else start + 1
         while batch.last < start:
             batch = next(coming)
         message = ResponsesMessage.of(
@@ -84,7 +84,7 @@ def _by_call(heads: list[Head]) -> list[Head]:
     named = {head.item_id: head.id for head in heads if head.type == LOCAL_SHELL and head.item_id}
     if not named:
         return heads
-    return [head._replace(id=named.get(head.id, head.id)) if head.kind is Kind.OUTPUT else head for head in heads]
+    return [replace(head, id=named.get(head.id, head.id)) if head.kind is Kind.OUTPUT else head for head in heads]
 
 
 def _batches(heads: Sequence[Head]) -> tuple[list[Batch], int]:
@@ -106,23 +106,24 @@ def _batches(heads: Sequence[Head]) -> tuple[list[Batch], int]:
             ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
         else:
             ranges.append((first, last))
-    return [Batch(first, last, any(_is_anothers(h) for h in heads[first:last])) for first, last in ranges], unanswered
+    others = [index for index, head in enumerate(heads) if _is_anothers(head)] if ranges else []
+    mixed = [bisect_left(others, first) < bisect_left(others, last) for first, last in ranges]
+    return [Batch(*where, is_mixed) for where, is_mixed in zip(ranges, mixed, strict=True)], unanswered
 
 
 def _is_anothers(head: Head) -> bool:
     """Whether an item in a batch is neither the model's nor an output, and known."""
-    return not is_models_own(head) and head.kind not in (Kind.OUTPUT, Kind.OTHER)
+    return not head.is_own and head.kind not in (Kind.OUTPUT, Kind.OTHER)
 
 
-def _end_of_message(heads: Sequence[Head], start: int) -> int:
-    """Where the message that begins at an item ends."""
-    if not is_models_own(heads[start]):
-        return start + 1
+def _end_of_own(heads: Sequence[Head], start: int) -> int:
+    """Where a message of the model that begins at an item ends."""
     has_call, has_thought = False, False
-    for stop, (head, following) in enumerate(pairwise(_from(heads, start)), start=start + 1):
-        has_call |= head.kind is Kind.CALL and bool(head.id)
-        has_thought |= head.kind is Kind.REASONING
-        if not is_models_own(following):
+    for stop in range(start + 1, len(heads)):
+        head, following = heads[stop - 1], heads[stop]
+        has_call = has_call or (head.kind is Kind.CALL and bool(head.id))
+        has_thought = has_thought or head.kind is Kind.REASONING
+        if not following.is_own:
             # What nobody knows may be what the reasoning belongs to.
             if head.kind is Kind.REASONING and following.kind is Kind.OTHER and following.type:
                 continue
@@ -134,7 +135,3 @@ def _end_of_message(heads: Sequence[Head], start: int) -> int:
         if is_next_thought or stands_alone:
             return stop
     return len(heads)
-
-
-def _from(heads: Sequence[Head], start: int) -> Iterator[Head]:
-    return (heads[index] for index in range(start, len(heads)))

@@ -125,7 +125,7 @@ class Responses:
         return may_hold_images(raw)
 
     def may_name_images(self, raw: bytes) -> bool:
-        """By the name of their address, which is escaped inside a text."""
+        """By the member that names one, which is escaped inside a text."""
         return b"image_url" in raw
 
     def tool_names(self, found: bytes) -> Sequence[str]:

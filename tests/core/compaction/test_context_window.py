@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.line_wire import LineMessage
 from support.strategies import conversation, exchange, notices, system, user
 
 from proxy.core.compaction.context_window import ContextWindow
@@ -271,3 +272,26 @@ def test_the_note_is_measured_apart_from_what_follows_its_message():
     found.note_what_is_gone(notices(), 0)
     assert roles(found) == ["user", "assistant", "tool", "user"]
     assert found.total == measured(found)
+
+
+def of_lines(*messages):
+    """The window of an API whose messages are lines: raw, or raw with what else holds."""
+    found = ContextWindow(Size(), COUNTER)
+    for index, message in enumerate(messages):
+        found.add(TrackedMessage.of(index, message, "", COUNTER))
+    return found
+
+
+def test_a_companion_with_nothing_before_it_stays():
+    alone = LineMessage(b"item\n> x", is_companion=True)
+    found = of_lines(
+        LineMessage(b"system\n> a"), alone, LineMessage(b"assistant\n> b"), alone, LineMessage(b"user\n> c")
+    )
+    assert spans(found) == [("system", 0, 1), ("item", 1, 2), ("assistant", 2, 4), ("user", 4, 5)]
+    assert starts(found.removable()) == [[2]]
+
+
+def test_words_of_a_user_among_what_must_stay_stay():
+    kept_in = LineMessage(b"user\n> b", must_stay=True)
+    found = of_lines(*(LineMessage(b"user\n> a"), LineMessage(b"assistant\n> x"), kept_in), LineMessage(b"user\n> c"))
+    assert all(unit.start != 2 for units in found.removable() for unit in units)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.relay.peeking import HELD_BYTES, PeekedResponse
+from proxy.shell.relay.peeking import HELD_BYTES, QUIET_BYTES, PeekedResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.responses.wire import RESPONSES
 
 JSON = ((b"content-type", b"application/json"),)
 EVENTS = ((b"content-type", b"Text/Event-Stream; charset=utf-8"),)
@@ -185,3 +186,21 @@ async def test_a_packed_bomb_is_unpacked_within_a_bound() -> None:
     answer = held(FakeAnswer([packed[:30_000], packed[30_000:]], [*JSON, (b"content-encoding", b"gzip")]))
     await answer.look()
     assert len(answer.evidence) <= 2 * HELD_BYTES
+
+
+async def test_events_that_repeat_a_long_request_do_not_end_the_look() -> None:
+    repeated = b'data: {"type":"response.created","response":{"instructions":"' + b"x" * HELD_BYTES + b'"}}\n\n'
+    refusal = b'data: {"type":"response.failed"}\n\n'
+    upstream = FakeAnswer([repeated, repeated, refusal, b"more"], EVENTS)
+    answer = PeekedResponse(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
+    await answer.look()
+    assert (upstream.read, answer.telling) == (3, refusal)
+    assert await collected(answer) == [repeated, repeated, refusal, b"more"]
+
+
+async def test_events_that_say_nothing_are_not_held_for_ever() -> None:
+    quiet = b'data: {"type":"response.in_progress","x":"' + b"x" * 10_000 + b'"}\n\n'
+    upstream = FakeAnswer([quiet] * 1_000, EVENTS)
+    answer = PeekedResponse(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
+    await answer.look()
+    assert upstream.read == -(-QUIET_BYTES // len(quiet))

@@ -138,3 +138,15 @@ def test_an_event_without_any_part_of_an_answer_holds_nothing():
     assert holds_nothing(b"{}")
     for data in (b"", b"[DONE]", b'{"choices":[],"usage":{"prompt_tokens":3}}', b'{"error":"no"}', b'{"type":"ping"}'):
         assert not holds_nothing(data)
+
+
+def test_of_a_failed_response_the_request_that_it_repeats_is_no_evidence():
+    error = {"code": "server_error", "message": "no"}
+    response = {"instructions": "If the prompt is too long, say so.", "error": error}
+    event = json.dumps({"type": "response.failed", "response": response})
+    found = opened(f"event: response.failed\ndata: {event}\n\n".encode(), is_success=True)
+    assert [one.text for one in found.texts + found.codes] == ["server_error", "no"]
+
+
+def test_a_stream_that_only_begins_is_silent():
+    assert opened(b'event: response.created\ndata: {"type":"response.created"}\n\n', is_success=True).is_silent
