@@ -38,7 +38,7 @@ def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeyp
         monkeypatch.delenv(name, raising=False)
     text = (ROOT / "config.example.yaml").read_text()
     blocks = re.findall(r"(?:^ *#(?:\S|  ).*\n)+", text, re.MULTILINE)
-    assert [block.split(":")[0].strip() for block in blocks] == ["#models", "#tools"]
+    assert [block.split(":")[0].strip() for block in blocks] == ["#upstreams", "#models", "#tools"]
     for block in blocks:
         (tmp_path / "config.yaml").write_text(text.replace(block, COMMENTED_OUT.sub(r"\1", block)))
         assert load(tmp_path / "config.yaml") != Settings()

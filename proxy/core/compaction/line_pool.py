@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
-from weakref import ref
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
 from proxy.core.conversation.message import TOOL_ROLES
+from proxy.core.conversation.size import MESSAGE_TOKENS
 from proxy.core.conversation.text_protocol import is_quotable
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in, names_of_lines
@@ -74,19 +74,37 @@ _ASSIGNED_HOLDS: Final = (
 )
 
 
+class Sight(NamedTuple):
+    """When lines were seen, and how dense the message is that they stand in."""
+
+    exchange: int
+    tokens_per_character: float
+
+    @classmethod
+    def of(cls, entry: TrackedMessage, exchange: int) -> Sight:
+        """Of the lines of a message as it came; an image weighs more than any text of its length."""
+        size = entry.whole_size
+        return cls(exchange, min(1.0, max(0, size.tokens - MESSAGE_TOKENS) / max(1, size.chars)))
+
+
 class Line(NamedTuple):
     """One line of something that is left out."""
 
     text: str
     """As it stands, without the number that a tool put before it."""
-    exchange: int
-    """When it was seen last."""
+    sight: Sight
+    """The last one of it."""
+
+    @property
+    def tokens(self) -> int:
+        """With the end of the line: its share of its message, as that was counted. It is not counted again: all of the
+        note is, once it stands."""
+        return 1 + round(len(self.text) * self.sight.tokens_per_character)
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class LinePool:
-    """Lines of all that is left out so far. What was found out about a line is handed on, and nothing depends on it but
-    time: of each line in it, and in the second attempt at the same cut, that is most of the work."""
+    """Lines of all that is left out so far."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     """By the file or command that they come from; the one seen last is last."""
@@ -95,10 +113,6 @@ class LinePool:
     """Names in what the assistant wrote that is left out; those used last are last."""
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of each line, by its text."""
-    costs: dict[Counter, dict[str, int]] = field(default_factory=dict, compare=False, repr=False)
-    """Tokens of the lines that were weighed, by who counted."""
-    attempts: list[ref[LinePool]] = field(default_factory=list, compare=False, repr=False)
-    """The pool that was last made of this one."""
 
     def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         """The pool after one more cut."""
@@ -113,32 +127,20 @@ class LinePool:
                     used[name] = None
                 for trace in traces_of(message):
                     called[trace.call_id] = trace.source
-                    _replace(sources, trace, exchange)
+                    _replace(sources, trace, Sight.of(entry, exchange))
             elif message.role in TOOL_ROLES or message.role == "user":
                 for _, text in message.texts():
                     if message.role != "user" or not is_quotable(text):
-                        _add(sources, text, called.get(message.answers, ""), exchange)
+                        _add(sources, text, called.get(message.answers, ""), Sight.of(entry, exchange))
         bounded = _bounded(sources)
-        names, costs = self._known_of(bounded)
-        pool = LinePool(bounded, exchange, dict.fromkeys(list(used)[-MAX_USED:]), names, costs)
-        self.attempts[:] = [ref(pool)]
-        return pool
+        return LinePool(bounded, exchange, dict.fromkeys(list(used)[-MAX_USED:]), self._names_in(bounded))
 
-    def _known_of(
-        self, sources: Mapping[str, Sequence[Line]]
-    ) -> tuple[dict[str, frozenset[str]], dict[Counter, dict[str, int]]]:
-        """The names in all lines, which are not looked for before it is known which ones stay, and what is known of
-        their costs."""
-        pools = [self, *(pool for attempt in self.attempts if (pool := attempt()) is not None)]
-        known = {text: names for pool in pools for text, names in pool.names.items()}
+    def _names_in(self, sources: Mapping[str, Sequence[Line]]) -> dict[str, frozenset[str]]:
+        """The names in all lines, which are not looked for before it is known which ones stay."""
         texts = dict.fromkeys(line.text for lines in sources.values() for line in lines)
-        new = [text for text in texts if text not in known]
-        known.update(zip(new, names_of_lines(new), strict=True))
-        costs: dict[Counter, dict[str, int]] = {}
-        for pool in pools:
-            for counter, weighed in pool.costs.items():
-                costs.setdefault(counter, {}).update((text, weighed[text]) for text in weighed.keys() & texts.keys())
-        return {text: known[text] for text in texts}, costs
+        new = [text for text in texts if text not in self.names]
+        found = dict(zip(new, names_of_lines(new), strict=True))
+        return {text: found[text] if text in found else self.names[text] for text in texts}
 
     def told(
         self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
@@ -164,7 +166,6 @@ class _Choice:
         self._in_hand = in_hand
         self._known = set(known)
         self._used = pool.used.keys()
-        self._costs = pool.costs
         self._names = pool.names
         self._unknown = [pool.names[line.text] for _, line in self._lines]
         """Names of each line that were not known when it was looked at last."""
@@ -178,7 +179,6 @@ class _Choice:
         """What is told, in the order of the pool."""
         heap = [(-worth, index) for index in self._telling() if (worth := self._worth(index)) > 0]
         heapq.heapify(heap)
-        costs = self._costs.setdefault(counter, {})
         left, chosen, headings = room_tokens, list[int](), set[str]()
         misfits = 0
         while heap and left >= _LEAST_ROOM_TOKENS and misfits < _MAX_MISFITS:
@@ -191,11 +191,8 @@ class _Choice:
                     heapq.heappush(heap, (-worth, index))
                 continue
             self._done[index] = 1
-            source, (text, _) = self._lines[index]
-            tokens = costs.get(text)
-            if tokens is None:
-                tokens = costs[text] = counter.count(text)
-            cost = tokens + 1
+            source, line = self._lines[index]
+            text, cost = line.text, line.tokens
             if source not in headings:
                 cost += counter.count(source) + 2
             if cost > left:
@@ -220,8 +217,8 @@ class _Choice:
 
     def _worth(self, index: int) -> float:
         """Of a line, for each character of it."""
-        source, (text, exchange) = self._lines[index]
-        age = self._exchanges - exchange
+        source, (text, sight) = self._lines[index]
+        age = self._exchanges - sight.exchange
         worth = NEAR * self._near[index]
         if source in self._in_hand:
             age = int(age * IN_HAND_AGE)
@@ -268,7 +265,7 @@ def _holds(text: str, words: Sequence[str]) -> bool:
     return False
 
 
-def _lines_in(text: str, source: str, exchange: int) -> dict[str, list[Line]]:
+def _lines_in(text: str, source: str, sight: Sight) -> dict[str, list[Line]]:
     """The lines of a text, by where they come from: `grep` says that before each."""
     found: dict[str, list[Line]] = {}
     for line in islice(text.split("\n"), _MAX_LINES_OF_A_TEXT):
@@ -279,26 +276,26 @@ def _lines_in(text: str, source: str, exchange: int) -> dict[str, list[Line]]:
         shown = (line[numbered.end() :] if numbered else line).rstrip()
         if shown and len(shown) <= _MAX_CHARACTERS:
             of = named[1] if named else source
-            found.setdefault(of, []).append(Line(shown, exchange))
+            found.setdefault(of, []).append(Line(shown, sight))
     return found
 
 
-def _add(sources: dict[str, tuple[Line, ...]], text: str, source: str, exchange: int) -> None:
+def _add(sources: dict[str, tuple[Line, ...]], text: str, source: str, sight: Sight) -> None:
     """What was read of something takes the place of the same lines seen earlier."""
-    for of, lines in _lines_in(text, source, exchange).items():
+    for of, lines in _lines_in(text, source, sight).items():
         seen = {line.text for line in lines}
         earlier = [line for line in sources.pop(of, ()) if line.text not in seen]
         sources[of] = (*earlier, *lines)
 
 
-def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, exchange: int) -> None:
+def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, sight: Sight) -> None:
     """What was written takes the place of what stood there."""
     position = _forget(sources, trace)
     written = "\n".join(trace.written)
     if position is None or trace.is_whole:
-        _add(sources, written, trace.source, exchange)
+        _add(sources, written, trace.source, sight)
         return
-    lines = [line for found in _lines_in(written, trace.source, exchange).values() for line in found]
+    lines = [line for found in _lines_in(written, trace.source, sight).values() for line in found]
     kept = sources.pop(trace.source, ())
     sources[trace.source] = (*kept[:position], *lines, *kept[position:])
 

@@ -30,6 +30,9 @@ enough."""
 NOTE_SHARE: Final = 0.25
 """Of the room beside what cannot be given up, at the most, for the note about what is left out; measured,
 docs/decisions/0003-what-to-give-up.md."""
+MAX_NOTE_TOKENS: Final = 20_000
+"""For the note, however large the room: the conversation has the rest. In a window of 128 000, a note of 30 000 told 2
+of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
 _WORTH_ANOTHER_CUT: Final = 0.1
 """Of that room, left unused by a note that has little to tell: prose in long lines, mostly. The conversation has it
 then."""
@@ -205,9 +208,9 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
     as_it_was = window.copy()
     window.take_note_off()
     less_cut = window.copy()
-    unused = _cut(window, pipeline, NOTE_SHARE)
+    unused = _cut(window, pipeline)
     if window.has_gaps and unused > _WORTH_ANOTHER_CUT:
-        _cut(less_cut, pipeline, max(0.0, NOTE_SHARE - unused))
+        _cut(less_cut, pipeline, unused)
         if less_cut.over(high) is None:
             window.become(less_cut)
     if window.over(high) is not None:
@@ -217,11 +220,13 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
         window.become(as_it_was)  # a note would be longer than all that it stands for
 
 
-def _cut(window: ContextWindow, pipeline: Pipeline, note_share: float) -> float:
-    """Come down to the low mark, with a note of at least that share; which share is left unused, as what is left out
-    holds nothing that a note would tell."""
+def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> float:
+    """Come down to the low mark, with a note of at least its share less what is `spared`; which share is left unused,
+    as what is left out holds nothing that a note would tell."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
     fixed = window.fixed(task_tokens(budget))
+    beside = max(1, budget.usable_tokens - fixed.tokens)
+    note_share = max(0.0, min(NOTE_SHARE, MAX_NOTE_TOKENS / beside) - spared)
     if not window.has_gaps:
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
     if window.has_gaps:
@@ -232,7 +237,7 @@ def _cut(window: ContextWindow, pipeline: Pipeline, note_share: float) -> float:
         if window.over(high) is None:
             break
     low = high.share_beside(fixed, budget.low_mark).tokens
-    return 0.0 if low is None else (low - window.total.tokens) / max(1, budget.usable_tokens - fixed.tokens)
+    return 0.0 if low is None else (low - window.total.tokens) / beside
 
 
 def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
@@ -249,7 +254,7 @@ def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
         )
         if limit is not None and goal is not None
     ]
-    return max(0, min(rooms, default=0))
+    return max(0, min(*rooms, MAX_NOTE_TOKENS)) if rooms else 0
 
 
 def task_tokens(budget: Budget) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from proxy.core.text.measures import utf8_length
@@ -36,7 +37,7 @@ def names_in(text: str) -> tuple[str, ...]:
     >>> names_in("open src/main.py at line 1234 of 3f2a91bc, then src/main.py")
     ('src/main.py',)
     """
-    runs = dict.fromkeys(run for piece in _slices(text) for run in _runs(piece))
+    runs = dict.fromkeys(chain.from_iterable(map(_runs, _slices(text))))
     return tuple(dict.fromkeys(filter(None, map(_name_in, runs))))
 
 
@@ -50,12 +51,8 @@ def names_of_lines(lines: Sequence[str]) -> list[frozenset[str]]:
     names = _NamesOfRuns()
     plain = "\n".join([line for line in lines if line.isascii()]).translate(_TO_BLANKS_OF_LINES).split("\n")
     next_plain = iter(plain)
-    return [
-        frozenset(
-            [name for run in (next(next_plain).split() if line.isascii() else _runs(line)) if (name := names[run])]
-        )
-        for line in lines
-    ]
+    runs_of_lines = (next(next_plain).split() if line.isascii() else _runs(line) for line in lines)
+    return [frozenset(filter(None, map(names.__getitem__, runs))) for runs in runs_of_lines]
 
 
 class _NamesOfRuns(dict[str, str]):

@@ -78,7 +78,7 @@ def test_a_line_that_is_read_again_is_told_once():
 
 def test_lines_that_follow_a_gap_are_marked():
     lines = [f"def function_{n}():" for n in range(3)]
-    found = told(reading("\n".join(lines)), known={"function_1"}, room=25)
+    found = told(reading("\n".join(lines)), known={"function_1"}, room=22)
     assert found in ([("src/a.py", [lines[0], "…", lines[2]])], [("src/a.py", lines[:2])], [("src/a.py", lines[1:])])
     apart = "\n".join([lines[0], "function_1 " * 40, lines[2]])
     assert told(reading(apart)) == [("src/a.py", [lines[0], lines[2]])], "a line that is too long is data"
@@ -167,7 +167,10 @@ def test_what_is_told_is_lines_that_were_left_out_within_the_room_and_the_same_a
         for line in lines:
             # A patch or an argument inside JSON is told as it would be written.
             assert line == "…" or any(line in text or json.dumps(line)[1:-1] in text for text in texts)
-    assert sum(COUNTER.count(line) for _, lines in found for line in lines if line != "…") <= room
+    cost: dict[str, int] = {}
+    for line in (line for lines in pool.sources.values() for line in lines):
+        cost[line.text] = min(line.tokens, cost.get(line.text, line.tokens))
+    assert sum(cost.get(line, 0) for _, lines in found for line in lines) <= room
 
 
 @given(TEXTS)
@@ -205,23 +208,31 @@ class Counting(ByteClassCounter):
         return super().count(text)
 
 
-def test_a_line_is_counted_once_though_it_is_told_in_every_cut_and_in_each_attempt_at_one():
+def test_lines_take_their_share_of_what_their_message_was_counted_and_are_not_counted_again():
     first, second = entries(*reading("def one_function():")), entries(*reading("def two_function():", path="src/b.py"))
-    counter, pool = Counting(), LinePool().extended(first)
-    before = pool.told([], (), 1_000, counter)
-    attempt = pool.extended(second)
-    expected = [*before, ("src/b.py", ["def two_function():"])]
-    assert attempt.told([], (), 1_000, counter) == expected
-    assert pool.extended(second).told([], (), 1_000, counter) == expected
-    for line in ("def one_function():", "def two_function():"):
-        assert counter.asked.count(line) == 1
+    counter, pool = Counting(), LinePool().extended(first).extended(second)
+    assert pool.told([], (), 1_000, counter) == [
+        ("src/a.py", ["def one_function():"]),
+        ("src/b.py", ["def two_function():"]),
+    ]
+    assert {"src/a.py", "src/b.py"} == set(counter.asked)
 
 
-def test_what_is_known_of_lines_goes_with_them():
-    counter, pool = Counting(), LinePool()
+@given(st.text("abcdef 012_=", min_size=1).filter(str.strip), st.integers(1, 40))
+def test_all_lines_of_a_message_together_are_about_what_it_was_counted(line, times):
+    entry = entries({"role": "user", "content": "Observation:\n" + f"{line.rstrip()}\n" * times})
+    lines = [line for lines in LinePool().extended(entry).sources.values() for line in lines]
+    assert abs(sum(line.tokens for line in lines) - entry[0].whole_size.tokens) <= 2 * (times + 2)
+
+
+def test_an_image_beside_a_line_does_not_make_it_dearer_than_a_token_a_character():
+    parts = [{"type": "text", "text": "Observation: short_output"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    (lines,) = LinePool().extended(entries({"role": "user", "content": parts})).sources.values()
+    assert [line.tokens for line in lines] == [1 + len("Observation: short_output")]
+
+
+def test_the_names_of_lines_are_kept_as_long_as_the_lines_are():
+    pool = LinePool()
     for n in range(12):
         pool = pool.extended(entries(*reading("\n".join(f"name_{n}_{i} = 1" for i in range(400)), f"src/{n}.py")))
-        pool.told([], (), 9_000, counter)
-    texts = {line.text for lines in pool.sources.values() for line in lines}
-    assert pool.names.keys() == texts
-    assert pool.costs[counter].keys() <= texts
+    assert pool.names.keys() == {line.text for lines in pool.sources.values() for line in lines}

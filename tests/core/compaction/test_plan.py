@@ -27,7 +27,7 @@ from support.strategies import (
 )
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import plan
+from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.conversation.size import Size, size_of
@@ -306,6 +306,19 @@ def test_the_note_survives_on_a_result_that_is_cut_after_it_was_written():
     assert Reason.OMISSION_NOTE in reasons
     assert made.after == measured(made.messages, Size())
     assert made.fits
+
+
+@pytest.mark.parametrize(("room", "least"), [(60_000, 0.9 * NOTE_SHARE * 60_000), (200_000, 0.8 * MAX_NOTE_TOKENS)])
+def test_the_note_takes_a_quarter_of_the_room_and_never_more_than_its_most(room, least):
+    history = [system(), user("start")]
+    for number in range(room // 2_500):
+        lines = "".join(f"def name_{number}_{line}(): pass\n" for line in range(300))
+        history += exchange([lines], first_call=number)
+    made = planned(history, pipeline(Budget(room)))
+    (note,) = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
+    assert (
+        least < ByteClassCounter().count(note.becomes[: note.after_chars - note.before_chars]) < 1.1 * MAX_NOTE_TOKENS
+    )
 
 
 def test_where_there_is_little_room_the_note_is_brief_and_there_is_always_one():
