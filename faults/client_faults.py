@@ -1,6 +1,6 @@
-"""What a client may do wrong: it leaves at any byte, sends what is no HTTP, or what is no request.
+"""Faults of a client: it leaves at any byte, sends something other than HTTP, or something other than a request.
 
-Rule: the others notice nothing, nothing keeps waiting for somebody who left, and no body makes the proxy fail.
+Rule: other clients notice nothing, nothing keeps waiting for a client that left, and no body makes the proxy fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEAD: Final = (
     b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
 )
 _RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER with no time: a close resets."""
+"""SO_LINGER with zero time: a close resets the connection."""
 
 
 def _message(**members: object) -> bytes:
