@@ -133,10 +133,22 @@ class ContextOverflow(ClientError):
 
     code = "context_length_exceeded"
 
-    def __init__(self, message: str, *, param: str | None = None, upstream_message: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        upstream_message: str | None = None,
+        sizes: tuple[int, int] | None = None,
+        advice: str = "",
+    ) -> None:
         super().__init__(message, param=param)
         self.upstream_message = upstream_message
         """The upstream's message, if the upstream refused."""
+        self.sizes = sizes
+        """Tokens of the prompt as received, and the maximum, which is smaller."""
+        self.advice = advice or message
+        """The message without those sizes, for a wire that has its own words for them."""
 
 
 class BadArtifactQuery(ClientError):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -29,8 +30,16 @@ class Wire(Protocol):
         """Behind the base URL: `/chat/completions`."""
 
     @property
+    def content_type(self) -> bytes:
+        """Of a body that is no stream."""
+
+    @property
     def results_hold_media(self) -> bool:
         """Whether images and files may stand in the results of tools."""
+
+    @property
+    def results_may_repeat(self) -> bool:
+        """Whether a call may have several results."""
 
     # Requests
 
@@ -53,19 +62,35 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a part of an image may stand in a body, or in a piece of one."""
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """The headers that bring a key."""
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """Whether an image that stands elsewhere may be named there, also inside a text."""
+
     # Tools
 
     def tool_names(self, tools: bytes) -> Sequence[str]:
         """The names in a tool list."""
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """All tools that a request brings, as they stand in it; empty for none."""
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The tool list of a request with the proxy's own tool at its end; None when its agent does not have it."""
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """Whether a request demands a call, or names the tools that may be called."""
 
+    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+        """The message that answers a call of a client's tool which this message makes."""
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
+
+    def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
+        """What asks the upstream to leave out itself what it holds of the conversation, as only it can; empty where it
+        holds nothing, or was asked already."""
 
     # Replies
 
@@ -89,7 +114,17 @@ class Wire(Protocol):
 
     # Errors
 
-    def error(self, error: ProxyError) -> bytes:
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """What an answer, or its beginning, means: the core judges what is read here. `sent`: what is known of the
+        prompt; `request`: the body that it answers, as what it repeats of that is no evidence."""
+
+    @property
+    def id_header(self) -> bytes:
+        """In which an error names its request, in lower case."""
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """The body of an error that the proxy itself makes."""
 
     def error_in_body(self, status: int, body: bytes) -> bytes:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation.pairing import Unpaired
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -22,6 +23,9 @@ _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """Begins the escape of a letter. No encoder writes one, but a name that holds one may be that of the message list."""
 _PROBE_BYTES: Final = 16
 """Looked at first where two bodies are compared: three times as fast as comparing all of what differs anyway."""
+
+_MAX_NAMESAKES: Final = 16
+"""Looked at for the member with the messages: schemas of tools call things `input`, too."""
 
 ReadItems: TypeAlias = Callable[[Sequence[Raw]], Sequence[tuple[Message, int]]]
 """Items of a message list → its messages in order, each with the number of items that are read once it ends. Where each
@@ -39,6 +43,15 @@ class RequestShape(NamedTuple):
     may_hold_images: Callable[[bytes], bool]
     goes_on: Callable[[Message], bool] = lambda _: False
     """Whether items that come later may belong to a message: then it is read again with them."""
+    reads_anew: Callable[[bytes], bool] = lambda _: False
+    """Whether messages before a piece of a body may be others because of it: then all of them are read again."""
+    may_be_plain: bool = False
+    """Whether a text may stand in the place of the list, as its only item, or nothing at all."""
+    is_whole: bool = True
+    """Whether the conversation stands in the request; else what the upstream counts of its prompt says nothing about
+    what was sent."""
+    tools: str = "tools"
+    """The member with the tool list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +65,8 @@ class Request:
     conversation: Conversation
     shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` the last item of each message ends; empty when that is not known, and then nothing is reused. A
-    message that was put in ends where the one before it does."""
+    """Where in `body` the last item of each message ends, with whatever makes it certain that it ends there; empty when
+    that is not known, and then nothing is reused. A message that was put in ends where the one before it does."""
     added_bytes: int = 0
     """Of the conversation, that do not stand in `body`."""
     has_images: bool = False
@@ -63,6 +76,8 @@ class Request:
     history: bytes = field(repr=False, default=b"")
     """What `hidden.extended` says after each of the first messages, one after the other: those of which it is known
     what they hide."""
+    healed: int = 0
+    """Messages that a repair took out or put in."""
     named: str = ""
     """The model's name where the body has none: the path may say it."""
     model: str = field(init=False)
@@ -129,6 +144,47 @@ class Request:
         completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
         return replace(completed, history=b"".join(told))
 
+    def followed(
+        self,
+        count: int,
+        body: bytes,
+        members: Mapping[str, Raw],
+        messages: Sequence[Message],
+        ends: tuple[int, ...],
+    ) -> Request:
+        """The request of another body, whose first `count` messages are those of this one, byte for byte; `messages`
+        are the others, and `ends` where they end."""
+        put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
+        return Request(
+            body,
+            members,
+            Conversation((*self.conversation.messages[:count], *messages)),
+            self.shape,
+            (*self.ends[:count], *ends),
+            added_bytes=self.added_bytes if put_in else 0,
+            has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
+            put_in=put_in,
+            history=self.history[: HISTORY_BYTES * count],
+        )
+
+    def repaired(self, unpaired: Unpaired, result_for: Callable[[Message, ToolCall], Message]) -> Request:
+        """The request without results of no call, and with the results that calls lack. No body of a client goes on
+        from there."""
+        lacking: dict[int, list[Message]] = {}
+        for found in unpaired.unanswered:
+            caller = self.conversation.messages[found.message]
+            lacking.setdefault(found.after, []).extend(result_for(caller, call) for call in found.calls)
+        messages: list[Message] = []
+        put_in: list[int] = []
+        for index, message in enumerate(self.conversation.messages):
+            if index not in unpaired.orphans:
+                put_in += [len(messages)] * (index in self.put_in)
+                messages.append(message)
+            added = lacking.get(index, [])
+            put_in += range(len(messages), len(messages) + len(added))
+            messages += added
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
+
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No body of a client goes on from there."""
         known = len(self.conversation)
@@ -167,10 +223,11 @@ def read_request(
     except jsontext.NotJson as error:
         raise MalformedRequest(f"the body must be a JSON object: {error}") from None
     name = shape.messages
-    if (array := members.get(name)) is None:
+    array = members.get(name)
+    if array is None and not shape.may_be_plain:
         raise MalformedRequest(f"the request has no `{name}`; a list of messages is needed", param=name)
     try:
-        items = jsontext.items(array)
+        items = _items(shape, array)
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
     read = shape.read(items)
@@ -179,11 +236,21 @@ def read_request(
     return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
 
 
+def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
+    """Raises NotJson."""
+    plain = b"null" if array is None else bytes(array)
+    if shape.may_be_plain and plain[:1] in (b'"', b"n"):
+        return [] if plain == b"null" else [plain]
+    return jsontext.items(plain)
+
+
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
     """The request whose first `count` messages are known; None when the rest of the body is not plain to read."""
     end, name = known.ends[count - 1], shape.messages
     rest = body[end:].lstrip(b" \t\r\n")
     if not rest.startswith((b",", b"]")) or b'"%b"' % name.encode() in rest or _ESCAPED_LETTER.search(rest):
+        return None
+    if shape.reads_anew(rest):
         return None
     try:
         tail = dict(jsontext.members(b'{"%b":[' % name.encode() + rest.removeprefix(b",")))
@@ -196,14 +263,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         return None
     # As bytes of their own: a view of any of them would hold a second copy of all that is new.
     tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
-    messages = known.conversation.messages[:count] + tuple([message for message, _ in read])
-    ends = known.ends[:count] + _ends_from(body, end, items, read)
-    has_images = known.has_images or shape.may_hold_images(rest)
-    put_in = known.put_in[: bisect.bisect_left(known.put_in, count)]
-    history = known.history[: HISTORY_BYTES * count]
-    added_bytes = known.added_bytes if put_in else 0
-    members = {**head, **tail}
-    return Request(body, members, Conversation(messages), shape, ends, added_bytes, has_images, put_in, history)
+    messages = [message for message, _ in read]
+    return known.followed(count, body, {**head, **tail}, messages, _ends_from(body, end, items, read))
 
 
 def _members_before_messages(known: Request) -> dict[str, Raw]:
@@ -219,9 +280,8 @@ def _ends(
     name: str, body: bytes, members: Mapping[str, Raw], items: Sequence[Raw], read: Sequence[tuple[Message, int]]
 ) -> tuple[int, ...]:
     """Where each message ends; nothing when names that stand twice, or elsewhere too, make that uncertain."""
-    key = body.find(b'"%b"' % name.encode())
-    start = body.find(b"[", key)
-    if key < 0 or not body.startswith(memoryview(members[name]), start):
+    start = _start(body, b'"%b"' % name.encode(), members[name]) if name in members else -1
+    if start < 0:
         return ()
     try:
         head = jsontext.members(body[:start] + b"[]}")
@@ -233,10 +293,21 @@ def _ends(
     return _ends_from(body, start, items, read)
 
 
+def _start(body: bytes, key: bytes, array: Raw) -> int:
+    """Where the list of messages stands; -1 where the first few members of its name are others."""
+    at = -1
+    for _ in range(_MAX_NAMESAKES):
+        at = body.find(key, at + 1)
+        start = body.find(b"[", at)
+        if at < 0 or body.startswith(memoryview(array), start):
+            return start if at >= 0 else -1
+    return -1
+
+
 def _ends_from(
     body: bytes, position: int, items: Sequence[Raw], read: Sequence[tuple[Message, int]]
 ) -> tuple[int, ...]:
-    if len(items) == len(read):  # one message each, which keeps the bytes of its item
+    if [stop for _, stop in read] == list(range(1, len(items) + 1)):  # one message each, which keeps its item's bytes
         items = [message.raw for message, _ in read]
     ends = [position]
     for raw in map(bytes, items):

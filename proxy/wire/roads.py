@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
+from proxy.wire.responses.wire import RESPONSES
 
 VERSION: Final = b"/v1"
 """Stands for the base URL, as clients have it."""
 WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
+    b"/v1/messages": MESSAGES,
+    b"/responses": RESPONSES,
 }
 """How the path of a wire ends. Where others end in the same word, the version belongs to it:
 `/v1/threads/ID/messages` is no `/v1/messages`."""
@@ -59,6 +64,33 @@ def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
     if path.startswith(_PREFIXES) or path.startswith(base_path + b"/"):
         return Road(None, _on_host(path, base_path))
     return None
+
+
+def wire_of_body(body: bytes) -> Wire:
+    """The wire of a request of which only the body is known, by the members that no other has.
+
+    >>> wire_of_body(b'{"input": "hi"}').path, wire_of_body(b'{"input": "hi", "messages": []}').path
+    ('/responses', '/chat/completions')
+    >>> wire_of_body(b'{"system": "", "messages": []}').path
+    '/messages'
+    """
+    try:
+        members = jsontext.members(body)
+    except jsontext.NotJson:
+        return CHAT_COMPLETIONS
+    if "messages" not in members:
+        return RESPONSES if "input" in members else CHAT_COMPLETIONS
+    is_anthropic = "system" in members or b'"input_schema"' in bytes(members.get("tools", b""))
+    return MESSAGES if is_anthropic or b'"tool_use_id"' in body else CHAT_COMPLETIONS
+
+
+def wire_over(path: bytes) -> Wire:
+    """Whose keys and errors hold for a path that no wire serves: the wire's under which it stands.
+
+    >>> wire_over(b"/v1/messages/count_tokens").path, wire_over(b"/v1/models").path
+    ('/messages', '/chat/completions')
+    """
+    return next((wire for end, wire in WIRES.items() if end + b"/" in path), CHAT_COMPLETIONS)
 
 
 def _wire_at_end(path: bytes) -> tuple[Wire, bytes] | None:

@@ -155,9 +155,9 @@ def plan(
 
 def _lasting(messages: Sequence[Message]) -> int:
     """How many messages the next turn will begin with: not the words of the assistant at the end, which its answer
-    will stand for."""
+    will stand for, nor what will be written in another way then."""
     count = len(messages)
-    while count and messages[count - 1].role == "assistant":
+    while count and (messages[count - 1].role == "assistant" or messages[count - 1].is_marked):
         count -= 1
     return count
 
@@ -222,7 +222,8 @@ def _cut(window: ContextWindow, pipeline: Pipeline, note_share: float) -> float:
     holds nothing that a note would tell."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
     fixed = window.fixed(task_tokens(budget))
-    _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
+    if not window.has_gaps:
+        _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
     if window.has_gaps:
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark - note_share))
     room_tokens = _note_tokens(window, budget, fixed)

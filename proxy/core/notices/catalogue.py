@@ -125,6 +125,14 @@ READING: Final[Phrases] = {
         "（回答到此为止：模型要求读取被截去内容中的一页，但无法提供。）",
     ),
 }
+
+HISTORY: Final[Phrases] = {
+    "lacking": (
+        "(This call has no result: the run was interrupted before there was one.)",
+        "（此调用没有结果：运行在得到结果之前被中断。）",
+    ),
+}
+"""Of histories that were repaired."""
 """What the proxy's own tool says besides."""
 
 BAD_QUERIES: Final[Phrases] = {

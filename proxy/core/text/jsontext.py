@@ -109,6 +109,27 @@ def join_array(parts: Sequence[Raw]) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
+def embedded(raw: bytes) -> bytes:
+    """The bytes of a message of any API among JSON: themselves where they are JSON, or several values with commas
+    between them; else a text. `taken_out` gives the same bytes back.
+
+    >>> embedded(b'{"a": 1}'), embedded(b"user: a"), taken_out(embedded(b"user: a"))
+    (b'{"a": 1}', b'"user: a"', b'user: a')
+    """
+    try:
+        if items(b"[%b]" % raw) and not raw.startswith(b'"'):
+            return raw
+    except NotJson:
+        pass
+    return dump(raw.decode("utf-8", "surrogateescape"))
+
+
+def taken_out(raw: Raw) -> bytes:
+    """The bytes that were embedded."""
+    written = bytes(raw)
+    return value(written).encode("utf-8", "surrogateescape") if written.startswith(b'"') else written
+
+
 def _leniently(raw: Raw, error: Exception) -> tuple[str, Any]:
     """The JSON as a text, and its value. Bytes that are no UTF-8 become lone surrogates; `_encoded` turns them back."""
     whole = bytes(raw)

@@ -106,7 +106,7 @@ class KnownInputs:
         """The inputs of a plan; `rough`: whether a rough count will do where the request surely fits."""
         limits = self._limits(request, tenant)
         roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
-        tools = terms.tools or bytes(request.members.get("tools", b""))
+        tools = terms.tools or wire.tools(request)
         instructions = wire.instructions(request.members)
         key = (roughly, wire.path, tools, instructions, terms)
         inputs = limits.known.get(key)
@@ -130,7 +130,8 @@ class KnownInputs:
         own = with_images_of(profile.model, texts, profile.image_tokens)
         is_slow = not isinstance(texts, ByteClassCounter)
         exact = own.exact or calibrated
-        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
+        apart = self._pipelines.reply_is_apart(profile.model)
+        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart)
         self._make_room(0)
         self._limits_of[key] = found = _Limits(profile, own, is_slow, budget, {})
         return found

@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, Witness
@@ -26,7 +27,6 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.wire.error_bodies import judge_answer
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 
@@ -34,7 +34,9 @@ ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 class Judge:
     """Judges the answers to requests."""
 
-    def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str) -> None:
+    def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str, *, heals: bool) -> None:
+        """`heals`: whether a history that was refused is to be repaired."""
+        self._heals = heals
         self._recorder = recorder
         self._learning = learning
         self._is_own_server = is_own_server(upstream_url)
@@ -50,7 +52,7 @@ class Judge:
             return Outcome(answer.status, ACCEPTED)
 
     def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
-        if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.evidence):
+        if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.telling):
             fitting = self._fitting(answer, planned, decision) if is_first else None
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
@@ -67,7 +69,13 @@ class Judge:
             media = media.union(*(modalities_in(message) for message in plan.sent))
         is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
         fitting = self._fitting(answer, planned, decision) if is_answer else None
-        return Outcome(answer.status, verdict, media, fitting)
+        is_unpaired = (
+            self._heals
+            and verdict.kind is VerdictKind.PAIRING
+            and planned.request.shape.is_whole
+            and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
+        )
+        return Outcome(answer.status, verdict, media, is_unpaired, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Write down what a request was refused for that went up as it came; nothing is learned or done about it."""
@@ -102,6 +110,8 @@ class Judge:
         """The window to which the upstream has cut a prompt, which is learned; None when nothing proves that it has."""
         if counted is None or planned.request.has_images or not planned.plan.fits:
             return None
+        if not planned.request.shape.is_whole:
+            return None  # of what it counted, more than this prompt may be a part
         model, profile = planned.request.model, planned.inputs.profile
         own = counter_for(profile.tokenizer, model)
         ratio, measured = self._learning.ratio(model, own.name)
@@ -133,6 +143,8 @@ class Judge:
 
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
         """Hold what a refusal counted of the prompt against the estimate, as usage is."""
+        if not counted.request.shape.is_whole:
+            return
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
         if not is_exact or verdict.prompt is None or verdict.may_be_echo:
             return
@@ -143,7 +155,7 @@ class Judge:
 
     def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep how much was refused by an upstream that does not say what it takes."""
-        if verdict.may_be_echo:
+        if verdict.may_be_echo or not planned.request.shape.is_whole:
             return
         reply = planned.reply_limit or planned.request.reply_limit
         requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
@@ -179,6 +191,8 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
             return
         decision.prompt_tokens = counted
+        if not planned.request.shape.is_whole:
+            return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
             self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.owner)
         profile = planned.inputs.profile
@@ -207,10 +221,14 @@ class Judge:
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What an answer means. `size`: of the prompt that it answers."""
+    if not planned.request.shape.is_whole:
+        body = planned.request.body
+        return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
         planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
-    return judge_answer(answer.status, answer.headers, answer.evidence, sent=sent, request=planned.request.body)
+    body = planned.request.body
+    return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)

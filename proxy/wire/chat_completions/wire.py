@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -23,7 +24,7 @@ from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.assistant import result_of
 from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.error_bodies import holds_nothing
+from proxy.wire.error_bodies import holds_nothing, judge_answer
 from proxy.wire.request import Request, RequestShape, read_request
 
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
@@ -46,7 +47,9 @@ class ChatCompletions:
     """`/chat/completions`; what each member is for stands with the protocol."""
 
     path: Final = "/chat/completions"
+    content_type: Final = b"application/json"
     results_hold_media: Final = False
+    results_may_repeat: Final = False
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -71,21 +74,41 @@ class ChatCompletions:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """A bearer's."""
+        return [(b"authorization", b"Bearer " + key.encode())]
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the same name, which is escaped inside a text."""
+        return b"image_url" in raw
+
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
         return tools.tool_names(found or None)
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """The member of that name."""
+        return bytes(request.members.get("tools", b""))
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end."""
-        return tools.with_tool(members, policy)
+        return tools.with_tool(request.members, policy)
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
 
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
+        """It holds nothing."""
+        return {}
+
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """A message of the role `tool`."""
+        return result_of(call.id, text)
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """A message of the role `tool`."""
-        return result_of(call, text)
+        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a choice has begun, and no word of a refusal stands there."""
@@ -116,7 +139,15 @@ class ChatCompletions:
         """Chunks."""
         return AnswerStream()
 
-    def error(self, error: ProxyError) -> bytes:
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers of this API say, in whatever shape."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
+
+    id_header: Final = b"x-request-id"
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it stands in a header alone
         """In OpenAI's shape."""
         return errors.error_body(error)
 
