@@ -149,7 +149,7 @@ class Workload:
     bodies: Callable[[int], Iterator[bytes]]
     """From a seed to request bodies."""
     events: int = 0
-    """SSE events of each answer; 0 for a JSON answer."""
+    """SSE events of each response; 0 for a JSON response."""
     fits: bool | None = True
     """Whether it fits the window, so that the same bytes have to reach the upstream; None: only at first."""
 

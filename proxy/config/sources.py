@@ -46,7 +46,7 @@ _MUST: Final[Mapping[str, str]] = {
 """pydantic's kinds of mistakes whose texts name Python. https://docs.pydantic.dev/latest/errors/validation_errors/"""
 
 _QUOTED: Final = re.compile(r"(?<= )'[^']{2,}'|\"[^\"]*\"")
-"""What PyYAML quotes from the file; a single character is no secret."""
+"""What PyYAML quotes from the file; a single character is not a secret."""
 _SHOWN_CHARS: Final = 80
 """The rest of a wrong value helps nobody."""
 
