@@ -1,4 +1,4 @@
-"""`python -m bench`: start everything, take the figures, print the tables, and write the page when asked to."""
+"""`python -m bench`: start everything, measure, print the tables, and write the page if asked to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_NGINX = "nginx is not installed, so there is no floor and no ratio. On Debia
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 measured, 1 a wrong answer or a contender that does not start, 2 wrong flags."""
+    """Exit status: 0 measured, 1 a wrong response or a contender that does not start, 2 wrong flags."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the children end with us
     contenders = installed()
@@ -69,7 +69,7 @@ def _measure(contenders: Sequence[Contender], effort: Effort) -> Results:
 
 
 def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dict[str, list[float]]:
-    """By contender, the seconds of each start: alone, and in turns, so that a slow minute is shared. Peers that do not
+    """By contender, the seconds of each start: alone, and in turns, so that all share a slow minute. Peers that do not
     start are missing."""
     starts: dict[str, list[float]] = {}
     for time in range(times + 1):  # the first may compile; it is not counted

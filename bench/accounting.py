@@ -1,6 +1,6 @@
-"""What a process and all its descendants have used so far: CPU seconds and resident memory. Linux only.
+"""The resources used so far by a process and all its descendants: CPU seconds and resident memory. Linux only.
 
-CPU is user plus system time of every thread that lives or lived. It is what utime + stime in /proc say, read from the
+CPU is user plus system time of every thread, past and present. It equals utime + stime in /proc, but is read from the
 kernel's clock of the process, which counts nanoseconds where /proc counts hundredths of a second.
 """
 
@@ -16,20 +16,20 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def family(pid: int) -> Iterator[int]:
-    """`pid` and its descendants that live."""
+    """`pid` and its living descendants."""
     yield pid
     try:
         children = [
             child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
         ]
-    except (FileNotFoundError, ProcessLookupError):  # gone, or a thread of it is, while we looked
+    except (FileNotFoundError, ProcessLookupError):  # it, or one of its threads, ended meanwhile
         return
     for child in children:
         yield from family(int(child))
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of the family, with that of descendants that ended and were waited for."""
+    """CPU time of the family, including descendants that ended and were waited for."""
     return sum(_own_cpu_seconds(member) + _reaped_cpu_seconds(member) for member in family(pid))
 
 

@@ -1,7 +1,7 @@
-"""What the upstream answers, known to both ends, so that every answer can be checked to the last byte.
+"""The upstream's responses, known to both ends, so that every response can be checked to the last byte.
 
-The first event and the JSON answer carry a checksum of the request body that reached the upstream (in OpenAI's member
-`system_fingerprint`): a proxy that claims to forward the very bytes is held to it.
+The first event and the JSON response carry a checksum of the request body that reached the upstream (in OpenAI's member
+`system_fingerprint`): it verifies a proxy's claim to forward requests byte for byte.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import re
 import zlib
 
 TEXT = "The build fails because the cache returns a stale prefix; the handler has to read it once more."
-"""Stands in every JSON answer."""
+"""In every JSON response."""
 
 _PROMPT_TOKENS = 0
-"""Nothing is learned from it. A figure made up from the bytes is false in another way for each conversation, and more
-for a cut one; a proxy that believes it moves its cuts again and again."""
+"""Nothing is learned from it. A figure made up from the bytes would be wrong differently for each conversation, and
+more so for a cut one; a proxy that believed it would move its cuts again and again."""
 
 _FINGERPRINT = re.compile(rb'"fp_([0-9a-f]{8})"')
 
 
 class WrongAnswer(Exception):
-    """An answer that is not what the upstream sent; nothing measured with it counts."""
+    """A response that is not what the upstream sent; nothing measured with it counts."""
 
 
 def json_answer(request_body: bytes) -> bytes:
-    """A chat completion, of one length whatever the request was."""
+    """A chat completion of constant length, whatever the request."""
     return (
         '{"id":"chatcmpl-bench","object":"chat.completion","created":1714000000,"model":"bench","choices":[{"index":0,'
         f'"message":{{"role":"assistant","content":"{TEXT}"}},"logprobs":null,"finish_reason":"stop"}}],'
@@ -47,10 +47,10 @@ def stream_events(request_body: bytes, count: int) -> list[bytes]:
 def check(
     status: int, answer: bytes, request_body: bytes, *, events: int, verbatim: bool, fits: bool | None = True
 ) -> None:
-    """Raise WrongAnswer unless `answer` is what the upstream gave.
+    """Raise WrongAnswer unless `answer` is what the upstream sent.
 
-    `verbatim`: the contender promises to hand answers on byte for byte, and requests too when they fit the window;
-    otherwise it may write the JSON anew, and its text is what has to be whole. `fits`: None where either may be true.
+    `verbatim`: the contender promises to pass responses on byte for byte, and requests, too, if they fit the window;
+    otherwise it may rewrite the JSON, and only its text has to be whole. `fits`: None if either may be true.
     """
     if status != 200:
         raise WrongAnswer(f"status {status}: {answer[:300].decode(errors='replace')}")

@@ -1,6 +1,6 @@
-"""The chat requests that are sent: a small one, an agent's conversation of a given size, and conversations that grow.
+"""The chat requests of the bench: a small one, an agent's conversation of a given size, and growing conversations.
 
-The same seed gives the same bytes, on every machine, and another seed gives a conversation that nobody has seen before.
+The same seed gives the same bytes on every machine; another seed gives a conversation that nobody has seen before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NARROW_MODEL = "gpt-4o"
 """A window of 128 000 tokens: 200 KB fit into it, 2 MB do not and have to be cut."""
 
 WINDOWS = {WIDE_MODEL: 1_047_576, NARROW_MODEL: 128_000}
-"""Tokens, as they are stated to who asks for them."""
+"""Tokens, as stated to clients that ask for them."""
 
 _TOOLS: list[dict[str, object]] = [
     {
@@ -48,7 +48,7 @@ _WORDS = (  # noqa: SIM905 - reads better than forty literals
 
 
 def chat(content_bytes: int, *, model: str, events: int, seed: int) -> Iterator[bytes]:
-    """Endless single-question requests, each with its own number; `events` over 0 asks for a stream of as many."""
+    """Endless single-question requests, each with its own number; `events` over 0 asks for a stream of that many."""
     question = _prose(random.Random(seed), content_bytes)
     for number in itertools.count():
         body: dict[str, object] = {
@@ -99,7 +99,7 @@ class Conversation:
         return b'{"messages":[' + self._messages + self._tail
 
     def _call(self) -> tuple[str, dict[str, str], str]:
-        size = int(self._exchange_bytes * self._random.uniform(0.7, 1.3)) - 400  # 400: what surrounds the output
+        size = int(self._exchange_bytes * self._random.uniform(0.7, 1.3)) - 400  # 400: the JSON around the output
         path = f"src/{self._random.choice(_WORDS)}/{self._random.choice(_WORDS)}_{self._random.randrange(1000)}.py"
         kind = self._random.randrange(3)
         if kind == 0:
@@ -110,7 +110,7 @@ class Conversation:
 
 
 def new_conversations(size_bytes: int, *, model: str, seed: int, exchange_bytes: int = 4_000) -> Iterator[bytes]:
-    """Endless conversations of one size of which no two begin alike: remembering one is no help with another."""
+    """Endless conversations of one size, no two of which begin alike: remembering one does not help with another."""
     for number in itertools.count():
         conversation = Conversation(model, seed * 10_000 + number, exchange_bytes)
         conversation.grow_to(size_bytes)
@@ -149,9 +149,9 @@ class Workload:
     bodies: Callable[[int], Iterator[bytes]]
     """From a seed to request bodies."""
     events: int = 0
-    """SSE events of each answer; 0 for a JSON answer."""
+    """SSE events of each response; 0 for a JSON response."""
     fits: bool | None = True
-    """Whether the window takes it, so that the very bytes have to reach the upstream; None: only at first."""
+    """Whether it fits the window, so that the same bytes have to reach the upstream; None: only at first."""
 
 
 GROWTH_TURNS = 100

@@ -1,7 +1,7 @@
-"""Who runs: nginx as the floor, this project, this project switched off, and the peers that are installed.
+"""The contenders: nginx as the floor, this project, this project switched off, and the installed peers.
 
-A contender is a recipe, found by looking for its executable; what it needs on disk it writes into its own folder of the
-run. Nothing here starts a process, apart from asking nginx for its version.
+A contender is a recipe, found by its executable; it writes its files into its own folder of the run. Nothing here
+starts a process, except to ask nginx for its version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.bodies import WINDOWS
 ROOT = Path(__file__).resolve().parent.parent
 
 PEERS = Path(os.environ.get("BENCH_PEERS", Path.home() / ".cache" / "context-proxy-bench"))
-"""Where `bench/install_peers.sh` puts the other proxies; outside the project on purpose."""
+"""Where `bench/install_peers.sh` installs the other proxies; deliberately outside the project."""
 
 DIRECT = "direct"
 NGINX = "nginx"
@@ -39,16 +39,16 @@ class Contender:
     name: str
     version: str
     command: _Command
-    """From its port, the upstream's port and a folder of its own to the command line."""
+    """Its port, the upstream's port and its own folder → the command line."""
     environment: dict[str, str] = field(default_factory=dict)
     headers: Callable[[int], dict[str, str]] = lambda _: {}
-    """From the upstream's port to request headers that this proxy insists on."""
+    """The upstream's port → request headers that this proxy requires."""
     verbatim: bool = True
-    """It hands bodies on as they are, both ways; checked on every answer."""
+    """It passes bodies on unchanged, both ways; checked on every response."""
     peer: bool = False
-    """Somebody else's: when it fails, its column says so and the bench goes on."""
+    """A foreign project: if it fails, its column says so and the bench continues."""
     cuts: bool = False
-    """It makes requests fit; the others forward one that is over the window as it is."""
+    """It makes requests fit; the others forward one that is over the window unchanged."""
 
 
 def installed() -> list[Contender]:
@@ -74,11 +74,11 @@ def _nginx(name: str, buffering: str) -> Contender | None:
 
 
 def _nginx_user() -> str:
-    # Started by root, nginx gives its worker to `nobody`, who may not enter the folder of this run.
+    # Started by root, nginx runs its worker as `nobody`, which cannot enter the folder of this run.
     return "user root;" if os.geteuid() == 0 else ""
 
 
-# What a careful person sets in front of a model: one worker, kept-alive upstream connections and no logs.
+# A careful setup in front of a model: one worker, kept-alive upstream connections and no logs.
 _NGINX_CONF = """\
 daemon off;
 %(user)s
@@ -106,8 +106,8 @@ http {
     }
 }
 """
-# Both bodies passed on as they come: the floor. By nginx's own defaults a request body over 16 KB goes through a file
-# and an answer may, too: beating that would mean little, so it stands beside and is nobody's measure.
+# Both bodies passed on as they arrive: the floor. By nginx's own defaults a request body over 16 KB goes through a file
+# and a response may, too: beating that would mean little, so it is listed but is not the reference.
 _AS_IT_COMES = "client_body_buffer_size 64k; proxy_buffering off; proxy_request_buffering off;"
 
 
@@ -120,7 +120,8 @@ def _ours() -> Contender | None:
 
     def command(port: int, upstream: int, folder: Path) -> list[str]:
         where = ["--upstream", f"http://127.0.0.1:{upstream}/v1", "--host", "127.0.0.1", "--port", str(port)]
-        # Stated: the catalogue's windows are guesses for an upstream that it does not know, and nothing is cut on one.
+        # Stated explicitly: for an upstream that it does not know the catalogue's windows are guesses, which cut
+        # nothing.
         stated = [{"match": model, "context_window": window} for model, window in WINDOWS.items()]
         config = folder / "config.yaml"
         config.write_text(json.dumps({"models": stated}))
@@ -130,7 +131,7 @@ def _ours() -> Contender | None:
 
 
 def _off() -> Contender | None:
-    """The same server forwarding only: what is left when this is taken away is the planning."""
+    """The same server, forwarding only: the difference to it is the cost of planning."""
     ours = _ours()
     if ours is None:
         return None
@@ -169,7 +170,7 @@ def _portkey() -> Contender | None:
     def headers(upstream: int) -> dict[str, str]:
         return {"x-portkey-provider": "openai", "x-portkey-custom-host": f"http://127.0.0.1:{upstream}/v1"}
 
-    # It refuses hosts of the local network, unless told to trust them.
+    # It refuses hosts of the local network unless told to trust them.
     trusting = {"TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost"}
     version = json.loads((package / "package.json").read_text())["version"]
     return Contender("Portkey", version, command, trusting, headers, verbatim=False, peer=True)
@@ -195,7 +196,7 @@ def _peer_program(name: str) -> str | None:
 
 
 def _python_version(program: str, package: str) -> str:
-    """The version of a package beside a program of another environment."""
+    """The version of a package in another program's environment."""
     found = metadata.distributions(
         name=package, path=[str(p) for p in Path(program).parent.parent.glob("lib/*/site-packages")]
     )

@@ -1,7 +1,7 @@
-"""What an agent can still work with: of what its true next step uses, what stands in the text that is sent.
+"""What an agent can still work with: the share of what its true next step uses that is in the text sent.
 
 Rule: the measures of docs/decisions/0003-what-to-give-up.md. A name counts only in a line of the conversation itself,
-not in a list of names or in words of the proxy; a block only when every line of it is sent.
+not in a list of names or in the proxy's words; a block counts only if every line of it is sent.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NAME: Final = re.compile(r"[A-Za-z_][\w./:-]{5,}|\d{4,}")
 _NUMBER: Final = re.compile(r"^\s*(?:[\w./@+-]+[:-])?\d+(?:→|\t|:|-|\||  )\s?")
 _REPLACED: Final = frozenset({"old_string", "old_str", "oldText", "old_text", "old", "search"})
 _LEAST_OF_A_BLOCK: Final = 4
-"""Characters of a line of a block that has to stand there: shorter ones stand everywhere."""
+"""Characters of a block's line that has to be present: shorter lines occur everywhere."""
 _LEAST_QUOTED: Final = 20
-"""Characters of a line that is taken over: shorter ones are written anew as often."""
+"""Characters of a copied line: shorter ones are as often written anew."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What the next step uses that only earlier messages hold."""
+    """What the next step uses that only earlier messages contain."""
 
     names: frozenset[str]
     lines: frozenset[str]
@@ -35,7 +35,7 @@ class Needs:
 
 @dataclass
 class Tally:
-    """How much was needed, and how much of it stood there."""
+    """How much was needed, and how much of it was present."""
 
     names: int = 0
     real: int = 0
@@ -54,14 +54,14 @@ class Tally:
         self.blocks_held += sum(block <= lines for block in needs.blocks)
 
     def shares(self) -> dict[str, float]:
-        """In per cent; 100 of nothing."""
+        """In per cent; 100 if nothing was needed."""
         pairs = {"real": (self.real, self.names), "edits": (self.blocks_held, self.blocks)}
         pairs["lines"] = (self.lines_held, self.lines)
         return {name: round(100 * held / of, 1) if of else 100.0 for name, (held, of) in pairs.items()}
 
 
 class History:
-    """What a conversation has held so far."""
+    """The content of a conversation so far."""
 
     def __init__(self) -> None:
         self._told_names, self._told_lines = set[str](), set[str]()
@@ -96,7 +96,7 @@ class History:
         )
 
     def standing(self, sent: Iterable[Chat]) -> tuple[frozenset[str], frozenset[str]]:
-        """Names and lines that stand in what is sent, in lines of the conversation itself."""
+        """Names and lines present in what is sent, in lines of the conversation itself."""
         names, lines = set[str](), set[str]()
         held = (self._raw_lines, self._seen_lines, self._own_lines)
         for message in sent:
@@ -108,7 +108,7 @@ class History:
 
 
 def text_of(message: Chat) -> str:
-    """All of a message that a model reads."""
+    """Everything in a message that a model reads."""
     content = message.get("content")
     parts = [content] if isinstance(content, str) else [part.get("text") or "" for part in content or []]
     called = [call.get("function") or {} for call in message.get("tool_calls") or []]
@@ -116,7 +116,7 @@ def text_of(message: Chat) -> str:
 
 
 def lines_of(message: Chat) -> Iterator[str]:
-    """Its lines as files have them: without the blanks around them, and without the numbers that readers put before."""
+    """Its lines as in files: without surrounding blanks, and without the line numbers that file readers add."""
     content = message.get("content")
     parts = [content] if isinstance(content, str) else [part.get("text") or "" for part in content or []]
     for text in [*parts, *(value for _, value in _strings(message))]:

@@ -1,4 +1,4 @@
-"""Every figure that is measured: what it is called, its unit, and what would be good.
+"""Every measured figure: its name, its unit, and its target.
 
 A target is a promise to users; it is changed for a reason, never to turn a "no" into a "yes".
 """
@@ -35,22 +35,22 @@ class Figure:
     digits: int = 2
     target: Target | None = None
     floor: str | None = None
-    """The row whose nginx figure this one is a multiple of; None where a multiple means nothing."""
+    """The row whose nginx figure is the base for this one's multiple; None if a multiple means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuFigure:
-    """How a figure in CPU time is taken: requests of a workload, one at a time, on one kept-alive connection."""
+    """How a figure in CPU time is measured: requests of a workload, one at a time, on one kept-alive connection."""
 
     row: str
     """Its key in `FIGURES`."""
     workload: str
     most_requests: int
-    """In a round; slow contenders send fewer, as many as a round's CPU allows."""
+    """Per round; slow contenders send fewer, as many as a round's CPU allows."""
     warm: int = 1
     """Requests of the same series before the measured ones."""
     per_request: int = 1
-    """Into how many the CPU of a request is divided: the events of its answer."""
+    """Divides the CPU of a request: the number of events of its response."""
     scale: float = 1e3
     """From seconds to the figure's unit."""
     over_window: bool = False

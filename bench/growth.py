@@ -1,7 +1,7 @@
-"""What a growing conversation costs beyond forwarding it: the arithmetic on the CPU readings of its turns.
+"""What a growing conversation costs beyond forwarding it, computed from the CPU readings of its turns.
 
-A proxy that looks at everything again on each turn does work that grows with the square of the turns (exponent 2); one
-that looks only at what is new does the same on each (exponent 1).
+A proxy that examines everything again in each turn does work that grows with the square of the turns (exponent 2); one
+that examines only what is new does the same work in each (exponent 1).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def typical(runs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def beyond(turns: Sequence[float], floor: Sequence[float]) -> list[float]:
-    """Running totals of what `turns` cost beyond `floor`, in seconds."""
+    """Running totals of the cost of `turns` beyond `floor`, in seconds."""
     return list(accumulate(own - other for own, other in zip(turns, floor, strict=True)))
 
 
 def exponent(totals: Sequence[float]) -> float | None:
     """The k of total ~ turn**k, by least squares on the logarithms over the second half of the turns.
 
-    The second half, because the first is start-up and fixed costs and would flatter. None where a total there is not
-    positive: then there is no growth to speak of.
+    The second half, because the first is start-up and fixed costs and would flatter. None if a total there is not
+    positive: then there is no growth to measure.
 
     >>> round(exponent([turn**2 for turn in range(1, 101)]), 3)
     2.0

@@ -1,6 +1,6 @@
-"""The little of HTTP/1.1 that both ends of the bench need: messages with a length, or in chunks. No I/O in here.
+"""The part of HTTP/1.1 that both ends of the bench need: messages with a length, or in chunks. No I/O.
 
-`Reader` takes bytes in any pieces and gives a message when it is whole; what follows it belongs to the next one.
+`Reader` takes bytes in any pieces and returns a message when it is complete; what follows it belongs to the next one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Message:
-    """One request or answer, as far as it was read."""
+    """One request or response, as far as it was read."""
 
     start_line: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Message:
 
 
 class MalformedMessage(Exception):
-    """Bytes that are no HTTP/1.1 message with a length or in chunks."""
+    """Bytes that are not an HTTP/1.1 message with a length or in chunks."""
 
 
 class Reader:
@@ -42,7 +42,7 @@ class Reader:
         self._in_head = True
 
     def feed(self, received: bytes) -> Message | None:
-        """The message that `received` completes, or None; call again with b"" for another one of the same bytes."""
+        """The message that `received` completes, or None; call again with b"" for another one in the same bytes."""
         if self._in_head:
             self._buffer += received
             head, separator, rest = self._buffer.partition(b"\r\n\r\n")
@@ -68,7 +68,7 @@ class Reader:
         return self._finish() if self._left == 0 else None
 
     def _chunks(self, received: bytes) -> Message | None:
-        """`_left` counts the chunk with the line end after it; 0 stands for "a size line comes"."""
+        """`_left` counts the chunk including its line end; 0 means that a size line is next."""
         self._buffer += received
         while True:
             if self._left == 0:

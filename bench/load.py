@@ -1,7 +1,7 @@
-"""The client: `python -m bench.load` takes jobs as JSON lines and answers each with what it saw, also in a line.
+"""The client: `python -m bench.load` takes jobs as JSON lines and answers each with its result, also in one line.
 
-Plain blocking sockets, kept alive, one thread for each connection: next to nothing is spent on the client's side. Every
-answer is checked whole; the first wrong one ends the job.
+Plain blocking sockets, kept alive, one thread for each connection: the client's side costs almost nothing. Every
+response is checked in full; the first wrong one ends the job.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bench.bodies import WORKLOADS, Workload
 from bench.http1 import MalformedMessage, Reader
 
 _PATIENCE_SECONDS = 60.0
-"""Longer than the slowest contender needs for the largest body; an answer that takes more is a hang."""
+"""Longer than the slowest contender needs for the largest body; a response that takes longer is a hang."""
 
 _SETTLE_SECONDS = 0.03
-"""Time for what a proxy does after an answer (log, metrics, memory), which is work for the request all the same."""
+"""Time for a proxy's work after a response (log, metrics, memory), which still belongs to the request."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -39,30 +39,30 @@ class Job(msgspec.Struct, frozen=True):
     requests: int
     verbatim: bool
     warm: int = 0
-    """Requests before, of the same series, that are not measured."""
+    """Unmeasured requests of the same series that come first."""
     connections: int = 1
     watched_pid: int = 0
-    """Whose family's CPU is read before and after; 0 for nobody's."""
+    """Whose family's CPU is read before and after; 0 for none."""
     cpu_each_request: bool = False
 
 
 class Seen(msgspec.Struct):
-    """What came of a job."""
+    """The result of a job."""
 
     answer_ms: list[float] = []
     """From the first byte sent to the last one read, per request."""
     first_byte_ms: list[float] = []
     """From the first byte sent to the first one of the body, per request."""
     cpu_seconds: list[float] = []
-    """Readings of the watched family's CPU: before the first request, after each when asked for, after the last."""
+    """Readings of the watched family's CPU: before the first request, after each if requested, after the last."""
     reads: int = 0
-    """How often bytes of a body came: a stream's events over this is how much was lumped together."""
+    """How often pieces of a body arrived: a stream's events divided by this say how much was lumped together."""
     wrong: str | None = None
-    """Why the job was given up."""
+    """Why the job was aborted."""
 
 
 class Connection:
-    """A kept-alive connection that sends exact bytes and reads whole answers."""
+    """A kept-alive connection that sends exact bytes and reads whole responses."""
 
     def __init__(self, job: Job) -> None:
         self._socket = socket.create_connection(("127.0.0.1", job.port), timeout=_PATIENCE_SECONDS)
@@ -73,7 +73,7 @@ class Connection:
         self._verbatim = job.verbatim
 
     def exchange(self, body: bytes, workload: Workload, seen: Seen) -> None:
-        """Send `body`, read and check the answer, and add to `seen`."""
+        """Send `body`, read and check the response, and add to `seen`."""
         request = f"{self._head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         first_byte = 0.0
         reads = 0
@@ -99,9 +99,9 @@ class Connection:
 
 
 def run(job: Job) -> Seen:
-    """Send the job's requests; what is wrong is told in `Seen.wrong`, never raised."""
+    """Send the job's requests; errors are reported in `Seen.wrong`, never raised."""
     workload = WORKLOADS[job.workload]
-    # All made before the first is sent: a client that works between requests lets the caches of the proxy go cold.
+    # All made before the first is sent: a client that works between requests would let the proxy's caches go cold.
     bodies = iter(list(itertools.islice(workload.bodies(job.seed), job.warm + job.requests)))
     seen = Seen()
     connections: list[Connection] = []

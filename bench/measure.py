@@ -1,7 +1,7 @@
-"""Taking the figures: rounds in which every contender has its turn at every figure, so that a slow minute is shared.
+"""Measures the figures: rounds in which every contender has its turn at every figure, so that all share a slow minute.
 
-What one sample is, is said at the method that takes it. All contenders of a round get the same bodies, and none gets a
-body that it has seen in another round.
+Each method says what one of its samples is. All contenders of a round get the same bodies, and none gets a body that it
+has seen in another round.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _LATENCY_CONNECTIONS = 4
 
 
 class Wrong(Exception):
-    """A contender that is not excused gave a wrong answer: the bench ends."""
+    """A contender that must not fail gave a wrong response: the bench ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done."""
+    """How much is measured."""
 
     rounds: int
     sample_cpu_seconds: float
-    """About what a contender may use for one sample: a slow one sends fewer requests, but at least `least_requests`."""
+    """Approximate CPU for one sample of a contender: a slow one sends fewer requests, but at least `least_requests`."""
     first_tokens: int
     """Streams begun for one sample of the first token's delay."""
     growths: int
     """How often a growing conversation is sent from its start."""
     starts: int
-    """How often each contender is started, after a first time that is not counted."""
+    """How often each contender is started, after a first start that is not counted."""
     least_requests: int = 4
 
 
 class Session:
-    """The contenders that run, the client, and what was found so far."""
+    """The running contenders, the client, and the results so far."""
 
     def __init__(self, client: LoadClient, proxies: Sequence[Running], direct: Running, effort: Effort) -> None:
         self.results = Results()
@@ -60,9 +60,9 @@ class Session:
 
     def run(self) -> Results:
         """Every figure; raises Wrong."""
-        time.sleep(1.0)  # what starts late has to be in the idle memory
+        time.sleep(1.0)  # late start-up work has to be in the idle memory
         self._memory("idle")
-        # The first round warms up and teaches how many requests a sample may have; its figures are forgotten.
+        # The first round warms up and shows how many requests a sample may have; its figures are discarded.
         for round_number in range(self._effort.rounds + 1):
             tell(f"round {round_number} of {self._effort.rounds}" if round_number else "warming up")
             for position, figure in enumerate(CPU_FIGURES):
@@ -98,7 +98,7 @@ class Session:
                 self.results.add("events_a_read", name, figure.per_request * requests / seen.reads)
 
     def _first_token(self, seed: int) -> None:
-        """A sample: the median time to the first event, less that without a proxy in the same round."""
+        """A sample: the median time to the first event, minus that without a proxy in the same round."""
         direct = 0.0
         for proxy in (self._direct, *self._proxies):
             seen = self._send(
@@ -133,14 +133,14 @@ class Session:
                 self.results.add("p99", name, percentiles[98])
 
     def _growth(self) -> None:
-        """One sample in all: the turns of the median run, added up, less the same of nginx or of us off."""
+        """One sample in all: the turns of the median run, added up, minus the same for nginx or ourselves off."""
         fits = self._turns("planning", "from_start", seed=20_000, proxies=self._proxies)
         cutting = [proxy for proxy in self._proxies if proxy.contender.cuts]
         cut = self._turns("planning_cut", "from_start_cut", seed=30_000, proxies=cutting)
         for suffix, floor, turns in (
             ("", NGINX, fits),
             ("_own", OFF, {name: own for name, own in fits.items() if name == OURS}),
-            ("_cut", NGINX, cut),  # nginx forwards either alike: what it took for the one holds for the other
+            ("_cut", NGINX, cut),  # nginx forwards both alike: its figure for one holds for the other
         ):
             if floor not in fits:
                 continue
@@ -165,7 +165,7 @@ class Session:
         return {name: growth.typical(taken) for name, taken in runs.items()}
 
     def _send(self, proxy: Running, row: str, workload: str, seed: int, **how: Any) -> Seen | None:
-        """Run a job; None when a peer's answers were wrong, now or before."""
+        """Run a job; None if a peer's responses were wrong, now or before."""
         contender = proxy.contender
         if (row, contender.name) in self.results.failures:
             return None
@@ -181,5 +181,5 @@ class Session:
 
 
 def tell(what: str) -> None:
-    """Say what goes on, where it does not mix with the tables."""
+    """Report progress where it does not mix with the tables."""
     print(what, file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""How many real files are given the right type? `python -m bench.media_types FOLDER…`
+"""How many real files get the right type? `python -m bench.media_types FOLDER…`
 
-The ending of a file is taken for the truth. Empty files are left out, and source code, of which packages hold much.
-Each file is asked about twice: by its bytes alone, and with its name, declared as what it is not. `--with-filetype`
-asks the package `filetype` as well, when it is installed.
+A file's extension is taken as the truth. Empty files are left out, and source code, of which packages contain much.
+Each file is examined twice: by its bytes alone, and with its name, declared as a wrong type. `--with-filetype` also
+asks the package `filetype`, if it is installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Asked = Callable[[bytes, Path], str]
 
 
 def files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
-    """What each file is by its ending; files with an ending that stands for no type are left out."""
+    """The type of each file by its extension; files whose extension means no type are left out."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             mime = mime_by_name(path.name)
@@ -53,7 +53,7 @@ def by_filetype(content: bytes, _path: Path) -> str:
 
 
 def right(truth: str, found: str) -> bool:
-    """One text looks like another: only that it is a text can be told from bytes, save for a few."""
+    """Texts look alike: except for a few kinds, bytes show only that something is a text."""
     line, found_line = known(truth), known(found)
     assert line is not None
     if line.kind is ContentKind.TEXT and line.suffix not in TEXTS_TOLD_BY_BYTES:

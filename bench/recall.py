@@ -1,9 +1,9 @@
-"""What is left of a conversation when it is over its room: `python -m bench.recall [--window 8000] [--seed 1]`.
+"""What is left of a conversation that exceeds its room: `python -m bench.recall [--window 8000] [--seed 1]`.
 
-Made-up agents read files and edit them; each step uses what only earlier results hold, mostly recent ones. Every
+Made-up agents read files and edit them; each step uses content of earlier results only, mostly recent ones. Every
 request is planned as the proxy would plan it, turn by turn. Recall: of the names that the next step uses, the share
-that still stands in what is sent, wherever; real, edits and lines: `bench/fidelity.py`. Prefix: of the bytes sent, the
-share that repeats the head of the request before.
+still present in what is sent, anywhere; real, edits and lines: `bench/fidelity.py`. Prefix: of the bytes sent, the
+share that repeats the beginning of the previous request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Turn:
 
 
 def turns(seed: int) -> Iterator[Turn]:
-    """One agent's run: it reads files, and edits what it has read, mostly a little while ago."""
+    """One agent's run: it reads files, and edits what it has read, mostly a little earlier."""
     random = Random(seed)
     chat: list[Chat] = [
         {"role": "system", "content": "You are a coding agent."},
@@ -82,14 +82,14 @@ def turns(seed: int) -> Iterator[Turn]:
 
 
 def _read(random: Random, number: int, files: Mapping[str, Sequence[str]]) -> Chat:
-    """A call that reads a file, the path of which an earlier one may name."""
+    """A call that reads a file whose path an earlier one may name."""
     words = f"I look at {random.choice(_recent(random, files)).strip()}" if files else "I begin."
     path = f"src/{random.choice(_WORDS)}/{random.choice(_WORDS)}_{number}.py"
     return _calling(number, words, "read_file", {"path": path})
 
 
 def _edit(random: Random, number: int, files: Mapping[str, Sequence[str]]) -> Chat:
-    """A call that replaces some lines of a file that was read: two of three times one of the last few."""
+    """A call that replaces some lines of a file that was read: two times in three one of the last few files."""
     names = list(files)
     path = random.choice(names[-4:] if random.random() < 0.67 else names)
     lines = files[path]
@@ -118,7 +118,7 @@ def _source(random: Random) -> list[str]:
 
 
 def pipeline_for(window_tokens: int) -> Pipeline:
-    """The steps for a model of which nothing else is known."""
+    """The steps for a model about which nothing else is known."""
     budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
     access = ArtifactAccess("/kept")
     return Pipelines(Settings()).pipeline(
@@ -153,7 +153,7 @@ def measure(window_tokens: int, seed: int) -> dict[str, float]:
 
 
 def _shared(one: bytes, other: bytes) -> int:
-    """How many bytes at their heads are the same."""
+    """The length of their common prefix in bytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

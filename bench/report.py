@@ -1,6 +1,6 @@
-"""Results into text: what was promised and whether it holds, then everything beside everything.
+"""Turns results into text: the promises and whether they hold, then all figures side by side.
 
-Markdown whose columns are aligned, so that a terminal shows it well, too.
+Markdown with aligned columns, so that it reads well on a terminal, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING = "–"
 
 
 def machine() -> str:
-    """This machine, in a line."""
+    """This machine, in one line."""
     names = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -30,7 +30,7 @@ def machine() -> str:
 
 
 def targets_table(results: Results) -> str:
-    """This project's figures beside nginx's, each with its target."""
+    """This project's figures next to nginx's, each with its target."""
     rows = [["", OURS, NGINX, "ratio", "target", "met"]]
     for row, figure in FIGURES.items():
         ours = results.median(row, OURS)

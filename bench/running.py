@@ -1,6 +1,6 @@
-"""Starting and stopping what a run needs; each child has its own process group and its own folder, and both go away.
+"""Starts and stops the processes of a run; each child has its own process group and its own folder, and both go away.
 
-Every child ends with the context manager that began it, also on Ctrl-C and on SIGTERM (which the command line turns
+Every child ends with the context manager that started it, also on Ctrl-C and on SIGTERM (which the command line turns
 into SystemExit).
 """
 
@@ -28,27 +28,27 @@ _START_PATIENCE_SECONDS = 90.0
 """Some peers need ten seconds on an idle machine."""
 
 _LAST_WORDS_SECONDS = 3.0
-"""Between the polite signal and the other one."""
+"""Between the polite signal and the forced one."""
 
 
 class DidNotStart(Exception):
-    """A child that ended, or never answered; the message ends with the end of its log."""
+    """A child that ended, or never responded; the message ends with the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A proxy that answers."""
+    """A proxy that responds."""
 
     contender: Contender
     port: int
     pid: int
-    """0 for the upstream itself, which stands in for "no proxy"."""
+    """0 for the upstream itself, which stands for "no proxy"."""
     headers: dict[str, str]
     start_seconds: float
     """From the spawn to the first 200."""
 
     def job(self, workload: str, seed: int) -> Job:
-        """One request of `workload`, with this proxy's CPU watched; whoever wants more replaces fields."""
+        """One request of `workload`, with this proxy's CPU watched; callers that want more replace fields."""
         return Job(
             port=self.port,
             path="/v1/chat/completions",
@@ -72,8 +72,8 @@ def free_port() -> int:
 def child(
     command: list[str], *, folder: Path, environment: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose whole group ends with the block; what it prints goes to `log` in `folder`."""
-    # Bytecode is kept, as it is where a package was installed: otherwise each start would compile everything.
+    """A process whose whole group ends with the block; its output goes to `log` in `folder`."""
+    # Bytecode is kept, as in an installed package: otherwise each start would compile everything.
     unwanted = {name for name in os.environ if name.lower().endswith("_proxy") or name == "PYTHONDONTWRITEBYTECODE"}
     inherited = {name: text for name, text in os.environ.items() if name not in unwanted}
     with (folder / "log").open("wb") as log:
@@ -94,7 +94,7 @@ def child(
 
 @contextmanager
 def upstream() -> Iterator[Running]:
-    """The model's stand-in, which is also what "without a proxy" means. Its CPU is nobody's figure: pid 0."""
+    """The model's stand-in, which is also what "without a proxy" means. Its CPU is not measured: pid 0."""
     contender = Contender(DIRECT, "", lambda port, _, __: [sys.executable, "-m", "bench.upstream", str(port)])
     with proxy(contender, upstream_port=0) as running:
         yield replace(running, pid=0)
@@ -102,7 +102,7 @@ def upstream() -> Iterator[Running]:
 
 @contextmanager
 def proxy(contender: Contender, upstream_port: int) -> Iterator[Running]:
-    """A contender that has given its first answer."""
+    """A contender that has given its first response."""
     port = free_port()
     headers = {"Authorization": "Bearer sk-bench", **contender.headers(upstream_port)}
     with _folder() as folder:
@@ -115,7 +115,7 @@ def proxy(contender: Contender, upstream_port: int) -> Iterator[Running]:
 
 
 class LoadClient:
-    """The load process: give it a job, get what it saw."""
+    """The load process: takes a job, returns what it saw."""
 
     def __init__(self, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._stdin = stdin
@@ -151,7 +151,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _await_answer(job: Job, process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Ask until the first right answer. A wrong one before it may be a server that is not ready yet."""
+    """Ask until the first correct response. A wrong one before it may come from a server that is not ready yet."""
     last_try = time.perf_counter() + _START_PATIENCE_SECONDS
     while True:
         wrong = run(job).wrong
@@ -164,7 +164,7 @@ def _await_answer(job: Job, process: subprocess.Popen[bytes], folder: Path) -> N
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the group: politely, then not. The leader may be gone already while its children live."""
+    """End the group: politely, then by force. The leader may be gone already while its children live."""
     for stern in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, stern)

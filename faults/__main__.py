@@ -38,7 +38,7 @@ TRIALS: Final[dict[str, Trial]] = {
 
 
 async def tried(names: list[str], extent: Extent) -> list[Tried]:
-    """Every trial in turn, told while it runs."""
+    """Run every trial in turn, with its progress."""
     found: list[Tried] = []
     for name in names:
         begun = time.perf_counter()
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="as much as the tests have time for")
     parser.add_argument("--only", choices=sorted(TRIALS), action="append", help="this trial; may be given again")
     parser.add_argument("--idle-streams", type=int, metavar="N", help="open at once; 10000 needs `ulimit -n`")
-    parser.add_argument("--soak", type=float, metavar="MINUTES", help="mixed traffic for so long as well")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="also mixed traffic for this long")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page")
     options = parser.parse_args()
     extent = Extent.short() if options.short else Extent()

@@ -1,6 +1,6 @@
-"""What a client may do wrong: it leaves at any byte, sends what is no HTTP, or what is no request.
+"""Faults of a client: it leaves at any byte, sends something other than HTTP, or something other than a request.
 
-Rule: the others notice nothing, nothing keeps waiting for somebody who left, and no body makes the proxy fail.
+Rule: other clients notice nothing, nothing keeps waiting for a client that left, and no body makes the proxy fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEAD: Final = (
     b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
 )
 _RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER with no time: a close resets."""
+"""SO_LINGER with zero time: a close resets the connection."""
 
 
 def _message(**members: object) -> bytes:
@@ -93,7 +93,7 @@ async def _leave(port: int, raw: bytes, how: str) -> None:
 
 
 async def _leaving_early(stage: Stage, extent: Extent) -> Tried:
-    """Clients that leave while the model thinks: it is told to stop."""
+    """Clients that leave while the model thinks: the model is told to stop."""
     tried = Tried(
         "A model stops thinking for a client that left", "clients that leave before the first byte of an answer"
     )
@@ -126,7 +126,7 @@ async def _comes_to_rest(stage: Stage) -> bool:
 
 
 async def hostile_bodies(_: Extent) -> list[Tried]:
-    """Bodies that are no requests: refused with a reason, or passed on for the upstream to judge."""
+    """Bodies that are not requests: refused with a reason, or passed on for the upstream to judge."""
     packed = {f"{name}, compressed": gzip.compress(body, 1) for name, body in BODIES.items()}
     packed["a bomb"] = gzip.compress(b" " * 200_000_000, 9)
     tried = Tried(

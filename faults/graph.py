@@ -43,7 +43,7 @@ def graph(points: Sequence[tuple[float, float]], across: str, up: str) -> str:
 
 
 def _marks(most: float) -> list[float]:
-    """At the most six round numbers from nought up to there.
+    """At most six round numbers from zero up to `most`.
 
     >>> _marks(19), _marks(230)
     ([0.0, 5.0, 10.0, 15.0], [0.0, 50.0, 100.0, 150.0, 200.0])

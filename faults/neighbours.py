@@ -1,4 +1,4 @@
-"""What one client can do to the others: teach the proxy wrong, hold it up, fill it; and what it can see of them.
+"""Harm that one client could do to others: teach the proxy falsehoods, delay it, fill it; and what it can see of them.
 
 Rule: what a client sends changes nothing for another key, and takes no more than its share.
 """
@@ -30,7 +30,7 @@ from faults.trials import Extent, Tried
 
 _WORDS: Final = "This model's maximum context length is 1200 tokens. However, your messages resulted in 5000 tokens."
 _QUICK_SECONDS: Final = 5.0
-"""For a small request beside others on a machine that is shared: stalls that were found lasted ten and more."""
+"""For a small request beside others on a shared machine: the stalls found so far lasted ten seconds and more."""
 
 
 async def hostile_words(_: Extent) -> list[Tried]:
@@ -98,7 +98,7 @@ async def idle_streams(extent: Extent) -> list[Tried]:
 
 
 async def large_beside_small(_: Extent) -> list[Tried]:
-    """A result of 50 MB is planned, and a client asks whether the proxy is well."""
+    """A result of 50 MB is planned while a client asks whether the proxy is well."""
     tried = Tried("Nobody waits for another's large request", "/healthz beside a request of 50 MB")
     async with staged() as stage:
         large = asyncio.create_task(stage.ask(with_result(long_text(1, lines=900_000))))
@@ -139,7 +139,7 @@ async def slow_bodies(_: Extent) -> list[Tried]:
 
 
 async def secrets(_: Extent) -> list[Tried]:
-    """Keys and content are looked for wherever an operator looks, at the loudest level."""
+    """Searches for keys and content in everything that an operator can read, at the most verbose log level."""
     tried = Tried(
         "Keys and content stand in no log, metric, decision or error",
         "what an operator can read after requests of every kind",

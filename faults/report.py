@@ -1,6 +1,6 @@
-"""The page of what was tried: promises on the left, what was tried on the right.
+"""The page of trials: promises on the left, what was tried on the right.
 
-Rule: written of one run; what was not run does not stand there.
+Rule: generated from one run; what was not run is not listed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ A loss is named below, and fails the command. `make test` runs a short form of i
 
 
 def page(found: Sequence[Tried], section: str = "") -> str:
-    """The page in Markdown; `section` stands below the table."""
+    """The page in Markdown; `section` follows the table."""
     rows = [f"| {one.promise} | {one.what} | {one.times:,} | {len(one.lost)} |" for one in found]
     lost = [f"* {one.promise}: {what}" for one in found for what in one.lost]
     told = ["", "## Lost", "", *lost] if lost else []

@@ -1,6 +1,6 @@
 """`python -m faults.soak --minutes N --write FILE`: mixed traffic for a long while; the process ends as it began.
 
-Rule: what is compared are medians under the same load: those of the first tenth after the warm-up, and of the last.
+Rule: the comparison is between medians under the same load: of the first tenth after the warm-up, and of the last.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from faults.storage import NAME
 from faults.trials import Tried
 
 WARM_UP_SECONDS: Final = 600.0
-"""What is remembered of conversations, models, decisions and artifacts fills up to its bounds first. That takes some
-20 000 requests, which are eight minutes on two cores that are shared; from then on nothing grew in ten more."""
+"""What the proxy remembers of conversations, models, decisions and artifacts first fills up to its bounds. That takes
+some 20 000 requests, which are eight minutes on two shared cores; after that nothing grew in ten more."""
 SAMPLE_SECONDS: Final = 5.0
 GROWTH: Final = 0.05
-"""Of a median, that is allowed."""
+"""Allowed growth of a median."""
 FEW: Final = 3
-"""Threads, files or sockets more, that are allowed as well: with ten of them, one that happens to be open is 10 %."""
+"""Threads, files or sockets allowed in addition: with ten of them, one that happens to be open is 10 %."""
 CLIENTS: Final = 4
 PAUSE_SECONDS: Final = 0.05
 """Of a client between two requests: the machine is shared."""
@@ -51,14 +51,14 @@ _REFUSAL: Final = json.dumps(
     }
 ).encode()
 _REFUSED_BYTES: Final = 16_000
-"""From which on the upstream refuses what goes to its small models."""
+"""From this many on the upstream refuses requests to its small models."""
 _MODELS: Final = 5_000
-"""Small ones, each with a name of its own: once a limit is learned, there is no second send."""
+"""Small models, each with its own name: once a limit is learned, there is no second send."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the process holds at one time."""
+    """The resources of the process at one time."""
 
     seconds: float
     """Since the warm-up."""
@@ -66,20 +66,20 @@ class Sample:
     """Resident, in MB."""
     threads: int
     files: int
-    """Open ones that are no sockets."""
+    """Open ones that are not sockets."""
     sockets: int
 
 
 @dataclass(frozen=True)
 class Soaked:
-    """What was seen in a soak."""
+    """The result of a soak."""
 
     minutes: float
     samples: Sequence[Sample]
     sent: Counter[str]
     """Requests, by kind."""
     wrong: Counter[str]
-    """Answers that were not as they should be."""
+    """Responses that were not as they should be."""
 
     def medians(self, name: str) -> tuple[float, float]:
         """Of one measure: in the first tenth, and in the last."""
@@ -88,7 +88,7 @@ class Soaked:
         return statistics.median(values[:tenth]), statistics.median(values[-tenth:])
 
     def has_grown(self, name: str) -> bool:
-        """Whether one measure ended more than a little above where it began."""
+        """Whether one measure ended noticeably above its beginning."""
         begin, end = self.medians(name)
         return end > begin * (1 + GROWTH) and (name == "memory" or end > begin + FEW)
 
@@ -132,7 +132,7 @@ def _row(soaked: Soaked, name: str) -> str:
 
 
 async def soak(minutes: float) -> Soaked:
-    """Mixed traffic for so long, the warm-up included."""
+    """Mixed traffic for this long, including the warm-up."""
     sent, wrong, samples = Counter[str](), Counter[str](), list[Sample]()
     begun = time.monotonic()
     seeds = itertools.count()
@@ -153,7 +153,7 @@ async def soak(minutes: float) -> Soaked:
 
 
 class _Last(list[bytes]):
-    """Of what the upstream was sent, the last few: a soak sends gigabytes."""
+    """The last few requests that the upstream got: a soak sends gigabytes."""
 
     def append(self, body: bytes) -> None:
         del self[:-64]
@@ -161,7 +161,7 @@ class _Last(list[bytes]):
 
 
 async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
-    """As a model does; small ones have a window that nobody has told of."""
+    """Responds as a model does; small models have a window that nobody has stated."""
     if b'"small-' in request.body and len(request.body) > _REFUSED_BYTES:
         writer.write(whole(400, _REFUSAL))
     else:
@@ -169,7 +169,7 @@ async def _answer(request: Request, writer: asyncio.StreamWriter) -> None:
 
 
 async def _client(stage: Stage, number: int, seeds: Iterator[int], sent: Counter[str], wrong: Counter[str]) -> None:
-    """Sends one request after the other, of kinds in an order that is the same in every run."""
+    """Sends one request after another, of kinds in the same order in every run."""
     choose = random.Random(number)
     names, weights = list(_KINDS), [weight for weight, _ in _KINDS.values()]
     while True:
@@ -191,7 +191,7 @@ async def _streamed(stage: Stage, seed: int) -> bool:
 
 
 async def _cut(stage: Stage, seed: int) -> bool:
-    """A result that is cut; what was taken out is read, whole and searched."""
+    """A result that is cut; the artifact is read, whole and searched."""
     heard = await stage.ask(with_result(long_text(seed, lines=2_000 + seed % 5 * 1_000)))
     own = f"{CANARY} {seed} line".encode()
     found = [match[0].decode() for body in stage.upstream.bodies if own in body for match in NAME.finditer(body)]
@@ -204,14 +204,14 @@ async def _cut(stage: Stage, seed: int) -> bool:
 
 
 async def _refused(stage: Stage, seed: int) -> bool:
-    """A conversation that is too long for a model of which nothing is known; a second send cures it."""
+    """A conversation too long for an unknown model; a second send succeeds."""
     turns = [{"role": "user", "content": f"{CANARY} {seed} {n} " + "word " * 400} for n in range(10)]
     body = json.dumps({"model": f"small-{seed % _MODELS}", "messages": turns}).encode()
     return (await stage.ask(body)).status == 200
 
 
 async def _leaves(stage: Stage, seed: int) -> bool:
-    """A client that is gone before the answer comes, sometimes before its request is whole."""
+    """A client that leaves before the response, sometimes before its request is complete."""
     body = chat(stream=True)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
     _, writer = await asyncio.open_connection("127.0.0.1", stage.port)
@@ -235,7 +235,7 @@ _KINDS: Final[dict[str, tuple[int, Callable[[Stage, int], Awaitable[bool]]]]] = 
     "leaving": (6, _leaves),
     "hostile": (6, _hostile),
 }
-"""Each with how often it comes, of a hundred."""
+"""Each with its share of a hundred requests."""
 
 
 def _sample(pid: int, seconds: float) -> Sample:
@@ -250,7 +250,7 @@ def _sample(pid: int, seconds: float) -> Sample:
 
 
 def written(soaked: Soaked, page: Path) -> str:
-    """The section for a page; its graph is written beside that."""
+    """The section for a page; its graph is written next to it."""
     picture = page.with_name(f"{page.stem}-memory.svg")
     picture.write_text(graph([(one.seconds / 60, one.memory) for one in soaked.samples], "minutes", "MB resident"))
     return soaked.section(picture.name)

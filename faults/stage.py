@@ -1,6 +1,6 @@
-"""A running proxy between a client and an upstream that do whatever a trial asks of them.
+"""A running proxy between a client and an upstream that do whatever a trial asks.
 
-Rule: real sockets and a real process; what a trial starts ends with it.
+Rule: real sockets and a real process; everything that a trial starts ends with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE_SECONDS: Final = 300.0
 """For anything that must happen: machines are shared."""
 KEY: Final = "sk-faults-canary-key"
 CANARY: Final = "content-canary-7f3a"
-"""Stands in every message that is sent; neither may show anywhere."""
+"""In every message that is sent; neither may appear anywhere."""
 
 COMPLETION: Final = json.dumps(
     {
@@ -52,7 +52,7 @@ Answer: TypeAlias = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Request:
-    """What the upstream was sent."""
+    """A request that the upstream got."""
 
     line: bytes
     body: bytes
@@ -62,13 +62,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Heard:
-    """What a client was told."""
+    """The response that a client got."""
 
     status: int
-    """0: nothing."""
+    """0: none."""
     body: bytes
     is_whole: bool
-    """Whether it ended as HTTP says that it should."""
+    """Whether it ended as HTTP requires."""
 
     @property
     def tells_of_an_error(self) -> bool:
@@ -77,7 +77,7 @@ class Heard:
 
 
 def whole(status: int, body: bytes, content_type: str = "application/json") -> bytes:
-    """A whole answer."""
+    """A whole response."""
     head = f"HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -94,14 +94,14 @@ def streamed(body: bytes) -> bytes:
 
 
 async def accept(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Answer as a model does."""
+    """Respond as a model does."""
     is_stream = b'"stream":true' in request.body or b'"stream": true' in request.body
     writer.write(streamed(EVENTS) if is_stream else whole(200, COMPLETION))
 
 
 @dataclass
 class Upstream:
-    """Answers chat requests as it is told to; lists no models."""
+    """Answers chat requests as instructed; lists no models."""
 
     answer: Answer = accept
     bodies: list[bytes] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Upstream:
 
 @dataclass
 class Stage:
-    """The proxy, its upstream, and where it keeps things."""
+    """The proxy, its upstream, and its folder."""
 
     port: int
     upstream: Upstream
@@ -138,7 +138,7 @@ class Stage:
     process: asyncio.subprocess.Process
 
     async def ask(self, body: bytes, *, key: str = KEY, path: str = "/v1/chat/completions", **headers: str) -> Heard:
-        """Post a body and hear the whole answer."""
+        """Post a body and read the whole response."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         head = {"host": "x", "content-type": "application/json", "content-length": str(len(body)), **named}
         if key:
@@ -155,7 +155,7 @@ class Stage:
         return await self.send(b"\r\n".join([*lines, b"", b""]) + body)
 
     async def send(self, raw: bytes) -> Heard:
-        """These bytes on a connection of their own, and what comes back."""
+        """Send these bytes on a new connection; the response."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
@@ -167,15 +167,15 @@ class Stage:
                 writer.close()
 
     async def is_well(self) -> bool:
-        """Whether the proxy still answers."""
+        """Whether the proxy still responds."""
         return (await self.get("/healthz")).status == 200
 
     def log(self) -> bytes:
-        """All that the process has printed."""
+        """Everything that the process has printed."""
         return (self.folder / "log").read_bytes()
 
     def kept(self) -> dict[str, bytes]:
-        """What stands in the store, by name."""
+        """The content of the store, by name."""
         stored = self.folder / "data" / "tool-output"
         return {path.name: path.read_bytes() for path in stored.rglob("*") if path.is_file()} if stored.is_dir() else {}
 
@@ -197,7 +197,7 @@ async def staged(**settings: Any) -> AsyncIterator[Stage]:
 
 
 async def started(folder: Path, upstream: Upstream, address: str, **settings: Any) -> Stage:
-    """A process that listens."""
+    """Start a process, and wait until it listens."""
     port = _free_port()
     made = {
         "upstream": {"base_url": address},
@@ -223,7 +223,7 @@ async def started(folder: Path, upstream: Upstream, address: str, **settings: An
 
 
 async def ended(stage: Stage) -> None:
-    """The process is gone."""
+    """Wait until the process has ended."""
     if stage.process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(stage.process.pid, signal.SIGKILL)
@@ -231,7 +231,7 @@ async def ended(stage: Stage) -> None:
 
 
 def chat(*messages: dict[str, Any], **members: Any) -> bytes:
-    """A request; the canary stands in its first message."""
+    """A request with the canary in its first message."""
     first = {"role": "user", "content": f"Look. {CANARY}"}
     return json.dumps({"model": "gpt-4o", "messages": [first, *messages], **members}).encode()
 
@@ -247,7 +247,7 @@ def with_result(text: str, call: str = "call_1", tool: str = "bash", **members: 
 
 
 def long_text(seed: int, lines: int = 6_000) -> str:
-    """A result that is cut at arrival, another one for each seed."""
+    """A result that is cut on arrival, a different one for each seed."""
     return "\n".join(f"{CANARY} {seed} line {n}: value {n * 7_919 % 9_973}" for n in range(lines))
 
 

@@ -1,6 +1,6 @@
-"""What may happen to the store: no disk, a kill at any moment, hundreds of large results at once.
+"""Faults of the store: no disk, a kill at any moment, hundreds of large results at once.
 
-Rule: what was cut out of a request that went up can be had back, whole, or the request says that it could not be kept.
+Rule: what was cut out of a request that was sent can be read back, whole, or the request says that it was not stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_KEPT: Final = b"could not be kept"
 
 
 def _lost(stage: Stage) -> list[str]:
-    """What requests that went up name, and the store does not hold whole."""
+    """Artifacts that sent requests name and the store does not hold whole."""
     kept = stage.kept()
     named = {found[0].decode(): found[1].decode() for body in stage.upstream.bodies for found in NAME.finditer(body)}
     return [name for name, digest in named.items() if not _is_whole(kept.get(name), digest)]
@@ -59,7 +59,7 @@ async def kills(extent: Extent) -> list[Tried]:
 
 
 async def _unfinished(folder: Path) -> list[str]:
-    """Files half written, once the sweep of the start has had its time."""
+    """Half-written files, after the sweep at the start has had its time."""
     for _ in range(50):
         found = [path.name for path in folder.rglob("*.unfinished")]
         if not found:
@@ -98,7 +98,7 @@ async def no_disk(_: Extent) -> list[Tried]:
 
 
 async def many_at_once(extent: Extent) -> list[Tried]:
-    """Many large results at once, on a disk that is well."""
+    """Many large results at once, on a working disk."""
     count = extent.large_at_once
     tried = Tried("Under load every cut is kept: requests wait, in order", f"{count} requests of 2 MB at once")
     async with staged() as stage:
@@ -111,7 +111,7 @@ async def many_at_once(extent: Extent) -> list[Tried]:
 
 
 async def isolation(_: Extent) -> list[Tried]:
-    """One key asks for what another one brought, by every name that a path can be given."""
+    """One key requests another key's artifacts, by every name that a path can be given."""
     tried = Tried("What one key brought no other key reads", "names and spellings of another key's artifacts")
     paths = Tried("No name leads out of the store", "spellings of paths that lead elsewhere")
     async with staged() as stage:
@@ -133,7 +133,7 @@ async def isolation(_: Extent) -> list[Tried]:
 
 
 CONFIG: Final = b"base_url"
-"""Stands in the configuration beside the data folder."""
+"""In the configuration, next to the data folder."""
 _UP: Final = ("..", "%2e%2e", "..%2f", "%2e%2e%2f", "..%5c", "%252e%252e", ".%00.", "..;")
 _ELSEWHERE: Final = [
     f"/artifacts/{'/'.join([up] * depth)}/{target}"

@@ -1,4 +1,4 @@
-"""What a trial is: a promise, what is tried against it, how often, and what was lost.
+"""The parts of a trial: a promise, what is tried against it, how often, and what was lost.
 
 Rule: a trial that tried nothing is a failure of the program, and a loss names what was lost.
 """
@@ -20,7 +20,7 @@ class Tried:
     lost: list[str] = field(default_factory=list)
 
     def note(self, what: str, *, held: bool) -> None:
-        """One more was tried; `what` says which, should it not have held."""
+        """Count one more; `what` describes it, in case it did not hold."""
         self.times += 1
         if not held:
             self.lost.append(what)
@@ -31,7 +31,7 @@ class Extent:
     """How much is tried."""
 
     every: int = 1
-    """Of positions in a stream of bytes, one in so many."""
+    """Of positions in a stream of bytes, one in this many."""
     kills: int = 50
     idle_streams: int = 1_000
     large_at_once: int = 100

@@ -1,6 +1,6 @@
-"""What an upstream may do wrong: it breaks off at any byte, or says what is no HTTP and no JSON.
+"""Faults of an upstream: it breaks off at any byte, or sends something other than HTTP or JSON.
 
-Rule: what reaches the client is the whole answer, or it tells of an error; a broken answer never looks whole.
+Rule: the client gets the whole response or an error; a broken response never looks whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NONSENSE: Final = {
 
 
 async def broken_answers(extent: Extent) -> list[Tried]:
-    """Each answer is broken off after each of its bytes."""
+    """Each response is broken off after each of its bytes."""
     found = []
     async with staged(artifacts={"retrieval_tool": "never"}) as stage:
         for name, raw, body in (
@@ -54,12 +54,12 @@ async def _broken(stage: Stage, tried: Tried, raw: bytes, body: bytes, how: str)
 
     stage.upstream.answer = break_off
     heard = await stage.ask(body)
-    said_it_all = heard.body.rstrip() == EVENTS.rstrip()  # up to its `[DONE]`: the line ends behind it say nothing
+    said_it_all = heard.body.rstrip() == EVENTS.rstrip()  # up to its `[DONE]`: the line ends after it do not matter
     tried.note(f"{how} after byte {len(raw)}: status {heard.status}", held=heard.tells_of_an_error or said_it_all)
 
 
 async def nonsense(_: Extent) -> list[Tried]:
-    """What is no answer is an error that says so, and the proxy lives."""
+    """A nonsensical response becomes an error that says so, and the proxy survives."""
     tried = Tried("An upstream's nonsense is an error with words, and the proxy lives", f"{len(_NONSENSE)} kinds of it")
     async with staged() as stage:
         for name, raw in _NONSENSE.items():

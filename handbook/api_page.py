@@ -1,7 +1,7 @@
 """`docs/api.md`: the operator's endpoints as `/openapi.json` describes them.
 
-Rule: nothing about an endpoint is said here; all of it stands where the endpoint is declared. No proxy is started: a
-description needs the routes and not what they would ask.
+Rule: this module describes no endpoint; each is described where it is declared. No proxy is started: a description
+needs the routes, not the parts that they use.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ HEAD: Final = """\
 # API
 
 Written by `make docs/api.md` from what the proxy serves at `/openapi.json`; a running proxy shows the same at `/docs`.
-[Endpoints](endpoints.md) says who may ask without a key, and what agents get.
+[Endpoints](endpoints.md) says who needs no key, and what agents get.
 """
 
 
 def described() -> Schema:
-    """What `/openapi.json` says."""
+    """The content of `/openapi.json`."""
     return create_operator_api().openapi()
 
 
@@ -34,7 +34,7 @@ def render() -> str:
     for path, methods in schema["paths"].items():
         for method, endpoint in methods.items():
             lines += _endpoint(f"{method.upper()} {path}", endpoint, answers)
-    lines += ["## What the answers hold", ""]
+    lines += ["## Responses", ""]
     for name in _with_parts(answers, schema):
         lines += _answer(name, schema["components"]["schemas"][name])
     return "\n".join(lines).rstrip() + "\n"
@@ -68,7 +68,7 @@ def _answer(name: str, found: Schema) -> Iterator[str]:
 
 
 def _with_parts(names: list[str], schema: Schema) -> list[str]:
-    """These answers, each followed by what it is made of, each once."""
+    """These responses, each followed by its parts, each once."""
     found: list[str] = []
     waiting = list(names)
     while waiting:

@@ -1,7 +1,7 @@
-"""`docs/architecture.svg`: the house as the imports draw it.
+"""`docs/architecture.svg`: the house as its imports draw it.
 
-Rule: a box is a room, a row a layer of the import contract, an arrow an import that no longer way says, too. What one
-floor imports from another is told in figures, as arrows across floors would cover all else.
+Rule: a box is a room, a row is a layer of the import contract, an arrow is an import that no longer path implies.
+Imports from another floor are given as numbers, as arrows across floors would cover everything else.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _floor(floor: str, top: float) -> tuple[list[str], float]:
 
 
 def _told(rooms: Sequence[Room]) -> str:
-    """What the floor imports from elsewhere, in figures."""
+    """What the floor imports from elsewhere, in numbers."""
     own = {room.name for room in rooms}
     outside = [house()[name] for room in rooms for name in room.imports - own]
     counted = Counter(room.floor or room.label for room in outside)
@@ -101,7 +101,7 @@ def _told(rooms: Sequence[Room]) -> str:
 
 
 def _row(rooms: Sequence[Room], y: float) -> list[_Box]:
-    """Rooms side by side; pairs leave the middle free, so that arrows past a single room can be seen."""
+    """Rooms side by side; pairs leave the middle free, so that arrows past a single room are visible."""
     widths = [max(120.0, 9.0 * len(room.label) + 34) for room in rooms]
     gap = 220.0 if len(rooms) == 2 else 60.0
     x = (WIDTH - sum(widths) - gap * (len(rooms) - 1)) / 2

@@ -1,6 +1,6 @@
-"""The rooms of the house and who imports whom, read from the sources; `docs/rooms.md` is the table of them.
+"""The rooms of the house and their imports, read from the sources; `docs/rooms.md` is the table of them.
 
-Rule: nothing is imported to be looked at. A room is a package of `proxy/core` or `proxy/shell`, or a package or module
+Rule: nothing is imported to be examined. A room is a package of `proxy/core` or `proxy/shell`, or a package or module
 directly in `proxy`; the floors and their order are those of the import contract in `pyproject.toml`.
 """
 
@@ -23,7 +23,7 @@ HEAD: Final = """\
 # The rooms
 
 Written by `make docs/rooms.md` from the sources. A room is a package; [architecture](architecture.md) has the picture.
-The import contract in `pyproject.toml` lists them in the same order: a room may import only what stands below it, and
+The import contract in `pyproject.toml` lists them in the same order: a room may import only what is below it, and
 `make check` fails otherwise.
 """
 
@@ -35,7 +35,7 @@ class Room:
     name: str
     """Below `proxy`, such as `core.text` or `app`."""
     modules: int
-    """Python files, `__init__` not counted where it has nothing but a docstring."""
+    """Python files, without an `__init__` that has only a docstring."""
     purpose: str
     """The first sentence of its docstring."""
     imports: frozenset[str]
@@ -43,7 +43,7 @@ class Room:
 
     @property
     def floor(self) -> str:
-        """`core`, `shell` or, for what stands directly in `proxy`, nothing."""
+        """`core`, `shell` or, for rooms directly in `proxy`, nothing."""
         floor, _, room = self.name.partition(".")
         return floor if room else ""
 
@@ -65,7 +65,7 @@ def house() -> Mapping[str, Room]:
 
 
 def room_of(module: str) -> str | None:
-    """The room that a module belongs to; None for `proxy` itself, its two floors and what is no part of it.
+    """The room that a module belongs to; None for `proxy` itself, its two floors and everything outside it.
 
     >>> room_of("proxy.core.text.excerpt"), room_of("proxy.app"), room_of("proxy.core"), room_of("re")
     ('core.text', 'app', None, None)
@@ -88,12 +88,12 @@ def layers(container: str) -> list[list[str]]:
 
 
 def _is_drawn(layer: str) -> bool:
-    """Whether a layer of the contract is a part of the proxy; the tools beside it are not."""
+    """Whether a layer of the contract is part of the proxy; the tools beside it are not."""
     return not layer.startswith(("bench", "faults", "handbook"))
 
 
 def shown_arrows(rooms: Sequence[Room]) -> list[tuple[str, str]]:
-    """Imports among these rooms, without those that a longer way says, too: what a stranger has to see."""
+    """Imports among these rooms, without those that a longer path implies: what a newcomer needs to see."""
     names = {room.name for room in rooms}
     direct = {room.name: room.imports & names for room in rooms}
     return [
@@ -128,7 +128,7 @@ def _room(name: str, paths: Sequence[Path], others: Set[str]) -> Room:
 
 
 def _imported(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Modules that a file imports; of `from proxy.core import text` each name, as that may be a module."""
+    """Modules that a file imports; of `from proxy.core import text` each name, as it may be a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

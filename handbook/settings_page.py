@@ -1,7 +1,7 @@
-"""`docs/settings.md`: every setting with what it may be, written from the settings.
+"""`docs/settings.md`: every setting with its allowed values, generated from the settings.
 
-Rule: nothing about a setting is said here; types and limits come from the schema of the models, words from the
-docstrings under the fields.
+Rule: this module describes no setting; types and limits come from the schema of the models, texts from the docstrings
+below the fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ file that can be copied, and [recipes](recipes.md) has whole files for common de
 * A flag beats a variable, a variable beats the file: `context-proxy serve --config config.yaml`.
 * Each setting is also a variable: `{ENV_PREFIX}` and its name in capitals, with two underscores between the levels:
   `{ENV_PREFIX}SERVER__PORT=9000`. Lists and maps are JSON: `{ENV_PREFIX}TOOL_OUTPUT__NEVER='["Skill"]'`.
-* Short names that are read as well: {{aliases}}.
+* Short names that also work: {{aliases}}.
 * A mistake stops the start with one line that names the setting, or the variable as you wrote it, and what is allowed.
 """
 
@@ -48,7 +48,7 @@ def render() -> str:
 def _described(
     name: str, found: Schema, inner: str, said: Mapping[str, Mapping[str, str]], schema: Schema
 ) -> list[str]:
-    """A section, and the sections inside of it."""
+    """A section, and the sections inside it."""
     fields = schema["$defs"][inner]["properties"]
     several = {"array": " (a list)", "object": " (by name)"}.get(found.get("type", ""), "")
     own = {field: of for field, of in fields.items() if _section(of, schema) is None}
@@ -70,7 +70,7 @@ def _table(fields: Mapping[str, Schema], said: Mapping[str, str], schema: Schema
 
 
 def _section(found: Schema, schema: Schema) -> str | None:
-    """The model that this field holds, holds a list of, or holds by name."""
+    """The model that this field holds: itself, in a list, or by name."""
     for at in (found, found.get("items", {}), found.get("additionalProperties", {})):
         name = at.get("$ref", "").rpartition("/")[2] if isinstance(at, Mapping) else ""
         if name and "properties" in schema["$defs"][name]:
@@ -79,7 +79,7 @@ def _section(found: Schema, schema: Schema) -> str | None:
 
 
 def _allowed(found: Schema, schema: Schema) -> str:
-    """What a value may be, in words."""
+    """The allowed values, in words."""
     if "anyOf" in found:
         kinds = [_allowed(kind, schema) for kind in found["anyOf"] if kind.get("type") != "null"]
         return " or ".join(kinds) + (", or empty" if len(kinds) < len(found["anyOf"]) else "")

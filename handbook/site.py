@@ -1,7 +1,7 @@
-"""What the site has besides docs/: the README as its first page, other pages of the root, files to download.
+"""The site's content besides docs/: the README as its first page, other pages of the root, files to download.
 
 Rule: a hook of MkDocs, so it imports nothing of the proxy. Pages are written for the repository; here their links are
-turned to where the site has the same, and a link to what it does not have fails the build.
+redirected to the site's copies, and a link to something that the site does not have fails the build.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ PAGES: Final = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
-"""Pages of the root, and where the site has them."""
+"""Pages of the root, and their paths on the site."""
 DOWNLOADS: Final = ("config.example.yaml", "LICENSE", "deploy/**/*")
 _LINK: Final = re.compile(r"\]\((?P<path>[^)#:\s]+)(?P<rest>#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what does not lie in docs/."""
+    """Add what is outside docs/."""
     from mkdocs.structure.files import File  # noqa: PLC0415 - so that `linked` can be tested where there is no MkDocs
 
     for name, page in PAGES.items():
@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """The same page with links as the site has them."""
+    """The same page with links as on the site."""
     written = {site: name for name, site in PAGES.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return linked(markdown, written, page.file.src_uri)
 

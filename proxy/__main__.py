@@ -1,7 +1,7 @@
 """Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `completion`.
 
-Rule: `python -m proxy` is the same as `context-proxy`; each command loads what it needs itself, so that none waits for
-what another needs.
+Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
+another's imports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_ON_WINDOWS: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status: 0 done, 1 it cannot be, 2 wrong flags, settings or input."""
+    """Run a command; the exit status: 0 success, 1 failure, 2 invalid flags, settings or input."""
     if sys.platform == "win32":
         print(NOT_ON_WINDOWS, file=sys.stderr)
         return 1
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = int(options.run(options))
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # who read has seen enough, as `head` does; what is left must not fail at the exit
+    except BrokenPipeError:  # the reader has seen enough, as `head` does; the rest must not fail at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except SettingsError as error:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    # What is loaded stays, so looking through it for garbage is a tenth of the start; the application turns it on.
+    # What is loaded stays, and collecting it as garbage would take a tenth of the start; the application turns it on.
     gc.disable()
     from proxy.server import serve  # noqa: PLC0415 - the other commands start without a server
 
@@ -85,7 +85,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace) -> int:
-    # rich is of no use to a server, and the server's modules of none to the demo
+    # a server does not need rich, and the demo does not need the server's modules
     from proxy.shell.models.learning import Learning  # noqa: PLC0415 - for this command alone
     from proxy.shell.models.table import print_models  # noqa: PLC0415 - for this command alone
     from proxy.shell.planning.pipelines import Pipelines  # noqa: PLC0415 - for this command alone
@@ -128,7 +128,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
-    """What flags say, nested like the YAML."""
+    """The flags' values, nested like the YAML."""
     flags: dict[str, Any] = {}
     for section, key, given in (
         ("upstream", "base_url", options.upstream),
@@ -179,17 +179,17 @@ def _parser() -> argparse.ArgumentParser:
     forms.add_argument("--json", action="store_true", help="as JSON")
     explain.set_defaults(run=_explain)
 
-    models = commands.add_parser("models", help="what a model takes, and who says so")
+    models = commands.add_parser("models", help="a model's limits, and who states them")
     _add_settings_flags(models)
-    models.add_argument("name", nargs="?", metavar="NAME", help="one model; else all that are named anywhere")
-    models.add_argument("--forget", action="store_true", help="first forget what upstreams have taught, all of it")
+    models.add_argument("name", nargs="?", metavar="NAME", help="one model; otherwise all that are named anywhere")
+    models.add_argument("--forget", action="store_true", help="first forget everything that upstreams have taught")
     models.add_argument("--json", action="store_true", help="as JSON")
     models.set_defaults(run=_models)
 
     _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
 
     completion = commands.add_parser("completion", help="a script that completes this command line at TAB")
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="whose script is printed")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print the script for")
     completion.set_defaults(run=_completion)
     return parser
 
@@ -197,8 +197,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_artifacts(command: argparse.ArgumentParser) -> None:
     what = command.add_subparsers(required=True, metavar="ls|show|rm", dest="do")
 
-    listing = what.add_parser("ls", help="what is kept, the last used first")
-    listing.add_argument("--max", metavar="N", type=_count, default=50, help="show at most so many (default 50)")
+    listing = what.add_parser("ls", help="what is stored, the last used first")
+    listing.add_argument("--max", metavar="N", type=_count, default=50, help="show at most this many (default 50)")
     listing.add_argument("--json", action="store_true", help="as JSON")
 
     show = what.add_parser("show", help="a page of one")
@@ -208,9 +208,9 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
     show.add_argument("--context", metavar="N", help="lines around each match (default 2)")
     show.add_argument("--json", metavar="POINTER", help="a part of JSON: /messages/3/content")
     show.add_argument("--stat", action="store_true", help="what it is")
-    show.add_argument("--whole", action="store_true", help="the very bytes, as much as there is")
+    show.add_argument("--whole", action="store_true", help="all of it, byte for byte")
 
-    remove = what.add_parser("rm", help="remove, for all who may read it")
+    remove = what.add_parser("rm", help="remove it for everyone who may read it")
     remove.add_argument("names", metavar="NAME", nargs="+")
 
     for one in (listing, show, remove):
@@ -220,7 +220,7 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:9])):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, found {text[:20]!a}")
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found {text[:20]!a}")
     return int(text[:9])
 
 
@@ -228,7 +228,7 @@ def _add_settings_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--upstream", metavar="URL", help="the OpenAI-compatible API behind the proxy")
     command.add_argument("--config", metavar="FILE", type=Path, help="settings in YAML; see config.example.yaml")
     command.add_argument("--context-window", metavar="N", help="tokens of every model that the settings do not name")
-    command.add_argument("--data-dir", metavar="DIR", help="folder for what is kept (default .context-proxy)")
+    command.add_argument("--data-dir", metavar="DIR", help="folder for stored data (default .context-proxy)")
 
 
 def _add_listening_flags(command: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, and the HTTP status and code it has in OpenAI's error shape.
+"""Everything that can go wrong, with its HTTP status and its code in OpenAI's error shape.
 
     ProxyError                    status, code
     ├── ServerStopping 503 · TooManyConnections 503 · LoopDetected 508
@@ -19,7 +19,7 @@ from typing import ClassVar
 
 
 class ProxyError(Exception):
-    """Something the proxy itself has to tell the client."""
+    """An error that the proxy itself reports to the client."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "proxy_error"
@@ -39,7 +39,7 @@ class ServerStopping(ProxyError):
 
 
 class TooManyConnections(ProxyError):
-    """As many clients are connected as may be, and each waits for an answer."""
+    """The maximum of clients is connected, and each waits for a response."""
 
     status = 503
     code = "too_many_connections"
@@ -60,7 +60,7 @@ class ClientError(ProxyError):
 
 
 class MalformedRequest(ClientError):
-    """The body is not a chat request that anything upstream could judge."""
+    """The body is not a chat request that an upstream could judge."""
 
     code = "malformed_request"
 
@@ -73,49 +73,49 @@ class UnknownPath(ClientError):
 
 
 class UpgradeRefused(ClientError):
-    """A WebSocket, asked for where plain requests are answered."""
+    """A WebSocket request to a path that takes plain requests."""
 
     status = 426
     code = "upgrade_refused"
 
 
 class KeyNeeded(ClientError):
-    """A page for the operator, asked for from elsewhere without the operator's key."""
+    """An operator page requested from elsewhere without the operator's key."""
 
     status = 401
     code = "key_needed"
 
 
 class NotFromHere(ClientError):
-    """A page for the operator, asked for in a way that only another machine or a foreign web page would."""
+    """An operator page requested in a way that only another machine or a foreign web page would use."""
 
     status = 403
     code = "not_from_here"
 
 
 class UnknownDecision(ClientError):
-    """No request of that id is remembered."""
+    """No request with this id is remembered."""
 
     status = 404
     code = "unknown_decision"
 
 
 class SettingsRefused(ClientError):
-    """The settings were to be read again, and are wrong or cannot work; one line for each mistake."""
+    """Settings that were about to be reloaded are invalid or cannot work; one line for each mistake."""
 
     status = 422
     code = "settings_refused"
 
 
 class HeadTooLarge(ClientError):
-    """The request line and headers have more bytes or lines than are read."""
+    """The request line and headers have more bytes or lines than the proxy reads."""
 
     status = 431
     code = "head_too_large"
 
 
 class RequestTimeout(ClientError):
-    """The client took longer over its request than a configured time."""
+    """The client sent its request more slowly than a setting allows."""
 
     status = 408
     code = "request_timeout"
@@ -129,7 +129,7 @@ class BodyTooLarge(ClientError):
 
 
 class ContextOverflow(ClientError):
-    """What has to stay in the request does not fit into the model's window."""
+    """The part of the request that must stay does not fit into the model's window."""
 
     code = "context_length_exceeded"
 
@@ -144,21 +144,21 @@ class ContextOverflow(ClientError):
     ) -> None:
         super().__init__(message, param=param)
         self.upstream_message = upstream_message
-        """What the upstream said, when it was the one that refused."""
+        """The upstream's message, if the upstream refused."""
         self.sizes = sizes
-        """Tokens of the prompt as it came, and the most that it may have, which is fewer."""
+        """Tokens of the prompt as received, and the maximum, which is smaller."""
         self.advice = advice or message
-        """The message without those sizes, for a wire that has words of its own for them."""
+        """The message without those sizes, for a wire that has its own words for them."""
 
 
 class BadArtifactQuery(ClientError):
-    """A way of reading an artifact that there is not."""
+    """An unknown way of reading an artifact."""
 
     code = "bad_artifact_query"
 
 
 class MissingKey(ClientError):
-    """The artifact may belong to a key, and the request carries none."""
+    """The artifact may belong to a key, and the request has none."""
 
     status = 401
     type = "authentication_error"
@@ -166,7 +166,7 @@ class MissingKey(ClientError):
 
 
 class MethodNotAllowed(ClientError):
-    """A path that the proxy serves, but not so."""
+    """A path that the proxy serves, but not with this method."""
 
     status = 405
     code = "method_not_allowed"
@@ -180,47 +180,47 @@ class RangeOutside(ClientError):
 
 
 class ClientLeft(ClientError):
-    """The client closed its connection; nobody reads the answer. 499 is nginx's code for it, seen only in the log."""
+    """The client closed its connection; nobody reads the response. 499 is nginx's code for it, seen only in the log."""
 
     status = 499
     code = "client_left"
 
 
 class UpstreamError(ProxyError):
-    """The upstream gave no answer that could be passed on."""
+    """The upstream gave no response that could be passed on."""
 
     type = "upstream_error"
 
 
 class UpstreamUnreachable(UpstreamError):
-    """No connection, or one that broke before an answer or in its middle."""
+    """No connection, or one that broke before or during a response."""
 
     status = 502
     code = "upstream_unreachable"
 
 
 class UpstreamEmpty(UpstreamError):
-    """Answers that hold nothing, to the request and to a shorter one."""
+    """Empty responses, both to the request and to a shorter one."""
 
     status = 502
     code = "upstream_empty"
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream took longer than a configured time."""
+    """The upstream took longer than a setting allows."""
 
     status = 504
     code = "upstream_timeout"
 
 
 class ArtifactError(ProxyError):
-    """Content that was taken out of a request cannot be kept or had back."""
+    """Content taken out of a request cannot be stored or read back."""
 
     type = "artifact_error"
 
 
 class ArtifactNotFound(ArtifactError):
-    """No such artifact, or not this key's, or its time is over."""
+    """No such artifact, or it belongs to another key, or it has expired."""
 
     status = 404
     code = "artifact_not_found"

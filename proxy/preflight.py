@@ -1,4 +1,5 @@
-"""What makes a start pointless, found out before the first request: each check says why in a sentence, or nothing."""
+"""Checks, before the first request, for what makes a start pointless: each gives the reason in a sentence, or
+nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 
 
 def leads_here(base_url: str, host: str, port: int) -> str:
-    """Why this upstream cannot be, when the proxy itself listens there, at `host` and `port`; else nothing."""
+    """Why this cannot be the upstream if the proxy itself listens there, at `host` and `port`; else nothing."""
     parts = urlsplit(base_url)
     if not parts.hostname or (parts.port or {"http": 80, "https": 443}[parts.scheme]) != port:
         return ""
@@ -18,7 +19,7 @@ def leads_here(base_url: str, host: str, port: int) -> str:
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect(address)  # which sends nothing
                 there, here = (ip_address(probe.getpeername()[0]), ip_address(probe.getsockname()[0]))
-                is_own = there.is_loopback or there == here  # as the system answers itself from the same address
+                is_own = there.is_loopback or there == here  # the system connects to itself from the same address
                 if ip_address(host) == there or (ip_address(host).is_unspecified and is_own):
                     return f"upstream.base_url: must not be the proxy itself, found {base_url}"
     return ""

@@ -1,7 +1,7 @@
-"""`config.example.yaml`, written from the settings, `docs/metrics.md` from the counters, `docs/log.md` from the events.
+"""Generates `config.example.yaml` from the settings, `docs/metrics.md` from the metrics, `docs/log.md` from the events.
 
-Rule: nothing about a setting, a metric or an event is said here, all of it stands where they are declared. `python -m
-proxy.reference` prints the first, `python -m proxy.reference metrics` and `… log` the others.
+Rule: this module describes no setting, metric or event; they are described where they are declared. `python -m
+proxy.reference` prints the first file, `python -m proxy.reference metrics` and `… log` the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LINE_CHARS: Final = 110
 HEAD: Final = """\
 # Every setting of context-proxy with its default; generated from proxy/config/settings.py by make config.example.yaml.
 # Each can also be set by a variable, such as CONTEXT_PROXY_SERVER__PORT=8080, which beats this file; flags beat both.
-# Lines that begin with `#` and no blank after it are settings, too: take the `#` away from the whole block.
+# Lines that begin with `#` and no space after it are settings, too: remove the `#` from the whole block.
 """
 
 
@@ -58,7 +58,7 @@ def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]]
 
 
 def _commented_out(name: str, field: FieldInfo, entry: Iterator[str], depth: int) -> Iterator[str]:
-    """An entry of a list, or one under a name, which is none of the defaults: to be had by taking the `#` away."""
+    """An entry of a list, or one under a name, which is not a default: remove the `#` to use it."""
     yield f"{_blank(depth)}#{name}:"
     if field.examples:
         yield f"{_blank(depth)}#  {field.examples[0]}:"
@@ -68,14 +68,14 @@ def _commented_out(name: str, field: FieldInfo, entry: Iterator[str], depth: int
 
 
 def _default_of(field: FieldInfo) -> Any:
-    """What stands there when nobody says anything, or an example where something must."""
+    """The default, or an example if the setting is required."""
     if field.is_required():
         return (field.examples or [None])[0]
     return field.get_default(call_default_factory=True)
 
 
 def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
-    """By class and field, the string under the field; under the empty name, the docstring of the class."""
+    """By class and field, the string below the field; under the empty name, the docstring of the class."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.ClassDef):
@@ -113,9 +113,9 @@ def _written(default: Any) -> str:
 METRICS_HEAD: Final = """\
 # Metrics
 
-What `/metrics` says, in Prometheus' text format; written by `make docs/metrics.md` from
-`proxy/shell/telemetry/metrics.py`. With several workers the figures are those of all of them together, whichever is
-asked. Counters begin at 0 when the proxy starts; sizes in tokens are estimates.
+What `/metrics` reports, in Prometheus' text format; written by `make docs/metrics.md` from
+`proxy/shell/telemetry/metrics.py`. With several workers, each of them reports the figures of all
+together. Counters begin at 0 when the proxy starts; sizes in tokens are estimates.
 [deploy/grafana](../deploy/grafana/context-proxy.json) shows them.
 
 | metric | type | labels | what it says |
@@ -134,7 +134,7 @@ docs/log.md` from `proxy/shell/telemetry/events.py`.
 REASONS_HEAD: Final = """\
 ## Reasons for edits
 
-They stand in the log, in `x-context-proxy-edits`, in `/decisions` and in the metrics.
+They appear in the log, in `x-context-proxy-edits`, in `/decisions` and in the metrics.
 
 | reason | what was done |
 |---|---|"""

@@ -1,7 +1,7 @@
-"""Another application in the place of the one that runs: what SIGHUP and `POST /-/reload` do.
+"""Replaces the running application with another: what SIGHUP and `POST /-/reload` do.
 
 Rule: a request stays with the application that it began with, to its last byte; the next one goes to the new one.
-Settings that are wrong, or that cannot work, leave everything as it was. Counts and recent decisions go on.
+Settings that are invalid, or that cannot work, change nothing. Counts and recent decisions continue.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ FIXED: Final = (
     "server.shutdown_grace_seconds",
     "server.workers",
 )
-"""What holds from the start to the end: sockets and limits that the server was made with, and the folder that all
-workers share."""
+"""Settings that are fixed from start to end: the server's sockets and limits, and the folder that all workers share."""
 
 
 def loaded_again(load: Load, running: Settings) -> tuple[Settings, list[str]]:
-    """The settings as they are written now, but for those that cannot change while the proxy runs, which stay; and the
-    names of those that would have. Raises SettingsRefused."""
+    """The settings as they are now, but with the running values of those that need a restart; and the names of the
+    settings that wait for it. Raises SettingsRefused."""
     try:
         wanted = load()
     except SettingsError as error:
@@ -74,7 +73,8 @@ class Reloadable:
         self._is_due = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """While the application is served."""
-        # A terminal that closes must not end running streams, nor a worker that is asked before it serves.
+        # A closing terminal must not end running streams, and an early SIGHUP must not end a worker that does not serve
+        # yet.
         signal.signal(signal.SIGHUP, lambda *_: self._note_hangup())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +84,7 @@ class Reloadable:
             await self._current(scope, receive, send)
 
     async def reload(self) -> Reloaded:
-        """Read the settings again and go on with them, here and in the other workers; what came of it. Raises
+        """Reload the settings and continue with them, here and in the other workers; the outcome. Raises
         SettingsRefused."""
         found = await self._reload()
         self._tell_others()
@@ -107,7 +107,7 @@ class Reloadable:
     async def _go_on_with(self, settings: Settings) -> None:
         """Raises SettingsRefused."""
         try:
-            # In a thread, as it reads files and may load libraries; requests go on meanwhile.
+            # In a thread, as it reads files and may load libraries; requests continue meanwhile.
             app = await asyncio.to_thread(create_app, settings, self._inherited, self.reload)
             following = _Generation(app)
             await following.start()
@@ -128,7 +128,7 @@ class Reloadable:
         tune_interpreter()
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """The server's start and end: the first application's start, and the end of all."""
+        """The server's start and end: starts the first application, and stops everything at the end."""
         await receive()
         try:
             await self._current.start()
@@ -163,7 +163,7 @@ class Reloadable:
         task.add_done_callback(self._retiring.discard)
 
     async def _reload_by_signal(self) -> None:
-        with contextlib.suppress(SettingsRefused):  # the log says so, and nobody waits for an answer
+        with contextlib.suppress(SettingsRefused):  # it is in the log, and nobody waits for an answer
             await self._reload()
 
 
@@ -198,13 +198,13 @@ class _Generation:
             raise
 
     async def idle(self) -> None:
-        """Until no request is under way; none comes any more."""
+        """Wait until no request is under way; no new ones arrive."""
         if self._running:
             self._is_idle.clear()
             await self._is_idle.wait()
 
     async def stop(self) -> None:
-        """Let the application end. Raises RuntimeError when something in it could not be closed."""
+        """Stop the application. Raises RuntimeError if something in it could not be closed."""
         assert self._life is not None
         try:
             await self._tell("lifespan.shutdown")

@@ -30,17 +30,17 @@ from proxy.shell.resources.logs import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
 KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than the 60 seconds for which load balancers keep idle connections: the side that reuses must close first."""
+"""Longer than the 60 seconds that load balancers keep idle connections: the side that reuses one must close first."""
 
 _OWN_FILES: Final = 256
-"""Open files that are no client's: the store, the log, what is downloaded."""
+"""Open files that belong to no client: the store, the log, downloads."""
 _BACKLOG: Final = 2048
-"""Connections that wait to be taken; uvicorn's own figure."""
+"""Connections that wait to be accepted; uvicorn's own figure."""
 
 
 def serve(settings: Settings, load: Load) -> int:
-    """Serve until a signal comes; the exit status: 0, or 1 when the port cannot be had or nothing be kept. `load` reads
-    the settings again, in each worker, so it can be pickled."""
+    """Serve until a signal comes; the exit status: 0, or 1 if the port is taken or nothing can be stored. `load` reads
+    the settings again in each worker, so it must be picklable."""
     config = uvicorn.Config(
         partial(_application, settings, load),
         factory=True,
@@ -54,8 +54,8 @@ def serve(settings: Settings, load: Load) -> int:
         date_header=False,
         ws="none",
         interface="asgi3",
-        proxy_headers=False,  # nothing here asks who the client is, so nobody's X-Forwarded-For has to be believed
-        # Never first: a head of the next request that is on its way has to reach uvicorn before.
+        proxy_headers=False,  # nothing here needs the client's address, so no X-Forwarded-For has to be trusted
+        # Never the first to close: the head of a next request may be on its way and must reach uvicorn before.
         timeout_keep_alive=math.ceil(KEEP_ALIVE_SECONDS + settings.server.header_timeout_seconds) + 1,
         timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace_seconds),
     )
@@ -80,7 +80,7 @@ def serve(settings: Settings, load: Load) -> int:
         print(f"The dashboard: {_dashboard(host, port)}  (Ctrl-C stops the proxy)", flush=True)
     if settings.server.workers > 1:
         with _shared_counts():
-            gc.enable()  # off since the start, and of use to the application alone
+            gc.enable()  # off since the start; only the application needs it
             _Workers(config, [listener], settings, load).run()
     else:
         uvicorn.Server(config).run(sockets=[listener])
@@ -88,7 +88,7 @@ def serve(settings: Settings, load: Load) -> int:
 
 
 def _dashboard(host: str, port: int) -> str:
-    """Where somebody on this machine finds it; an address that stands for all others is none to call.
+    """The URL for somebody on this machine; an address that means all interfaces cannot be called.
 
     >>> _dashboard("0.0.0.0", 8787), _dashboard("::", 80), _dashboard("fe80::1", 80)
     ('http://127.0.0.1:8787/', 'http://[::1]:80/', 'http://[fe80::1]:80/')
@@ -98,7 +98,7 @@ def _dashboard(host: str, port: int) -> str:
 
 
 def _application(settings: Settings, load: Load) -> ASGIApp:
-    """Made in the process that serves."""
+    """Made in the process that serves it."""
     if settings.server.workers == 1:
         return telling(Reloadable(settings, load))
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -106,14 +106,14 @@ def _application(settings: Settings, load: Load) -> ASGIApp:
 
 
 def _tell_parent() -> None:
-    """It tells all workers; the one that asks finds nothing new then."""
+    """The parent signals all workers; the one that asked then finds nothing new."""
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         os.kill(parent.pid, signal.SIGHUP)
 
 
 def _end_with_parent() -> None:
-    """End as on SIGTERM when the parent is gone: nobody else could end this worker, or start its successor."""
+    """End as on SIGTERM when the parent is gone: nobody else could end this worker or start its successor."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -121,7 +121,8 @@ def _end_with_parent() -> None:
 
 
 def _limits(settings: ServerSettings) -> ConnectionLimits:
-    """What clients may take, with as many open files as the system allows: each has a connection to the upstream."""
+    """Limits for clients, with as many open files as the system allows: each client also needs an upstream
+    connection."""
     files = _open_files()
     possible = settings.max_connections if files is None else max(1, (files - _OWN_FILES) // 2)
     return ConnectionLimits(
@@ -133,31 +134,31 @@ def _limits(settings: ServerSettings) -> ConnectionLimits:
 
 
 def _open_files() -> int | None:
-    """How many files this process may have open, once that is as many as the system allows; None: any number."""
+    """How many files this process may open after raising its limit to the system's; None: any number."""
     if sys.platform == "win32":
         return None
     import resource  # noqa: PLC0415 - Windows has none
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS says "infinite", and takes less
+    with contextlib.suppress(OSError, ValueError):  # macOS says "infinite" but allows less
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if files == resource.RLIM_INFINITY else files
 
 
 def _listener(settings: ServerSettings) -> socket.socket:
-    """A socket that takes connections from now on; they wait for the application. Raises OSError."""
+    """A socket that accepts connections from now on; they wait for the application. Raises OSError."""
     is_six = ":" in settings.host
     return socket.create_server(
         (settings.host, settings.port),
         family=socket.AF_INET6 if is_six else socket.AF_INET,
         backlog=_BACKLOG,
-        dualstack_ipv6=is_six and socket.has_dualstack_ipv6(),  # `::` stands for every address, IPv4 too
+        dualstack_ipv6=is_six and socket.has_dualstack_ipv6(),  # `::` means every address, IPv4 included
     )
 
 
 class _Workers(Multiprocess):
-    """uvicorn's, but for the parent's own hold on the socket, and for SIGHUP, which it takes for a restart."""
+    """uvicorn's class, except that the parent closes its socket and that SIGHUP reloads instead of restarting."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], settings: Settings, load: Load) -> None:
         super().__init__(config, sockets)
@@ -165,13 +166,14 @@ class _Workers(Multiprocess):
         self._load = load
 
     def terminate_all(self) -> None:
-        # With the parent's hold new connections would be taken until the last worker has ended, and answered by nobody.
+        # With the parent's socket open, connections would be accepted until the last worker ends, and nobody would
+        # serve them.
         for listener in self.sockets:
             listener.close()
         super().terminate_all()
 
     def handle_hup(self) -> None:
-        """Have every worker read the settings again, and give those to workers that come; wrong ones go no further."""
+        """Make every worker reload the settings, and give them to future workers; invalid ones go no further."""
         try:
             self._settings, _ = loaded_again(self._load, self._settings)
         except SettingsRefused as refused:
@@ -180,13 +182,14 @@ class _Workers(Multiprocess):
         self.config.app = partial(_application, self._settings, self._load)
         for process in self.processes:
             if process.pid is not None:
-                with contextlib.suppress(ProcessLookupError):  # its successor gets the new ones
+                with contextlib.suppress(ProcessLookupError):  # its successor gets the new settings
                     os.kill(process.pid, signal.SIGHUP)
 
 
 @contextlib.contextmanager
 def _shared_counts() -> Iterator[None]:
-    """A folder in which the workers, which inherit the environment, count together; without one each tells its own."""
+    """A folder where the workers, which inherit the environment, add up their metrics; without it each reports its
+    own."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="context-proxy-metrics-", ignore_cleanup_errors=True)
     except OSError as error:

@@ -56,7 +56,7 @@ async def stale_pooled(opened: Open) -> bool:
 
 
 async def stale_unnoticed(opened: Open) -> str:
-    """The close arrives while the loop is busy, so that no callback has run yet when the next POST is sent."""
+    """The close arrives while the loop is busy, so that no callback has run when the next POST is sent."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer_and_close() -> None:
@@ -85,7 +85,7 @@ async def stale_unnoticed(opened: Open) -> str:
 
 
 async def never_twice(opened: Open) -> bool:
-    """The upstream takes a POST on a reused connection and dies: an error, not a second POST."""
+    """The upstream accepts a POST on a reused connection and dies: an error, not a second POST."""
 
     async def script(wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await wire.request(reader)
@@ -171,7 +171,7 @@ async def events_one_by_one(opened: Open) -> bool:
         for _ in range(3):
             taken.clear()
             writer.write(b"3\r\nd\n\n\r\n")
-            await asyncio.wait_for(taken.wait(), 1)  # the next event only after the one before was seen
+            await asyncio.wait_for(taken.wait(), 1)  # the next event only after the previous one was seen
         writer.write(b"0\r\n\r\n")
         await wire.until_closed(reader)
 

@@ -1,4 +1,4 @@
-"""The clients that might send requests upstream, each behind the same small interface.
+"""The clients that could send requests upstream, each behind the same small interface.
 
 Rule: each is set up as a transparent proxy would set it up.
 """
@@ -16,7 +16,7 @@ Body = bytes | AsyncIterator[bytes] | None
 
 
 class Answer(Protocol):
-    """The head of an answer, its body unread."""
+    """The head of a response, its body unread."""
 
     status: int
     headers: Headers
@@ -33,7 +33,7 @@ class Client(Protocol):
 
 
 class _Httpx:
-    """httpx. Its `target` extension keeps the path as it came; transports of others do not know it."""
+    """httpx. Its `target` extension keeps the path unchanged; other transports do not know it."""
 
     def __init__(self, base_url: str, transport: Any = None) -> None:
         import httpx

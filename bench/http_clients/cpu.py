@@ -1,7 +1,7 @@
 """What each HTTP client costs: CPU per request and per streamed chunk, time to the first byte, memory.
 
-Rule: rounds are interleaved and medians are shown; only ratios are worth quoting from another machine. nginx, where it
-is installed, is the floor.
+Rule: rounds are interleaved and medians are shown; only ratios are worth quoting from another machine. If nginx is
+installed, it is the floor.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ async def no_redirect(opened: Open) -> bool:
 async def repeated_headers_no_cookies(opened: Open) -> bool:
     two = b"HTTP/1.1 200 OK\r\nset-cookie: a=1; Path=/\r\nset-cookie: b=2\r\ncontent-length: 0\r\n\r\n"
     async with answering(two) as wire:
-        client = opened(wire.base_url.replace("127.0.0.1", "localhost"))  # cookie jars keep nothing for addresses
+        client = opened(wire.base_url.replace("127.0.0.1", "localhost"))  # cookie jars store nothing for IP addresses
         answer = await client.send("GET", b"/x", [(b"x-r", b"1"), (b"x-r", b"2")], None)
         cookies = [value for name, value in answer.headers if name == b"set-cookie"]
         await whole(answer)

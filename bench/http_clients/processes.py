@@ -1,6 +1,6 @@
 """The processes of `bench.http_clients cpu`: one raw ASGI route for each client, an upstream, and nginx as the floor.
 
-Rule: they are processes of their own, so that the CPU that is counted is the proxy's alone.
+Rule: separate processes, so that the measured CPU is the proxy's alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.http_clients.clients import CLIENTS, Client
 
 
 def route(name: str, base_url: str) -> Callable[..., Awaitable[None]]:
-    """An ASGI application that hands every request to `base_url` through the client of that name."""
+    """An ASGI application that forwards every request to `base_url` through the client of that name."""
     client: Client | None = None
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -63,7 +63,7 @@ EVENTS, EVENT_GAP_SECONDS = 200, 0.002
 
 
 class _UpstreamConnection(asyncio.Protocol):
-    """Just enough HTTP/1.1 for the requests of this file, so that the upstream takes little of the machine."""
+    """Just enough HTTP/1.1 for the requests of this module, so that the upstream uses little of the machine."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -114,17 +114,17 @@ def serve_upstream(tls_folder: str) -> None:
 
 
 def make_certificate(folder: Path) -> None:
-    """A certificate for localhost that signs itself, as `cert.pem` and `key.pem`."""
+    """A self-signed certificate for localhost, as `cert.pem` and `key.pem`."""
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    # rustls refuses a CA certificate as a server's own, so this one says that it is none
+    # rustls refuses a CA certificate as a server's own, so this one says that it is not a CA
     extra = ["-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run([*command.split(), *names, *extra], cwd=folder, check=True, capture_output=True)
 
 
 @contextmanager
 def started(*command: str, **environment: str) -> Iterator[tuple[int, list[int]]]:
-    """(process id, the ports that it printed); ended when the block is left."""
+    """(process id, the ports that it printed); the process ends with the block."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
         assert process.stdout is not None

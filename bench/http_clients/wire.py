@@ -11,7 +11,7 @@ from bench.http_clients.clients import Answer, Client
 
 
 class Wire:
-    """A scripted upstream. The script is run for each connection; what came in and what was closed is remembered."""
+    """A scripted upstream. It runs the script for each connection, and remembers what came in and what was closed."""
 
     def __init__(self, script: Callable[[Wire, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
         self._script = script
@@ -66,7 +66,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def answering(*answers: bytes, then: str = "keep") -> Wire:
-    """Answers each request, with the last answer for ever; `then` says what follows: keep, close, reset or wait."""
+    """Answers each request, repeating the last answer for ever; `then` says what follows: keep, close, reset or
+    wait."""
 
     async def script(wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for number in range(1_000_000):
@@ -75,7 +76,7 @@ def answering(*answers: bytes, then: str = "keep") -> Wire:
             await writer.drain()
             if then == "reset":
                 await asyncio.sleep(0.05)
-                # RST instead of FIN, which is what a socket does that may not linger
+                # RST instead of FIN, which a socket sends that may not linger
                 no_linger = struct.pack("ii", 1, 0)
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
                 writer.transport.abort()

@@ -1,1 +1,1 @@
-"""Commands of some size: check, doctor, completion. `proxy.__main__` reads their flags and calls them."""
+"""The larger commands: check, doctor, completion. `proxy.__main__` reads their flags and calls them."""

@@ -1,6 +1,6 @@
-"""`context-proxy check`: whether these settings would start, without starting.
+"""`context-proxy check`: whether the proxy would start with these settings, without starting it.
 
-Rule: mistakes are the caller's to print, one line each; here is what is right and still cannot work, and what holds.
+Rule: the caller prints mistakes, one line each; this prints what is valid but cannot work, and a summary.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from proxy.config.settings import Settings
 from proxy.preflight import leads_here
 
 RIGHT, WRONG = 0, 2
-"""The exit status; 2 as for every other command that reads wrong settings."""
+"""The exit status; 2 as for every other command that reads invalid settings."""
 
 
 def check(settings: Settings) -> int:
-    """Say what the settings come to; the exit status."""
+    """Print a summary of the settings; the exit status."""
     server = settings.server
     if problem := leads_here(settings.upstream.base_url, server.host, server.port):
         print(problem, file=sys.stderr)

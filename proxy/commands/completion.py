@@ -1,6 +1,6 @@
 """`context-proxy completion bash|zsh|fish`: a script that completes commands, flags and their values at TAB.
 
-Rule: written from the parser of the command line, so that it cannot drift from it, and for the shell alone: completing
+Rule: generated from the command line's parser, so it cannot drift from it, and run by the shell alone: completing
 starts no Python.
 """
 
@@ -27,7 +27,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _bash(parser: argparse.ArgumentParser, shell: str) -> Iterator[str]:
-    """zsh runs bash's completions when it is asked to."""
+    """zsh runs bash's completions if told to."""
     if shell == "zsh":
         yield "autoload -Uz +X compinit bashcompinit && { (( $+functions[compdef] )) || compinit; } && bashcompinit"
     yield "_context_proxy() {"
@@ -94,7 +94,7 @@ def _commands(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple
 
 
 def _steps(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Each command's path without its last name, and that name."""
+    """Each command's name, with the path before it."""
     for path, _ in _commands(parser):
         if path:
             before, _, name = path.rpartition(" ")
@@ -113,7 +113,7 @@ def _flags(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _values(parser: argparse.ArgumentParser) -> list[str]:
-    """What may stand here: names of commands, or one of a few words."""
+    """The possible values: names of commands, or one of a few words."""
     words = [action.choices for action in parser._actions if not action.option_strings and action.choices is not None]
     return [str(word) for choices in words for word in choices]
 

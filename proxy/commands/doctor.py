@@ -1,7 +1,7 @@
-"""`context-proxy doctor`: whether a request would go through, and what to do where it would not.
+"""`context-proxy doctor`: whether a request would go through, and if not, what to do.
 
-Rule: it is the proxy itself that is tried, with its settings, its upstream and its store; each finding is a line, and
-each that is wrong says what to do. Nothing waits longer than a person would, and no key is printed.
+Rule: it tries the proxy itself, with its settings, its upstream and its store. Each finding is one line, and each
+problem says what to do. Nothing waits longer than a person would, and no key is printed.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ WELL, WRONG = 0, 1
 REACH_SECONDS: Final = 10.0
 """For the upstream's list of models."""
 ANSWER_SECONDS: Final = 60.0
-"""For an answer to three words: a server of one's own may load its model first."""
+"""For a reply to three words: a local server may load its model first."""
 WORDS: Final = "Say hello, please."
 TRIAL: Final = b"context-proxy doctor was here\n"
 SHOWN_CHARS: Final = 300
-"""Of what an upstream says is wrong."""
+"""Of an upstream's error text."""
 _NO_CHAT: Final = re.compile(
     r"embedding|embed(?=[-_:]|$)|whisper|tts|audio|dall-e|image|moderation|rerank|realtime|davinci|babbage|sora"
 )
-"""Names of models that do not chat, in the lists of OpenAI and of gateways; it only helps to choose one to try."""
+"""Names of models that do not chat, in the lists of OpenAI and of gateways; only used to choose a model to try."""
 
 State: TypeAlias = Literal["ok", "wrong", "note", "skipped"]
 _STYLES: Final[dict[str, str]] = {"ok": "green", "wrong": "bold red", "note": "yellow", "skipped": "dim"}
@@ -54,7 +54,7 @@ _STYLES: Final[dict[str, str]] = {"ok": "green", "wrong": "bold red", "note": "y
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What one look has found."""
+    """One finding."""
 
     about: str
     state: State
@@ -64,7 +64,7 @@ class Diagnosis:
 
 
 def doctor(settings: Settings, model: str | None, console: Console | None = None) -> int:
-    """Look at everything that a request needs; the exit status."""
+    """Check everything that a request needs; the exit status."""
     console = console or Console(highlight=False, soft_wrap=True)
     worst = WELL
     for finding in examined(settings, model):
@@ -81,7 +81,7 @@ def doctor(settings: Settings, model: str | None, console: Console | None = None
 
 
 def examined(settings: Settings, model: str | None = None) -> Iterator[Diagnosis]:
-    """The findings, each as soon as it is there."""
+    """The findings, each as soon as it is known."""
     status, reached = asyncio.run(_upstream(settings))
     yield reached
     resolver = ModelResolver(
@@ -109,7 +109,7 @@ def examined(settings: Settings, model: str | None = None) -> Iterator[Diagnosis
 
 
 async def _upstream(settings: Settings) -> tuple[int | None, Diagnosis]:
-    """The status of its list of models; None when it gave no answer."""
+    """The status of its list of models; None if it did not respond."""
     base_url, upstream = settings.upstream.base_url, Upstream(settings.upstream)
     key = settings.upstream.api_key
     headers = [(b"authorization", b"Bearer " + key.get_secret_value().encode())] if key is not None else []
@@ -122,11 +122,11 @@ async def _upstream(settings: Settings) -> tuple[int | None, Diagnosis]:
     except ProxyError as error:
         return None, Diagnosis("upstream", "wrong", error.message, f"is it running? upstream.base_url is {base_url}")
     except TimeoutError:
-        text = f"{base_url} gave no answer within {REACH_SECONDS:g} s"
-        return None, Diagnosis("upstream", "wrong", text, "look whether it is busy, and whether the address is right")
+        text = f"{base_url} did not respond within {REACH_SECONDS:g} s"
+        return None, Diagnosis("upstream", "wrong", text, "check whether it is busy and whether the address is right")
     finally:
         await upstream.aclose()
-    took = f"{base_url} answers ({status} in {1000 * (time.perf_counter() - started):.0f} ms)"
+    took = f"{base_url} responds ({status} in {1000 * (time.perf_counter() - started):.0f} ms)"
     if status >= 500:
         return status, Diagnosis("upstream", "wrong", took, "its own log says why it fails")
     if status in (404, 405, 501):
@@ -178,10 +178,10 @@ def _store(settings: Settings) -> Diagnosis:
         folder.put(TRIAL_KEY, TRIAL)
         if bytes(folder.opened().get(TRIAL_KEY).bytes()) != TRIAL:
             return Diagnosis(
-                "store", "wrong", f"{where} gives back something else than was put there", "use another place"
+                "store", "wrong", f"{where} returns something other than what was stored", "use another place"
             )
     except TROUBLE as error:
-        advice = "make it writable for this user, or name another place; of a bucket look at its credentials"
+        advice = "make it writable for this user, or name another place; for a bucket, check its credentials"
         return Diagnosis("store", "wrong", f"nothing can be kept in {where}: {reason_of(error)}", advice)
     return Diagnosis("store", "ok", f"{folder.address} can be written and read")
 
@@ -202,14 +202,14 @@ def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> D
     try:
         answer = client.post("/chat/completions", json=body | ({"stream": True} if stream else {}))
     except httpx.TimeoutException:
-        text = f"no answer of {model} within {ANSWER_SECONDS:g} s"
+        text = f"no response from {model} within {ANSWER_SECONDS:g} s"
         return Diagnosis(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
     except httpx.HTTPError as error:
         return Diagnosis(about, "wrong", f"the answer broke off: {type(error).__name__}", "the upstream's log says why")
     if answer.status_code != 200:
         text = f"{model} was refused ({answer.status_code}): {_words_of(answer)[:SHOWN_CHARS]}"
         return Diagnosis(about, "wrong", text, _advice_for(answer.status_code))
-    took = f"{model} answers in {time.perf_counter() - started:.1f} s"
+    took = f"{model} responds in {time.perf_counter() - started:.1f} s"
     if stream:
         events = [line for line in answer.text.splitlines() if line.startswith("data:")]
         if not events:
@@ -239,9 +239,9 @@ def _advice_for(status: int) -> str:
     if status in (401, 403):
         return "the upstream wants another key: export OPENAI_API_KEY=…, or upstream.api_key_file"
     if status == 404:
-        return "ask for a model that is there: --model NAME; context-proxy models lists them"
+        return "ask for a model that exists: --model NAME; context-proxy models lists them"
     if status == 429:
         return "the upstream limits this key's requests or has no credit left: wait, or look at its account"
     if status >= 500:
         return "the upstream fails, or cannot be reached; its log says why"
-    return "the upstream's words say what it wants; --model NAME tries another model"
+    return "the upstream's message says what it wants; --model NAME tries another model"

@@ -1,7 +1,7 @@
-"""What the operator says, from flags, environment and YAML; the only reader of the last two.
+"""The operator's settings, from flags, environment and YAML; the only reader of environment and YAML.
 
 Rule: flags beat environment, environment beats YAML, YAML beats the defaults below. A mistake stops the start with one
-line that names the key and what is allowed; nothing is guessed.
+line that names the key and the allowed values; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
     "TOOL_OUTPUT_DIR": ("artifacts", "folder"),
     "TOOL_OUTPUT_RETENTION_DAYS": ("artifacts", "retention_days"),
 }
-"""Short names that people have set already; the long `CONTEXT_PROXY_…` name beats them."""
+"""Short names that people already use; the long `CONTEXT_PROXY_…` name beats them."""
 
 
 class SettingsError(Exception):
@@ -83,7 +83,7 @@ class _Section(BaseModel):
 
 
 def _key_from_file(name: str) -> Callable[[Any], Any]:
-    """Fills a key that is not set from the file that is named for it; its own field says what is wrong with it."""
+    """Fill an unset key from the file named for it; the file's own field reports what is wrong with the file."""
 
     def filled(given: Any) -> Any:
         if isinstance(given, dict) and given.get(name) is None and given.get(f"{name}_file"):
@@ -104,24 +104,24 @@ class UpstreamSettings(_Section):
     api_key: SentKey | None = None
     """Sent as `Authorization: Bearer …` when a client sends no key of its own. Also `OPENAI_API_KEY`."""
     api_key_file: KeyFile | None = None
-    """A file that holds that key and nothing else, such as a secret of Kubernetes or Docker; `api_key` beats it. It is
-    read at the start and whenever the settings are read again."""
+    """A file that holds this key and nothing else, such as a Kubernetes or Docker secret; `api_key` beats it. It is
+    read at the start and at each reload."""
     connect_timeout_seconds: float = Field(default=10, gt=0)
     """Longest wait for a connection."""
     first_byte_timeout_seconds: float = Field(default=600, gt=0)
-    """Longest wait for the head of an answer; models that think before they speak need minutes."""
+    """Longest wait for the head of a response; models that think first need minutes."""
     idle_timeout_seconds: float = Field(default=300, gt=0)
-    """Longest silence inside an answer. The whole of an answer may take any time."""
+    """Longest silence within a response. The whole response may take any time."""
 
 
 class RoutedUpstream(UpstreamSettings):
-    """Another upstream, for the requests that match. Its own key, where it has one, stands in the place of the
-    client's, which belongs to another provider."""
+    """Another upstream, for the requests that match. If it has a key, that key replaces the client's, which belongs to
+    another provider."""
 
     match: str = Field(default="*", min_length=1, examples=["claude-*"])
-    """Glob over the model's name, upper and lower case alike: `claude-*`."""
+    """Glob over the model's name, ignoring case: `claude-*`."""
     wire: Literal["chat_completions", "messages", "responses"] | None = None
-    """The API that it is for: `/v1/chat/completions`, `/v1/messages` or `/v1/responses`. Empty: any."""
+    """The API that it serves: `/v1/chat/completions`, `/v1/messages` or `/v1/responses`. Empty: any."""
 
 
 class ServerSettings(_Section):
@@ -136,68 +136,70 @@ class ServerSettings(_Section):
     workers: int = Field(default=1, ge=1, le=64)
     """Processes that share the port."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
-    """Largest chat request that is read, before and after decompression; past it the client gets a 413."""
+    """Largest chat request that is read, before and after decompression; a larger one gets a 413."""
     max_header_bytes: int = Field(default=32 * 1024, ge=1024)
-    """Most bytes of a request's first line and headers together; past it the client gets a 431. As nginx's
+    """Most bytes of a request's first line and headers together; more get a 431. As nginx's
     `large_client_header_buffers`: 4 of 8 KB."""
     header_timeout_seconds: float = Field(default=60, gt=0)
-    """How long a client may take for them; past it a 408. As nginx's `client_header_timeout`."""
+    """Longest time for a client to send line and headers; after it, a 408. As nginx's `client_header_timeout`."""
     body_timeout_seconds: float = Field(default=60, gt=0)
-    """Longest pause of a client within its body; past it a 408. As nginx's `client_body_timeout`."""
+    """Longest pause of a client within its body; after it, a 408. As nginx's `client_body_timeout`."""
     max_connections: int = Field(default=20_000, ge=1)
-    """Clients of one worker at once, or as many as the system's limit of open files lets it have. One more takes the
-    place of the longest idle one; when all wait for answers, it gets a 503."""
+    """Most clients of one worker at a time; the system's limit on open files may lower it. One more closes the
+    connection that has been idle longest; if all wait for responses, it gets a 503."""
     admin_key: Annotated[Key, Field(min_length=16)] | None = None
-    """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …`, or as the
-    password that a browser asks for. Empty: they answer clients on this machine only, which need no key."""
+    """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …` or as the
+    password that a browser asks for. Empty: only clients on this machine can open them, and they need no key."""
     admin_key_file: KeyFile | None = None
-    """A file that holds that key and nothing else; `admin_key` beats it."""
+    """A file that holds this key and nothing else; `admin_key` beats it."""
     host_names: frozenset[str] = frozenset()
-    """Names besides `localhost` and loopback addresses by which clients on this machine may call those pages."""
+    """Names, besides `localhost` and loopback addresses, by which clients on this machine may open those pages."""
     shutdown_grace_seconds: float = Field(default=25, ge=0)
-    """How long running streams may go on after a signal to stop; under the 30 seconds that Kubernetes grants."""
+    """How long running streams may continue after a signal to stop; less than the 30 seconds that Kubernetes grants."""
 
 
 class DefaultSettings(_Section):
-    """What holds for a model of which nothing better is known."""
+    """For models about which nothing better is known."""
 
     context_window: int | None = Field(default=None, ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)
-    """Tokens of context of every model that `models` does not name. Empty: ask the upstream, then the catalogue."""
+    """Context window in tokens of every model that `models` does not name. Empty: ask the upstream, then the
+    catalogue."""
     max_request_chars: int | None = Field(default=None, ge=1000)
     """Most characters of text in a request, for upstreams that count them: 900000 for a limit of a million."""
     max_request_bytes: int | None = Field(default=None, ge=1000)
     """Most bytes of a request, for upstreams that limit them."""
     input: Modalities | None = None
-    """What such a model reads: text, vision, audio, video, file. Empty: as the catalogue says, else unknown."""
+    """What such a model can read: text, vision, audio, video, file. Empty: as the catalogue says, else unknown."""
 
 
 class ModelSettings(_Section):
-    """What holds for the models whose name matches; whatever is left out is found out as for other models."""
+    """For models whose name matches; what is not set is found out as for other models."""
 
     match: str = Field(min_length=1, examples=["qwen-vl*"])
-    """Glob over the model's name, upper and lower case alike: `qwen-vl*`."""
+    """Glob over the model's name, ignoring case: `qwen-vl*`."""
     context_window: int | None = Field(default=None, ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)
-    """Tokens of context, prompt and reply together."""
+    """Context window in tokens, prompt and reply together."""
     max_output_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of one reply."""
+    """Most tokens of a reply."""
     input: Modalities | None = None
-    """What the model reads: text, vision, audio, video, file."""
+    """What the model can read: text, vision, audio, video, file."""
     tool_images: ToolImages | None = None
-    """Where images of tool results go: `keep`, `user_after_batch` (one user message behind all results of the batch),
-    `user_after_assistant` (with a word of the assistant before it), `text` (a description). Empty: `user_after_batch`,
-    and `user_after_assistant` for Mistral."""
+    """Where images of tool results go: `keep`, `user_after_batch` (in one user message after all results of the batch),
+    `user_after_assistant` (the same, after a short assistant message), `text` (a description). Empty:
+    `user_after_batch`, and `user_after_assistant` for Mistral."""
     max_images: int | None = Field(default=None, ge=1)
-    """Most images of one request; with more, the oldest are described until half are left. Empty: any number."""
+    """Most images in a request; if there are more, the oldest are described until half are left. Empty: any number."""
     max_tool_result_chars: MaxChars | None = None
-    """Most characters of one tool result for it: 0 or less means 4000, 1 to 999 means 1000."""
+    """Most characters of a tool result for this model: 0 or less means 4000, 1 to 999 means 1000."""
     sanitise: frozenset[Sanitise] = frozenset()
-    """What to replace for upstreams that choke on it: `non_bmp` (emoji and the like), `surrogates`, `control`."""
+    """Characters to replace, for upstreams that fail on them: `non_bmp` (emoji and the like), `surrogates`,
+    `control`."""
     tokenizer: Tokenizer | None = None
-    """tiktoken encoding that counts for it (`o200k_base`, `cl100k_base`), or `bytes` for the estimate by bytes."""
+    """tiktoken encoding for counting (`o200k_base`, `cl100k_base`), or `bytes` for the estimate by bytes."""
 
 
 class ToolLimits(_Section):
-    """What one tool's results may hold; what is left out is as for every tool."""
+    """Limits for one tool's results; what is not set is as for every tool."""
 
     max_lines: int | None = Field(default=None, ge=1)
     """Most lines of a result."""
@@ -215,15 +217,15 @@ class ToolOutputSettings(_Section):
     max_lines: int = Field(default=2_000, ge=1)
     """Most lines of a result. Also `TOOL_OUTPUT_MAX_LINES`."""
     max_bytes: int = Field(default=51_200, ge=256)
-    """Most bytes of a result, and never more than 30 % of the window. Also `TOOL_OUTPUT_MAX_BYTES`."""
+    """Most bytes of a result, but never more than 30 % of the window. Also `TOOL_OUTPUT_MAX_BYTES`."""
     direction: Direction = Direction.BOTH
     """What is kept: `head`, `tail` or `both`. Also `TOOL_OUTPUT_TRUNCATE_DIRECTION`."""
     head_share: float = Field(default=HEAD_SHARE, ge=0, le=1)
-    """Share of what `both` keeps that is the beginning; the rest is the end."""
+    """Share of what `both` keeps that comes from the beginning; the rest comes from the end."""
     preview_chars: int | None = Field(default=None, ge=100)
-    """Characters of a result that stay when it is cut, besides the notice; empty: as many as the limits allow."""
+    """Characters that a cut result keeps, besides the notice; empty: as many as the limits allow."""
     never: frozenset[str] = frozenset()
-    """Tools whose results are never cut at arrival."""
+    """Tools whose results are never cut on arrival."""
     tools: dict[str, ToolLimits] = Field(default={}, examples=["Read"])
     """Other limits by tool name: `{Read: {max_bytes: 200000}}`."""
 
@@ -232,131 +234,135 @@ class BudgetSettings(_Section):
     """How the window is used."""
 
     fill: float = Field(default=1.0, ge=0.1, le=1)
-    """Share of the room that may be used up before something is given up."""
+    """Share of the room that may be used before something is given up."""
     low_mark: float = Field(default=LOW_MARK, ge=0.3, le=0.95)
-    """Share of what may be used up that stays after a cut; lower: fewer cuts and warmer caches, with less context."""
+    """How much of that share is still in use after a cut; lower: fewer cuts and warmer caches, but less context."""
     margin: int | None = Field(default=None, ge=0)
-    """Tokens kept free for errors of the estimate; empty: 1 % of the window; 4 % before usage is seen."""
+    """Tokens kept free for errors of the estimate; empty: 1 % of the window, or 4 % until usage has been seen."""
     clamp_reply: bool = True
     """Lower a request's reply limit when prompt and reply together do not fit."""
 
 
 class LearningSettings(_Section):
-    """What is taken from the upstream's own words."""
+    """What is learned from the upstream's responses."""
 
     enabled: bool = True
-    """Learn limits from refusals, and how far the estimate is off from usage."""
+    """Learn limits from refusals, and from usage how far the estimate is off."""
 
 
 class OverflowSettings(_Section):
     """What happens when the upstream still says "too long"."""
 
     retry: bool = True
-    """Send one harsher request that the client never notices; `false`: the refusal passes untouched."""
+    """Send one smaller request that the client never notices; `false`: the refusal is passed on untouched."""
     keepalive_seconds: float | None = Field(default=None, gt=0)
-    """Send a client that waits for a stream an SSE comment this often until the first event, and while an artifact is
-    read for its model; a refusal that comes after one is an event of a 200. Empty: send nothing before the answer."""
+    """Interval of the SSE comments for a client that waits for a stream, until the first event, and while an artifact
+    is read for its model; a refusal that follows one is an event in a 200. Empty: send nothing before the response."""
 
 
 class MediaSettings(_Section):
     """Images, audio and files."""
 
     fetch_remote_images: bool = False
-    """Download images that messages name by an `http` or `https` address and send their bytes in its place; `false`:
-    the address goes to the upstream as it is."""
+    """Download images that messages name by an `http` or `https` address and send their bytes instead; `false`: the
+    address goes to the upstream as it is."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1024)
-    """Most bytes of one image, sound or file; a larger one is described."""
+    """Most bytes of an image, sound or file; a larger one is described."""
     max_image_pixels: int = Field(default=MAX_IMAGE_PIXELS, ge=1024)
-    """Most pixels of an image; with more, most servers take it for a decompression bomb, and it is described."""
+    """Most pixels of an image; a larger one is described, as most servers take it for a decompression bomb."""
     unknown_capability: Literal["pass", "text"] = "pass"
-    """When nobody states what a model reads: `pass` on what came as media and learn from a refusal, or send `text`."""
+    """If nobody states what a model can read: `pass` on what arrived as media and learn from a refusal, or send
+    `text`."""
     fetch_timeout_seconds: float = Field(default=10, gt=0)
-    """Longest time for the download of one image, from the name of its host to its last byte."""
+    """Longest time for the download of one image, from the lookup of its host to its last byte."""
     allow_private_addresses: bool = False
-    """`true`: images may also come from private networks and from this machine, by any port. Whoever can send a request
-    can then have such addresses asked for. Addresses of cloud metadata stay closed."""
+    """`true`: images may also come from private networks and from this machine, on any port. Anyone who can send a
+    request can then make the proxy call such addresses. Addresses of cloud metadata stay closed."""
 
 
 class ArtifactSettings(_Section):
-    """Where what is taken out of requests is kept."""
+    """Where content taken out of requests is kept."""
 
     retention_days: float = Field(default=7, gt=0)
-    """Days after its last use that an artifact is deleted. Also `TOOL_OUTPUT_RETENTION_DAYS`."""
+    """Days without use after which an artifact is deleted. Also `TOOL_OUTPUT_RETENTION_DAYS`."""
     max_bytes: int = Field(default=2 * 1024**3, ge=1024 * 1024)
-    """Most bytes of all artifacts; past it the least recently used go first."""
+    """Most bytes of all artifacts together; above it, the least recently used are deleted first."""
     url: StoreUrl | None = None
-    """A bucket in place of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://container/prefix`; also
-    `file:///folder`, and `memory://` for one worker. Credentials as their own tools take them: `AWS_ACCESS_KEY_ID`,
-    `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, the roles of machines."""
+    """A bucket instead of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://container/prefix`; also
+    `file:///folder`, and `memory://` for one worker. Credentials are found as by each cloud's own tools:
+    `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, the
+    machine's role."""
     retrieval_tool: RetrievalPolicy = "auto"
-    """Offer models the tool `read_artifact`, which the proxy answers itself: `auto`: to agents whose tools can neither
-    read files nor run commands; `always`; `never`."""
+    """Offer models the tool `read_artifact`, which the proxy answers itself: `auto` (to agents whose tools can neither
+    read files nor run commands), `always` or `never`."""
     folder: Folder | None = None
     """Folder for artifacts; empty: `tool-output` in the data folder. Also `TOOL_OUTPUT_DIR`."""
     agent_path: AgentPath | None = None
-    """That folder as agents see it, when they have it under another path, such as a volume. Empty: its own path, for
-    clients on this machine; others are told the address of the proxy instead."""
+    """Path under which agents see that folder, if it differs, as with a volume. Empty: its own path, for clients on
+    this machine; others get the proxy's address instead."""
     public_url: PublicUrl | None = None
-    """How agents reach this proxy, without `/v1`: `https://proxy.example`. Empty: as each request says in `Host`."""
+    """How agents reach this proxy, without `/v1`: `https://proxy.example`. Empty: the `Host` of each request."""
     shared: bool = False
-    """`true`: every client may read every artifact; else only the API key that brought it."""
+    """`true`: every client may read every artifact; otherwise only the API key of the request that it was taken
+    from."""
     open_on_loopback: bool = False
-    """`true`: clients on this machine read all artifacts without a key. Not behind a reverse proxy on this machine."""
+    """`true`: clients on this machine read all artifacts without a key. Never behind a reverse proxy on this
+    machine."""
 
 
 class LogSettings(_Section):
-    """What is logged, to standard output."""
+    """What is logged to standard output."""
 
     format: Literal["auto", "json", "console"] = "auto"
     """`json`: one object a line; `console`: coloured, for people; `auto`: console on a terminal, else json."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe event that is logged."""
+    """The least severe level that is logged."""
 
 
 def _can_be_traced(enabled: bool) -> bool:
-    """An extra that is missing is to be noticed at the start."""
+    """A missing extra should be noticed at the start."""
     try:
         missing = enabled and find_spec("opentelemetry.exporter.otlp.proto.http") is None
     except ModuleNotFoundError:
         missing = True
     if missing:
         raise ValueError(
-            "needs what is not installed: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+            "needs packages not installed: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
         )
     return enabled
 
 
 class TracingSettings(_Section):
-    """Traces by OpenTelemetry: one span for each chat request."""
+    """OpenTelemetry traces: one span for each chat request."""
 
     enabled: Annotated[bool, AfterValidator(_can_be_traced)] = False
-    """Send spans to a collector by HTTP. Needs the extra `otel`; the standard variables say where they go:
+    """Send spans to a collector over HTTP. Needs the extra `otel`; the standard variables set the destination:
     `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and the others."""
 
 
 class Settings(BaseSettings):
-    """All of it. `load` reads it; made by itself it holds what it is given, and asks no source."""
+    """All settings. `load` reads them from every source; an instance made directly holds only its arguments."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, case_sensitive=True)
 
     upstream: UpstreamSettings = UpstreamSettings()
     upstreams: tuple[RoutedUpstream, ...] = ()
-    """Further upstreams, the first match wins; what matches none goes to `upstream`."""
+    """Further upstreams; the first match wins. Requests that match none go to `upstream`."""
     server: ServerSettings = ServerSettings()
     data_dir: Folder = Path(".context-proxy")
-    """Folder for everything that is kept."""
+    """Folder for all stored data."""
     enabled: bool = True
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"
-    """`on`; `observe`: plan and log only; `off`: not even that. The header `x-context-proxy-mode` beats it."""
+    """`on`; `observe`: plan and log only; `off`: neither. The header `x-context-proxy-mode` beats it."""
     history: Literal["heal", "off"] = "heal"
     """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
     send it once more, repaired. Never before a refusal."""
     language: Literal["en", "zh"] = "en"
-    """Of the notices that models read."""
+    """Language of the notices that models read."""
     defaults: DefaultSettings = DefaultSettings()
     models: tuple[ModelSettings, ...] = ()
-    """Models by name, the first match wins."""
+    """Models by name; the first match wins."""
     tool_output: ToolOutputSettings = ToolOutputSettings()
     budget: BudgetSettings = BudgetSettings()
     overflow: OverflowSettings = OverflowSettings()
@@ -375,13 +381,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """None but what it is given: tests and tools that make settings depend on no environment."""
+        """Only the arguments: settings made by tests and tools do not depend on the environment."""
         return (init_settings,)
 
 
 def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
     """Settings from all sources; `flags` is nested like the YAML. Raises SettingsError, one line for each mistake."""
-    logging.getLogger("pydantic_settings").disabled = True  # on demand it writes all values, keys among them
+    logging.getLogger("pydantic_settings").disabled = True  # on request it logs all values, keys included
     mistakes: list[str] = []
     written, flat = without_flat_sections(read_yaml(config_file, mistakes) if config_file else {}, Settings)
     mistakes += [sentence(mistake, Settings) for mistake in flat]

@@ -1,8 +1,8 @@
-"""The sources of the settings that pydantic-settings reads from, and what is wrong in them, as sentences.
+"""The sources that pydantic-settings reads, and their mistakes as sentences.
 
-Rule: a mistake becomes one line that names the key, or the variable, and what is allowed; all of them are collected,
-and none shows an API key, a password or a line of the file. docs/decisions/0005 has what the library does, and what is
-added here.
+Rule: a mistake becomes one line that names the key, or the variable, and the allowed values. All mistakes are
+collected, and none shows an API key, a password or a line of the file. docs/decisions/0005 says what the library does
+and what is added here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Nested: TypeAlias = dict[str, Any]
 Place: TypeAlias = tuple[str, ...]
 """The sections and the key that lead to a setting."""
 _LEVELS: Final = "__"
-"""Between them in the name of a variable."""
+"""Separates the levels in a variable's name."""
 
 _MUST: Final[Mapping[str, str]] = {
     "missing": "must be set",
@@ -33,7 +33,7 @@ _MUST: Final[Mapping[str, str]] = {
     "mapping_type": "must hold keys and values",
     "tuple_type": "must be a list",
     "frozen_set_type": "must be a list",
-    "string_type": "must be a text",
+    "string_type": "must be text",
     "path_type": "must be a path",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
@@ -43,22 +43,22 @@ _MUST: Final[Mapping[str, str]] = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
 }
-"""pydantic's kinds of mistakes whose own words speak of Python. https://docs.pydantic.dev/latest/errors/validation_errors/"""
+"""pydantic's kinds of mistakes whose texts name Python. https://docs.pydantic.dev/latest/errors/validation_errors/"""
 
 _QUOTED: Final = re.compile(r"(?<= )'[^']{2,}'|\"[^\"]*\"")
-"""What PyYAML quotes from the file; a single character is no secret."""
+"""What PyYAML quotes from the file; a single character is not a secret."""
 _SHOWN_CHARS: Final = 80
-"""More of a wrong value tells nobody anything."""
+"""The rest of a wrong value helps nobody."""
 
 
 def read_yaml(file: Path, mistakes: list[str]) -> Nested:
-    """The keys and values of a file; sections that are left empty are left out."""
+    """The keys and values of a file, without empty sections."""
     import yaml  # noqa: PLC0415 - 35 ms of the start, for those who have a file
 
     try:
         text = file.read_text(encoding="utf-8")
         found = yaml.safe_load(text)
-        mistakes += [f"{file}, line {line}: `{key}` stands there a second time" for key, line in _repeated(text)]
+        mistakes += [f"{file}, line {line}: `{key}` is there twice" for key, line in _repeated(text)]
     except OSError as error:
         mistakes.append(f"{file}: cannot be read: {error.strerror}")
     except yaml.MarkedYAMLError as error:
@@ -75,7 +75,7 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
 
 
 def _repeated(text: str) -> Iterator[tuple[str, int]]:
-    """Keys that stand in one section twice, of which PyYAML takes the last without a word, with their lines."""
+    """Keys that occur twice in one section, with their lines; PyYAML silently takes the last."""
     import yaml  # noqa: PLC0415 - as above
 
     waiting, seen = [yaml.compose(text, yaml.SafeLoader)], set[int]()
@@ -98,9 +98,10 @@ def _repeated(text: str) -> Iterator[tuple[str, int]]:
 def names_of_variables(
     variables: Mapping[str, str], prefix: str, settings: type[BaseModel], mistakes: list[str]
 ) -> dict[Place, str]:
-    """The variables that start with `prefix`, `__` between the levels of their names; empty ones count as not set.
+    """The variables that start with `prefix`, by setting, with `__` between the levels of a name; empty ones are
+    ignored.
 
-    Upper and lower case are alike save in the names of tools. Lists and objects are written as JSON.
+    Case is ignored except in the names of tools. Lists and objects are written as JSON.
     """
     found: dict[Place, str] = {}
     for name in sorted(variables):
@@ -118,10 +119,10 @@ def names_of_variables(
 
 
 class Variables(EnvSettingsSource):
-    """Variables of the environment. The library reads them; here each gets the name of its setting before."""
+    """Environment variables. The library reads them; each is first given the name of its setting."""
 
     def __init__(self, settings: type[BaseSettings], names: Mapping[Place, str], mistakes: list[str]) -> None:
-        """`names`: of the variables, each by its setting; none is empty or broken JSON."""
+        """`names`: the variables by setting; none of them is empty or holds broken JSON."""
         super().__init__(settings, case_sensitive=True, env_prefix="", env_nested_delimiter=_LEVELS)
         self.env_vars = {_LEVELS.join(place): os.environ[names[place]] for place in sorted(names)}
         self._names = names
@@ -136,11 +137,11 @@ class Variables(EnvSettingsSource):
         return kept
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002 - the library's
-        """A text that is no JSON stays as it is: the settings say what must stand there."""
+        """Text that is not JSON stays as it is: the settings say what is expected."""
         return json.loads(value) if _looks_like_json(value) else value
 
     def name_for(self, mistake: ErrorDetails) -> str | None:
-        """The variable that the mistake stands in; None when it is in none."""
+        """The variable that holds the mistake; None if none does."""
         place = mistake["loc"]
         if not stands_in(self._found, mistake):
             return None
@@ -149,7 +150,7 @@ class Variables(EnvSettingsSource):
 
 
 def stands_in(nested: Any, mistake: ErrorDetails) -> bool:
-    """Whether these values hold what is wrong, or the section in which something is missing."""
+    """Whether these values hold the mistake, or the section in which something is missing."""
     for step in mistake["loc"][: -1 if mistake["type"] == "missing" else None]:
         try:
             nested = nested[step]
@@ -159,9 +160,9 @@ def stands_in(nested: Any, mistake: ErrorDetails) -> bool:
 
 
 def without_flat_sections(found: Nested, kind: Any, start: Place = ()) -> tuple[Nested, list[ErrorDetails]]:
-    """The values without the sections that are written as one value, and these as mistakes.
+    """The values without the sections that were written as a single value, and those sections as mistakes.
 
-    The library would let a key from a higher source cover them up.
+    The library would let a key from a higher source hide them.
     """
     kept: Nested = {}
     flat: list[ErrorDetails] = []
@@ -203,7 +204,7 @@ def section_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _place_of(steps: list[str], settings: type[BaseModel]) -> tuple[Place, bool, str]:
-    """A variable's name as a place, whether JSON may stand there, and what is allowed where the name is not known."""
+    """A variable's name as a place, whether the place takes JSON, and the allowed names if this one is unknown."""
     place: Place = ()
     annotation: Any = settings
     for step in steps:
@@ -227,7 +228,7 @@ def _looks_like_json(text: str) -> bool:
 
 
 def _json_trouble(text: str) -> str:
-    """Why a text that looks like JSON is none; empty for all else."""
+    """Why a text that looks like JSON is not; empty for any other text."""
     try:
         if _looks_like_json(text):
             json.loads(text)
@@ -239,12 +240,12 @@ def _json_trouble(text: str) -> str:
 
 
 def _one_line(name: str) -> str:
-    """A name that somebody wrote, for a line of text: bounded, and without characters that end or overwrite it."""
+    """A user's name for something, fit for one line: bounded, and without characters that end or overwrite the line."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in name[:_SHOWN_CHARS])
 
 
 def _kind_of(key: str, kind: Any) -> Any:
-    """What may stand below a section or a mapping; None for a key that is not known."""
+    """What a section or a mapping may hold under this key; None for an unknown key."""
     if get_origin(kind) is dict:
         return get_args(kind)[1]
     return kind.model_fields[key].annotation if key in kind.model_fields else None
@@ -272,7 +273,7 @@ def _is_section(kind: Any) -> bool:
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """An annotation and everything that stands inside it: `Mapping[str, Tool]` gives Mapping, str, Tool."""
+    """An annotation and everything inside it: `Mapping[str, Tool]` gives Mapping, str, Tool."""
     yield get_origin(annotation) or annotation
     for inner in get_args(annotation):
         yield from _kinds(inner)

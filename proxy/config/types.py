@@ -1,7 +1,7 @@
-"""What single settings may be: addresses, folders, keys, names. Each type says what is allowed when it is not.
+"""Types of single settings: addresses, folders, keys, names. Each says what is allowed when it refuses a value.
 
-Rule: a text that cannot be is refused with a sentence that follows the name of its key; none is quoted that may hold a
-password.
+Rule: an impossible text is refused with a sentence that follows the name of its key; a text that may hold a password
+is never quoted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
 _ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses)/?$")
 """What clients add to a base URL themselves."""
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
-"""It stands in what models read."""
+"""It is shown to models."""
 
 
 def _named(path: Any) -> Any:
@@ -31,11 +31,11 @@ def _named(path: Any) -> Any:
 
 
 def _base_url(url: str) -> str:
-    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a path that is there stays."""
+    """`http://host:8000` means its `/v1`, where every OpenAI-compatible server answers; a given path stays."""
     try:
         parts = urlsplit(url)
         plain = parts.port != 0 and parts.hostname and url.isprintable() and " " not in url
-    except ValueError:  # a port or an address that cannot be; its text may show a part of a password
+    except ValueError:  # an impossible port or address; the error's text may show part of a password
         plain = False
     if not plain or parts.scheme not in ("http", "https"):
         raise ValueError("must be a URL such as https://api.openai.com/v1")
@@ -68,18 +68,18 @@ def _public_url(url: str) -> str:
 
 
 Folder = Annotated[Path, BeforeValidator(_named)]
-"""An empty text, as of a shell variable that is not set, would be the current folder."""
+"""An empty text, as from an unset shell variable, would mean the current folder."""
 
 
 def _stripped(key: SecretStr) -> SecretStr:
-    """Files and Kubernetes secrets like to end with a newline, which is no part of a key."""
+    """Files and Kubernetes secrets often end with a newline, which is not part of the key."""
     return SecretStr(key.get_secret_value().strip())
 
 
 def _sendable(key: SecretStr) -> SecretStr:
     said = key.get_secret_value()
     if not said or not said.isascii() or not said.isprintable() or " " in said:
-        raise ValueError("must be visible ASCII characters without blanks, as it goes into a header")
+        raise ValueError("must be visible ASCII characters without spaces, as it goes into a header")
     return key
 
 
@@ -95,7 +95,7 @@ SentKey = Annotated[Key, AfterValidator(_sendable)]
 
 
 MAX_KEY_BYTES: Final = 16 * 1024
-"""Of a file that holds a key; more is another file."""
+"""Of a file that holds a key; a larger file is something else."""
 
 
 def _readable(path: Path) -> Path:
@@ -109,7 +109,7 @@ def _readable(path: Path) -> Path:
 
 
 def key_in(path: Path) -> str:
-    """The key that a file holds. Raises OSError, and ValueError for what is none."""
+    """The key in a file. Raises OSError, and ValueError if the content is not a key."""
     with path.open("rb") as file:
         content = file.read(MAX_KEY_BYTES + 1)
     key = content.decode("ascii").strip()
@@ -119,11 +119,11 @@ def key_in(path: Path) -> str:
 
 
 KeyFile = Annotated[Path, BeforeValidator(_named), AfterValidator(_readable)]
-"""A file that holds a key and nothing else, as Docker and Kubernetes give secrets; its path is no secret."""
+"""A file that holds a key and nothing else, as Docker and Kubernetes mount secrets; its path is not secret."""
 
 
 def _max_chars(given: int) -> int:
-    """0 or less: 4000; 1 to 999: 1000, as less says nothing; else as given."""
+    """0 or less: 4000; 1 to 999: 1000, as less would be useless; else as given."""
     return 4_000 if given <= 0 else max(1_000, given)
 
 
@@ -134,5 +134,5 @@ Mode = Annotated[
 ]
 """YAML reads an unquoted `on` as true."""
 Tokenizer = Literal["o200k_base", "cl100k_base", "bytes"]
-"""The vocabularies that are installed with us, and the estimate by bytes."""
+"""The vocabularies that are installed with the proxy, and the estimate by bytes."""
 Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]

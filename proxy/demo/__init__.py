@@ -1,7 +1,7 @@
 """`context-proxy demo`: one agent on the same work twice, directly and through the proxy, with no key and no network.
 
-Rule: the top layer; nothing in the proxy knows of it. It needs no package that the proxy does not need. Importing it
-costs nothing: what it needs is loaded when it runs.
+Rule: the top layer; nothing in the proxy imports it. It needs no package that the proxy does not need. Importing it
+costs nothing: its own imports happen when it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proxy.demo.refusals import FLAVOURS, OPENAI
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
-    """Put the demo's flags onto its parser in the command line."""
+    """Add the demo's flags to its parser in the command line."""
     flag = command.add_argument
     flag(
         "--window",
@@ -35,7 +35,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo; 0 when both runs were held, however they ended, 1 when the demo itself could not be held."""
+    """Run the demo; 0 if both runs took place, however they ended, 1 if the demo itself failed."""
     from rich.console import Console  # noqa: PLC0415 - these only when the demo runs
 
     from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415 - as above
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _until_interrupted() -> None:
-    """Until Ctrl-C, or the end of the input."""
+    """Wait for Ctrl-C, or the end of the input."""
     with suppress(KeyboardInterrupt):
         while sys.stdin.readline():
             pass
@@ -69,7 +69,7 @@ def _until_interrupted() -> None:
 
 @contextmanager
 def _stopped_in_order() -> Iterator[None]:
-    """SIGTERM unwinds like Ctrl-C does, so that the proxy that was started is stopped too."""
+    """SIGTERM unwinds like Ctrl-C, so that the proxy is stopped, too."""
 
     def leave(number: int, _: FrameType | None) -> NoReturn:
         sys.exit(128 + number)

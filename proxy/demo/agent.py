@@ -1,8 +1,8 @@
-"""A tool-using agent as people write them: a client of OpenAI's API, a loop, streamed answers.
+"""An ordinary tool-using agent: a client of OpenAI's API, a loop, streamed responses.
 
-Rule: it knows a base URL and nothing else, and none of the proxy's code reads its answers. It never shortens anything
-itself, and looks at the proxy's response headers only to report them. Its client is a few lines of httpx, so that the
-demo needs no package that the proxy does not need.
+Rule: it knows a base URL and nothing else, and none of the proxy's code reads its responses. It never shortens anything
+itself, and reads the proxy's response headers only to report them. Its client is a few lines of httpx, so that the demo
+needs no package that the proxy does not need.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ SYSTEM: Final = (
     "says where the whole is. Restate your notes in every message, and end with the answer in the form asked for."
 )
 TIMEOUT_SECONDS: Final = 60
-"""For one answer; the embedded model needs milliseconds."""
+"""For one response; the embedded model needs milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model, or the refusal that ended the run."""
+    """One response of the model, or the refusal that ended the run."""
 
     number: int
     steps: tuple[str, ...]
-    """The tool calls in short: `read_file logs/cart.log`; of the last turn, nothing."""
+    """The tool calls in short: `read_file logs/cart.log`; empty for the last turn."""
     conversation_tokens: int
     """What the agent sent."""
     prompt_tokens: int
-    """What reached the model, as its `usage` says; 0 when it refused."""
+    """What reached the model, according to its `usage`; 0 if it refused."""
     edits: str = ""
     """The proxy's account of this request (`x-context-proxy-edits`), or nothing."""
     attempts: int = 1
@@ -44,7 +44,7 @@ class Turn:
     refusal: str = ""
     """The error that ended the run: status, code and the server's words."""
     answer: str = ""
-    """What the model said last."""
+    """The model's last message."""
 
 
 def investigate(
@@ -72,12 +72,12 @@ def investigate(
 
 
 class _Refused(Exception):
-    """The server answered with an error; the text is its status, its code and its words."""
+    """The server responded with an error; the text is its status, its code and its words."""
 
 
 @dataclass(slots=True)
 class _Said:
-    """An answer, put together from its stream."""
+    """A response, assembled from its stream."""
 
     headers: Mapping[str, str]
     text: str = ""
@@ -102,7 +102,7 @@ class _Said:
             self.calls[index][name] += piece or ""
 
     def message(self) -> dict[str, Any]:
-        """As it goes back into the conversation."""
+        """The message as it goes back into the conversation."""
         said: dict[str, Any] = {"role": "assistant", "content": self.text or None}
         if self.calls:
             said["tool_calls"] = [
@@ -151,7 +151,7 @@ def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> t
 
 
 def _streamed(client: httpx.Client, request: Mapping[str, Any]) -> _Said:
-    """The streamed answer. Raises _Refused, and httpx.HTTPError for a connection that fails."""
+    """The streamed response. Raises _Refused, and httpx.HTTPError for a connection that fails."""
     with client.stream("POST", "/chat/completions", json=request) as response:
         if response.status_code != 200:
             raise _Refused(_in_short(response.status_code, response.read()))
@@ -164,7 +164,7 @@ def _streamed(client: httpx.Client, request: Mapping[str, Any]) -> _Said:
 
 
 def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
-    """What the events of a stream hold.
+    """The content of the stream's events.
 
     >>> list(_events(iter([": waiting", 'data: {"a": 1}', "", "data: [DONE]"])))
     [{'a': 1}]
@@ -175,7 +175,7 @@ def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _in_short(status: int, body: bytes) -> str:
-    """Status, code and the server's words; the whole body where it is not OpenAI's shape.
+    """Status, code and the server's words; the whole body if it is not in OpenAI's shape.
 
     >>> _in_short(400, b'{"error": {"message": "Too long.", "code": "context_length_exceeded"}}')
     '400 context_length_exceeded: Too long.'

@@ -1,6 +1,6 @@
-"""What model server and policies share: a reply, a tool call, and how messages are read.
+"""Shared by the model server and its policies: a reply, a tool call, and how messages are read.
 
-Rule: messages are read as they arrive, whoever made them; what is missing or odd reads as empty.
+Rule: messages are read as they arrive, whoever made them; missing or odd parts read as empty.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ChatMessage = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool that the model wants to be run."""
+    """A tool call of the model."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -23,7 +23,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model says in one turn; without calls the turn is its last."""
+    """The model's message in one turn; without calls the turn is its last."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -50,7 +50,7 @@ def text_of(message: ChatMessage) -> str:
 
 
 def last_user_text(messages: Sequence[ChatMessage]) -> str:
-    """What was asked last, or nothing."""
+    """The last question, or nothing."""
     return next((text_of(message) for message in reversed(messages) if message.get("role") == "user"), "")
 
 

@@ -1,7 +1,7 @@
 """A reply as OpenAI writes it: one JSON object, or a stream of events.
 
-Rule: the same request gets the same bytes. Names are digests of the request and the time stands still, so that two
-runs can be compared.
+Rule: the same request gets the same bytes. Names are digests of the request and the time is fixed, so that two runs can
+be compared.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from proxy.demo import counting
 from proxy.demo.chat import Reply
 
 CREATED: Final = 1_767_225_600
-"""2026-01-01, for every answer."""
+"""2026-01-01, for every response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One reply, with all that the two forms need."""
+    """One reply, with everything that the two forms need."""
 
     id: str
     model: str
@@ -32,7 +32,7 @@ class Completion:
 
     @classmethod
     def make(cls, body: bytes, model: str, reply: Reply, prompt_tokens: int, room_tokens: int) -> Completion:
-        """`room_tokens`: what the reply may take; a longer text ends there with `length`, as at a real server."""
+        """`room_tokens`: the limit of the reply; a longer text ends there with `length`, as on a real server."""
         digest = hashlib.sha256(body).hexdigest()
         text = _shortened(reply.text, room_tokens) if not reply.calls else reply.text
         message: dict[str, Any] = {"role": "assistant", "content": text or None}
@@ -55,12 +55,12 @@ class Completion:
         return cls(f"chatcmpl-{digest[:24]}", model, message, finish_reason, usage)
 
     def whole(self) -> dict[str, Any]:
-        """The answer to a request without `stream`."""
+        """The response to a request without `stream`."""
         choice = {"index": 0, "message": dict(self.message), "logprobs": None, "finish_reason": self.finish_reason}
         return self._framed("chat.completion", [choice]) | {"usage": dict(self.usage)}
 
     def events(self, include_usage: bool) -> Iterator[bytes]:
-        """The same answer as server-sent events; `usage` on one of its own before the end, when it is asked for."""
+        """The same response as server-sent events; `usage` in its own event before the end, if requested."""
         yield self._event({"role": "assistant", "content": ""})
         for piece in re.findall(r"\S+\s*|\s+", self.message["content"] or ""):
             yield self._event({"content": piece})

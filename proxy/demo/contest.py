@@ -1,7 +1,7 @@
 """The demo itself: one incident, one agent, twice; the second time its base URL is the proxy's.
 
-Rule: both runs get the same model server, the same tools and the same code. What is said about them is read off their
-turns.
+Rule: both runs get the same model server, the same tools and the same code. Everything reported about them is taken
+from their turns.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from proxy.demo.servers import proxy_in_front_of, serving
 from proxy.demo.toolbox import Toolbox
 
 TURNS_BESIDE_HOPS: Final = 4
-"""The start, the source, the tests, the answer; every other turn reads one service's log."""
+"""The start, the source, the tests, the answer; each of the other turns reads one service's log."""
 PATIENCE: Final = 3
-"""An agent gives up after so many times the turns that the work takes when everything is seen."""
+"""An agent gives up after this many times the turns that the work takes if everything is visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def refusal(self) -> str:
-        """What ended it, or nothing."""
+        """The error that ended it, or nothing."""
         return self.turns[-1].refusal
 
     @property
@@ -48,11 +48,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What is asked of the demo."""
+    """The parameters of the demo."""
 
     window_tokens: int
     turns: int
-    """Turns that the work takes when everything is seen."""
+    """Turns that the work takes if everything is visible."""
     seed: int
     flavour: Flavour
     port: int
@@ -71,12 +71,12 @@ class Contest:
 
 
 Report = Callable[[str, Turn], None]
-"""Told of each turn as it ends: ("direct" or "proxy", the turn)."""
+"""Called after each turn: ("direct" or "proxy", the turn)."""
 
 
 @contextmanager
 def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
-    """Start both servers and let the agent work twice; everything runs until the block is left. Raises CannotStart."""
+    """Start both servers and let the agent work twice; the servers run until the block ends. Raises CannotStart."""
     incident = make_incident(brief.turns - TURNS_BESIDE_HOPS, brief.seed)
     model = create_model_server(brief.window_tokens, brief.flavour, detective)
     with ExitStack() as stopped_at_the_end:

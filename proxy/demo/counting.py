@@ -1,6 +1,6 @@
 """Tokens of a chat request, counted the way OpenAI bills them.
 
-Rule: the text is really tokenised; only what surrounds it (the frame of a message, of a tool, an image) is a constant.
+Rule: the text is really tokenised; only its surroundings (the frame of a message, of a tool, an image) are constants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proxy.demo.chat import ChatMessage
 from proxy.shell.models.tokenizer import counter_for
 
 ENCODING: Final = "o200k_base"
-"""The vocabulary of gpt-4o and later; where it is not installed, `counter_for` estimates."""
+"""The vocabulary of gpt-4o and later; if it is not installed, `counter_for` estimates."""
 MESSAGE_TOKENS: Final = 3
 """The frame of one message; it and REPLY_TOKENS as in OpenAI's cookbook, "How to count tokens with tiktoken"."""
 REPLY_TOKENS: Final = 3
@@ -34,12 +34,12 @@ def tool_tokens(tools: object) -> int:
 
 
 def reply_tokens(message: Mapping[str, Any]) -> int:
-    """Tokens of what the model said."""
+    """Tokens of the model's message."""
     return _value_tokens(message)
 
 
 def _value_tokens(value: object) -> int:
-    """Texts as they are, wherever they stand; an image for its price, not for the length of its data URL."""
+    """Texts count in full, wherever they are; an image counts by its price, not by the length of its data URL."""
     match value:
         case str():
             return count(value)
@@ -53,7 +53,7 @@ def _value_tokens(value: object) -> int:
             return 0
 
 
-@functools.lru_cache(maxsize=1024)  # a conversation comes again with each turn; a message of 50 KB takes 8 ms
+@functools.lru_cache(maxsize=1024)  # each turn repeats the conversation; a message of 50 KB takes 8 ms
 def count(text: str) -> int:
     """Tokens of a text in ENCODING."""
     return counter_for(ENCODING, "").count(text)

@@ -1,8 +1,8 @@
-"""The model of the demo: it works through the incident with nothing but what stands in the messages it is sent.
+"""The model of the demo: it solves the incident with only the messages that it is sent.
 
 Rule: it knows neither the incident nor the proxy. It restates its notes in each turn and follows the newest it can see;
-a fact it needs and does not see it looks up, first where a hint in the result points, then with its own tools, and when
-both fail it says that it lost the trail. So a request that was cut too hard shows: as a longer way, or a wrong end.
+it looks up a fact that it needs and does not see, first where a hint in the result points, then with its own tools, and
+if both fail it says that it lost the trail. So a request that was cut too hard shows as a longer way, or a wrong end.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from proxy.demo.chat import Call, ChatMessage, Reply, last_user_text, newest_not
 NOTES: Final = "Notes: "
 _TASK: Final = re.compile(r"trace=(\w+) failed .*?from logs/(\w+)\.log", re.DOTALL)
 _HINT: Final = re.compile(r"(?<![\w:/.])/[\w.~%@+-]+(?:/[\w.~%@+=-]+)+\w")
-"""An absolute path: no tool here prints one of its own, so it was put there by whoever shortened the result."""
+"""An absolute path: no tool here prints one of its own, so whatever shortened the result put it there."""
 _DEPLOY: Final = re.compile(r"([\d:.]+) deploy=(\S+) service=(\S+) ")
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What it knows, as it stands at the end of each of its messages."""
+    """Its knowledge, as written at the end of each of its messages."""
 
     asking: str = "start"
-    """The question in hand: start, hop, source, tests, deploy."""
+    """The current question: start, hop, source, tests, deploy."""
     looked: str = "whole"
-    """How it looked last: at the whole, where a hint pointed (hint), or by its own grep (narrow)."""
+    """How it looked last: at the whole, where a hint pointed (hint), or with its own grep (narrow)."""
     service: str = ""
     hops: str = "0"
     failed_at: str = ""
@@ -38,26 +38,26 @@ class Notes:
     value: str = ""
 
     def line(self) -> str:
-        """As it is written down."""
+        """The notes as written."""
         return NOTES + "; ".join(f"{name}={getattr(self, name)}" for name in self.__slots__ if getattr(self, name))
 
     @classmethod
     def read(cls, written: str) -> Notes:
-        """What `line` wrote; entries that it does not know are passed over."""
+        """What `line` wrote; unknown entries are skipped."""
         entries = (entry.partition("=") for entry in written.split("; "))
         return cls(**{name: value for name, _, value in entries if name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One thing to find out: where to look, and what the line is like that holds it."""
+    """One thing to find out: where to look, and the pattern of the line that contains it."""
 
     look: Call
     wanted: re.Pattern[str]
     learn: Callable[[Notes, re.Match[str]], Notes]
     """The notes with what the line says, and the next question."""
     narrow: Call | None = field(default=None)
-    """The same with its own grep, where there is a file to search."""
+    """The same with its own grep, if there is a file to search."""
     pattern: str = ""
     """What to search for where a hint points."""
 
@@ -93,7 +93,7 @@ def _question(notes: Notes, trace: str) -> Question:
         log = f"logs/{notes.service}.log"
         return Question(
             Call("read_file", {"path": log}),
-            # Of this service alone: what is told of others may be what it has followed before.
+            # Of this service only: facts about others may be those that it has already followed.
             re.compile(
                 rf"([\d:.]+) \S+ +\[{re.escape(notes.service)}-\S+\] trace={trace} "
                 r"(?:handed on to=(\w+)|gave up .* in (\S+) line (\d+))"
@@ -160,7 +160,7 @@ def _name_the_deploy(notes: Notes, messages: Sequence[ChatMessage]) -> Reply:
 
 
 def _complete_deploys(messages: Sequence[ChatMessage], service: str) -> Iterator[list[tuple[str, str]]]:
-    """The service's deploys, (time, name), from every result that holds all the lines its head promises."""
+    """The service's deploys, (time, name), from every result that has all the lines its head promises."""
     for message in messages:
         head, _, rest = text_of(message).partition("\n")
         promised = re.fullmatch(r"# .*logs/deploys\.log: (\d+) lines", head)

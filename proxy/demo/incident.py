@@ -1,7 +1,7 @@
 """A made-up incident: a shop whose checkout fails behind its gateway, with everything an investigator can look at.
 
-Rule: all of it follows from the seed and the number of services, so two runs read the same bytes; and each fact the
-answer needs stands in one line, among many that look like it.
+Rule: everything follows from the seed and the number of services, so two runs read the same bytes; and each fact that
+the answer needs is in one line, among many that look like it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMES: Final = (
     "depots", "carriers", "labels", "customs", "weights", "bundles", "gifts", "vouchers", "alerts", "events",
 )  # fmt: skip
 _BUSY_EVERY: Final = 7
-"""Each seventh service logs three times as much as the next one, up to 40 KB: more than a small window holds at all."""
+"""Every seventh service logs three times as much as the next one, up to 40 KB: more than a small window holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """The world the agent's tools look at."""
+    """The world that the agent's tools see."""
 
     trace: str
     files: Mapping[str, str]
     """Path → text, for logs and sources."""
     test_output: Mapping[str, str]
-    """Service → what its test run prints."""
+    """Service → the output of its test run."""
     answer: Answer
 
     @property
@@ -92,7 +92,7 @@ _FAILURE_SECOND: Final = 14 * 3600 + 2 * 60 + 11
 
 
 def _log(random: Random, service: str, fact: str, lines: int, level: str) -> str:
-    """Lines in time order; the fact stands in the middle half, where head and tail do not reach."""
+    """Lines in time order; the fact is in the middle half, which head and tail do not reach."""
     at = random.randint(lines // 4, 3 * lines // 4)
     rows = []
     for index in range(lines):

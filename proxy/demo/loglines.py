@@ -1,7 +1,7 @@
 """The single lines of the made-up incident: what services, deploys, sources and test runs look like.
 
-Rule: a line that carries no fact must look like one that does, and no line holds an absolute path or an address, so
-that one found in a tool result can only be a hint from whoever shortened it.
+Rule: a line without a fact must look like one with a fact, and no line has an absolute path or an address, so that one
+found in a tool result can only be a hint from whatever shortened it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def moment(second_of_day: float) -> str:
 
 
 def decoy_line(random: Random, service: str) -> str:
-    """What a service says about another request; one in fifteen is a complaint that leads nowhere."""
+    """A service's line about another request; one in fifteen is a complaint that leads nowhere."""
     worker, number, trace = random.randint(1, 8), random.randint(100, 9999), f"{random.getrandbits(32):08x}"
     if random.random() < 1 / 15:
         return random.choice(_WRONG).format(who=service, w=worker, t=trace, n=number)
@@ -57,7 +57,7 @@ def deploy_line(random: Random, second_of_day: int, service: str, name: str) -> 
 
 
 def source_line(random: Random, service: str) -> str:
-    """One line of a module that reads settings all over."""
+    """One line of a module that reads many settings."""
     name = random.choice(("window", "burst", "ceiling", "backoff", "deadline", "quota"))
     number = random.randint(2, 900)
     return random.choice(
@@ -71,13 +71,13 @@ def source_line(random: Random, service: str) -> str:
 
 
 def passing_test(random: Random, service: str, case: int) -> str:
-    """A test that passed, with what it printed."""
+    """A passing test with its output."""
     took, revision = random.randint(2, 90), random.randint(10, 99)
     return f"tests/{service}/test_limits.py::test_order_{case:03} PASSED in {took} ms (settings revision {revision})"
 
 
 def failing_test(service: str, case: int, setting: str, value: str) -> str:
-    """The one that failed; its words are no louder than a log line's."""
+    """The failing test; its words are no louder than a log line's."""
     return (
         f"tests/{service}/test_limits.py::test_order_{case:03} FAILED\n    {setting} is {value}, at least 1 is needed"
     )

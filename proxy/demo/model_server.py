@@ -1,4 +1,4 @@
-"""A small model server: OpenAI's chat API over a policy, with a window that is counted and a refusal that is real.
+"""A small model server: OpenAI's chat API over a policy, with a real token count, a window and real refusals.
 
 Rule: it treats every client alike and keeps nothing between requests. Alone: `python -m proxy.demo.model_server`.
 """
@@ -27,9 +27,9 @@ from proxy.demo.scripted import scripted
 from proxy.demo.validity import InvalidRequest, check_messages
 
 MODEL: Final = "embedded-model"
-"""The one model in `/v1/models`; any name in a request is answered and echoed."""
+"""The one model in `/v1/models`; any name in a request is accepted and echoed."""
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""Far over any window; what is larger is no chat request."""
+"""Far over any window; a larger body is not a chat request."""
 POLICIES: Final[dict[str, Policy]] = {"scripted": scripted, "detective": detective}
 
 
@@ -88,7 +88,7 @@ class _Endpoint:
 
 
 def _json(content: object, status_code: int = 200) -> Response:
-    """ASCII alone: a model's name may hold half a surrogate pair, which has no UTF-8."""
+    """ASCII only: a model's name may contain half a surrogate pair, which has no UTF-8."""
     return Response(json.dumps(content), status_code, media_type="application/json")
 
 

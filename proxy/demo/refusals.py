@@ -1,4 +1,4 @@
-"""How real servers refuse, word for word: one flavour each, with the place the words were seen at.
+"""How real servers refuse, word for word: one flavour each, with the source of its words.
 
 Rule: nothing here is invented. A flavour says what its server says, counts what it counts, and shows in `/v1/models`
 what it shows there.
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a request asks of the window."""
+    """A request's demand on the window."""
 
     message_tokens: int
     tool_tokens: int
@@ -33,11 +33,11 @@ class Flavour:
 
     name: str
     counts_reply: bool
-    """Whether the reply that is asked for has to fit beside the prompt, or is just ended where the window ends."""
+    """Whether the requested reply has to fit beside the prompt, or simply ends where the window ends."""
     refusal: Callable[[Load], Mapping[str, Any]]
     """The body of its 400."""
     model_fields: Callable[[int], Mapping[str, Any]]
-    """What `/v1/models` tells of a window of so many tokens."""
+    """What `/v1/models` says about a window of this many tokens."""
 
     def accepts(self, load: Load) -> bool:
         """At least one token of the reply has to fit."""
@@ -103,7 +103,7 @@ def _llama_cpp(load: Load) -> dict[str, Any]:
 
 
 def _dashscope(load: Load) -> dict[str, Any]:
-    """https://github.com/QwenLM/qwen-code/issues/98; the range is that of the input, and what was sent is not said."""
+    """https://github.com/QwenLM/qwen-code/issues/98; the range is that of the input; the size sent is not stated."""
     message = (
         f"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {load.window_tokens - 1}]"
     )

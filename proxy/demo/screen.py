@@ -1,6 +1,6 @@
-"""What the demo shows: progress while it runs, then a table, a verdict, and what to do next.
+"""The demo's output: progress while it runs, then a table, a verdict, and what to do next.
 
-Rule: everything fits in 80 columns, and reads as plain lines where nobody watches a terminal.
+Rule: everything fits in 80 columns, and reads as plain lines if nobody watches a terminal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LABELS = {"direct": "direct", "proxy": "through the proxy"}
 
 
 def introduce(console: Console, brief: Brief) -> None:
-    """What is about to happen."""
+    """Explain what is about to happen."""
     services = brief.turns - TURNS_BESIDE_HOPS
     console.print(
         f"An agent traces a failure through {services} services: {brief.turns} turns, each with a tool output to read. "
@@ -33,7 +33,7 @@ def introduce(console: Console, brief: Brief) -> None:
 
 @contextmanager
 def progress(console: Console, turns: int) -> Iterator[Report]:
-    """Two bars on a terminal, one line a turn elsewhere; yields what is to be told of each turn."""
+    """Two bars on a terminal, otherwise one line a turn; yields the function to call after each turn."""
     if not console.is_terminal:
         yield lambda side, turn: console.print(Text(_line(side, turn)), soft_wrap=True)
         return
@@ -48,8 +48,8 @@ def progress(console: Console, turns: int) -> Iterator[Report]:
 
 
 def show(console: Console, contest: Contest) -> None:
-    """The table, the refusal in the server's words, the verdict, and the next step. Where lines told of each turn,
-    there is no table to tell it again."""
+    """The table, the refusal in the server's words, the verdict, and the next step. If lines already reported each
+    turn, there is no table to repeat them."""
     if console.is_terminal:
         console.print(_table(contest, console.width))
     for side, run in (("direct", contest.direct), ("through the proxy", contest.proxied)):
@@ -62,7 +62,7 @@ def show(console: Console, contest: Contest) -> None:
 
 
 def invite(console: Console, contest: Contest) -> None:
-    """Where the requests of the second run can be looked at, while the proxy still runs."""
+    """Say where the requests of the second run can be seen while the proxy still runs."""
     dashboard = contest.proxy_url.removesuffix("v1")
     console.print(Text(f"\nSee what the proxy did to each request: {dashboard}  (Ctrl-C ends it)", style="bold green"))
 
@@ -99,7 +99,7 @@ def _size(contest: Contest) -> str:
 
 
 def _table(contest: Contest, width: int) -> Table:
-    """Turn by turn; sizes in tokens. What the proxy did has room from 110 columns on."""
+    """Turn by turn; sizes in tokens. There is a column for what the proxy did from 110 columns on."""
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     table.add_column("Turn", justify="right", min_width=4)
     table.add_column("Direct", width=22, no_wrap=True)
@@ -128,7 +128,7 @@ def _sent(turn: Turn) -> Text:
 
 
 def _saw(turn: Turn | None) -> Text:
-    """Tokens that reached the model; yellow where the proxy made the request shorter."""
+    """Tokens that reached the model; yellow if the proxy made the request shorter."""
     if turn is None or turn.refusal:
         return Text("-")
     return Text(_number(turn.prompt_tokens), style="yellow" if turn.prompt_tokens < turn.conversation_tokens else "")
@@ -142,7 +142,7 @@ def _deeds(turn: Turn | None) -> Text:
 
 
 def _did(turn: Turn) -> str:
-    """What the turn was for, in short: the last call, which is the one the next step hangs on."""
+    """The purpose of the turn, in short: the last call, on which the next step depends."""
     if turn.refusal:
         return "refused"
     if not turn.steps:

@@ -1,7 +1,7 @@
-"""A model that does what the user wrote down for it, for tests with any client and any tools.
+"""A model that follows a script in the user's message, for tests with any client and any tools.
 
 Rule: every line `call NAME {JSON}` of the last user message is one turn, in this order; `and NAME {JSON}` adds a call
-to the same turn. Then the model says what it saw. Where it is in its script it reads off its own newest words.
+to the same turn. Then the model says what it saw. It finds its place in the script from its own newest message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE: Final = re.compile(r"^\s*(call|and)\s+([\w.-]+)\s+(\{.*\})\s*$", re.MULTI
 
 
 def scripted(messages: Sequence[ChatMessage]) -> Reply:
-    """The next turn of the script in the last user message; without a script, a sentence about what came.
+    """The next turn of the script in the last user message; without a script, a sentence about what arrived.
 
     >>> scripted([{"role": "user", "content": 'call ls {"path": "."}'}])
     Reply(text='Script step 1', calls=(Call(name='ls', arguments={'path': '.'}),))

@@ -1,4 +1,4 @@
-"""Starts what the demo needs on free ports: an ASGI app on a thread, the proxy as a process of its own.
+"""Starts the demo's servers on free ports: an ASGI app on a thread, the proxy as its own process.
 
 Rule: both are reached over real sockets, and both are stopped however the block is left.
 """
@@ -21,16 +21,16 @@ import uvicorn
 from starlette.types import ASGIApp
 
 START_SECONDS: Final = 30
-"""Longest wait for a server; the proxy starts in half a second, a busy machine takes ten times as long."""
+"""Longest wait for a server; the proxy starts in half a second, on a busy machine in ten times that."""
 STOP_SECONDS: Final = 5
 """How long a server may take to end by itself before it is killed."""
 _HOST: Final = "127.0.0.1"
 _PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
-"""Environment that configures somebody's real proxy or holds a key; the demo's proxy must not see it."""
+"""Variables that configure somebody's real proxy or hold a key; the demo's proxy must not see them."""
 
 
 class CannotStart(Exception):
-    """A server did not come up; the text says which, and its last words."""
+    """A server did not start; the text says which one, and its last words."""
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 @contextlib.contextmanager
 def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int = 0) -> Iterator[str]:
-    """Run `python -m proxy serve` before `upstream`, its files in `folder`; yields its base URL. Raises CannotStart."""
+    """Run `python -m proxy serve` for `upstream`, its files in `folder`; yields its base URL. Raises CannotStart."""
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
     command += ["--context-window", str(window_tokens), "--data-dir", str(folder / "kept")]
     log = folder / "proxy.log"

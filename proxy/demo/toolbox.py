@@ -1,7 +1,7 @@
-"""The agent's tools: what the model is told about them, and what they do.
+"""The agent's tools: their descriptions for the model, and what they do.
 
-Rule: a tool call never fails the agent; what cannot be done is said in the result. Real files are read in one folder
-only: there, an output that somebody shortened may have been kept whole.
+Rule: a tool call never makes the agent fail; the result says what could not be done. Real files are read in one folder
+only, where a shortened output may be stored whole.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Toolbox:
 
 
 def _headed(title: str, lines: list[str]) -> str:
-    """How many lines there are stands first, so that a reader knows when some are missing."""
+    """The number of lines comes first, so that a reader knows if some are missing."""
     return "\n".join((f"# {title}: {len(lines)} lines", *lines))
 
 

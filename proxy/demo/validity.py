@@ -1,7 +1,7 @@
-"""What a chat request must be before a model may see it, and how OpenAI says that it is not.
+"""The rules for a chat request before a model may see it, and OpenAI's words for breaking them.
 
-Rule: a tool call and its results stand together: every result answers a call of the assistant message before it, and
-every call is answered before anybody else speaks. The one thing a careless cut breaks.
+Rule: a tool call and its results belong together: every result answers a call of the assistant message before it, and
+every call is answered before anybody else speaks. A careless cut breaks exactly this.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class InvalidRequest(Exception):
         self.param = param
 
     def body(self) -> dict[str, Any]:
-        """The answer to send."""
+        """The body of the response."""
         return {"error": {"message": self.message, "type": "invalid_request_error", "param": self.param, "code": None}}
 
 
 def check_messages(messages: object) -> Sequence[ChatMessage]:
-    """The messages of a request, found to be sound. Raises InvalidRequest."""
+    """The messages of a valid request. Raises InvalidRequest."""
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest("Invalid 'messages': expected an array with at least one message.", "messages")
     for index, message in enumerate(messages):
@@ -43,7 +43,7 @@ def check_messages(messages: object) -> Sequence[ChatMessage]:
 
 
 def _check_pairing(messages: Sequence[ChatMessage]) -> None:
-    """Both wordings from one report, with these `param`s: https://github.com/sdcb/chats/pull/132."""
+    """Both texts from one report, with these `param`s: https://github.com/sdcb/chats/pull/132."""
     open_calls: list[str] = []
     for index, message in enumerate(messages):
         at = f"messages.[{index}].role"

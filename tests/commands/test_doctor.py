@@ -101,14 +101,14 @@ def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp
     with serving(upstream()) as url:
         found = {finding.about: finding for finding in examined(settings_for(url, tmp_path, api_key=KEY))}
     assert found["request"].state == "ok"
-    assert found["request"].text.startswith("chatty answers in ")
+    assert found["request"].text.startswith("chatty responds in ")
     assert (found["stream"].state, found["window"].state) == ("wrong", "note")
     assert "not as a stream" in found["stream"].text
 
 
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [(404, "--model NAME"), (401, "another key"), (429, "wait"), (400, "words"), (500, "its log")],
+    [(404, "--model NAME"), (401, "another key"), (429, "wait"), (400, "message"), (500, "its log")],
 )
 def test_a_refusal_is_told_in_the_upstreams_words_with_what_to_do(status: int, advice: str, tmp_path: Path) -> None:
     with serving(upstream(answer={"error": {"message": "It is \x1b[31m so."}}, status=status)) as url:

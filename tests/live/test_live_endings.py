@@ -105,7 +105,7 @@ async def test_an_upstream_that_dies_in_the_middle_breaks_the_stream_and_the_log
             await client.chunk()
     line = await proxy.logged(event="request_done", request_id="died")
     assert (line["outcome"], line["status"]) == ("upstream_unreachable", 200)
-    assert "broke off its answer" in line["problem"]
+    assert "broke off its response" in line["problem"]
 
 
 async def test_an_upstream_that_is_silent_is_a_504_before_the_first_byte_and_a_broken_stream_after(

@@ -1,1 +1,1 @@
-"""What was taken out of requests: where it is kept, and the ways back to it."""
+"""Content taken out of requests: where it is stored, and how clients get it back."""

@@ -1,7 +1,8 @@
-"""Where a client is, how it reached us, and so how it gets at artifacts; as far as connection and headers prove it.
+"""Where a client is, how it reached the proxy, and so how it can read artifacts, as far as connection and headers
+prove.
 
-Rule: what a client writes is believed only where it harms nobody but itself, and only in a strict form: it ends up in
-what models read.
+Rule: what a client writes is believed only if a lie would harm nobody else, and only in a strict form, as it ends up in
+texts that models read.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ _HOST: Final = re.compile(
     rb"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
 )
 FORWARDED: Final = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"))
-"""Headers of reverse proxies: the connection is theirs, and the client behind it may be anywhere."""
+"""Headers of reverse proxies: the connection is theirs, and the client that uses them may be anywhere."""
 
 _TELLING: Final = frozenset((b"host", *FORWARDED, *KEY_HEADERS))
 _HOST_BYTES: Final = 300
-"""More is no host; what is remembered is bounded."""
+"""A longer value is no host; what is remembered is bounded."""
 _KEYS: Final = {b"authorization": "Authorization: Bearer", b"api-key": "api-key:", b"x-api-key": "x-api-key:"}
-"""How a header is written that carries a key again."""
+"""How to write a header that carries the key again."""
 
 
 class AccessResolver:
-    """Says what the ways back are for a client."""
+    """Finds the ways in which a client can read artifacts."""
 
     def __init__(self, settings: ArtifactSettings, folder: str | None) -> None:
-        """`folder`: where the artifacts lie on this machine; None: in a bucket."""
+        """`folder`: where the artifacts are on this machine; None: in a bucket."""
         self._settings = settings
         self._folder = folder
         self._way = functools.lru_cache(1024)(self._build)
@@ -72,7 +73,7 @@ class AccessResolver:
 
 
 def is_on_this_machine(scope: Scope) -> bool:
-    """Whether the client runs on this host: its address is a loopback one, or the very one that it connected to."""
+    """Whether the client runs on this host: its address is a loopback address, or the same one that it connected to."""
     client, server = scope.get("client"), scope.get("server")
     if not client or any(name in FORWARDED for name, _ in scope["headers"]):
         return False
@@ -81,7 +82,7 @@ def is_on_this_machine(scope: Scope) -> bool:
 
 @functools.lru_cache(1024)
 def is_loopback(address: str) -> bool:
-    """Whether this is an address of the machine for itself.
+    """Whether this is the machine's address for itself.
 
     >>> is_loopback("127.0.0.9"), is_loopback("::1"), is_loopback("::ffff:127.0.0.1"), is_loopback("localhost")
     (True, True, True, False)
@@ -95,7 +96,7 @@ def is_loopback(address: str) -> bool:
 
 
 def host_of(headers: Headers) -> str | None:
-    """Host and port under which the client reached us; None when it says nothing, or nothing plain.
+    """Host and port by which the client reached the proxy; None if it sent none, or none in a plain form.
 
     >>> host_of([(b"host", b"proxy:8787")]), host_of([(b"host", b"[::1]:80")]), host_of([(b"host", b"a'b")])
     ('proxy:8787', '[::1]:80', None)

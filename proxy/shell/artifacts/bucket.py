@@ -1,7 +1,7 @@
-"""Artifacts in a bucket, or in memory: whatever obstore opens by a URL.
+"""Artifacts in a bucket, or in memory: any store that obstore opens by a URL.
 
-Rule: several replicas may share a bucket: what one keeps all find, and each object is written whole or not at all. How
-long an answer may take is bounded here, so that a thread that waits for the network comes back.
+Rule: several replicas may share a bucket: all find what one of them stores, and each object is written whole or not at
+all. The time for a response is bounded here, so that a thread waiting for the network comes back.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from obstore.store import ObjectStore, from_url
 
 from proxy.shell.artifacts.folder import Listed
 
-if TYPE_CHECKING:  # stand in stubs only
+if TYPE_CHECKING:  # exist only in stubs
     from obstore.store import ClientConfig, RetryConfig
 
 CLIENT: Final[ClientConfig] = {"connect_timeout": "3s", "timeout": "8s", "allow_http": True}
-"""For one request. Whether it is encrypted the endpoint says: MinIO beside the proxy is often plain `http`."""
+"""For one request. The endpoint says whether it is encrypted: MinIO beside the proxy often uses plain `http`."""
 RETRY: Final[RetryConfig] = {"max_retries": 2, "retry_timeout": timedelta(seconds=6)}
-"""No new try begins later than this after the first; well under the time that a request waits for its artifacts."""
+"""No retry begins later than this after the first try; well under the time that a request waits for its artifacts."""
 _LISTED_AT_ONCE: Final = 1000
-"""What S3 puts into one answer."""
+"""What S3 puts into one response."""
 
 
 class Bucket:
-    """A bucket, or a prefix in one. Credentials come from where the tools of its provider take them."""
+    """A bucket, or a prefix in one. Credentials come from where its provider's tools look for them."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -40,14 +40,14 @@ class Bucket:
         return self._url
 
     def place_of(self, key: str) -> None:
-        """Nothing in it has a path."""
+        """Nothing in a bucket has a path."""
 
     def is_used(self) -> bool:
-        """It is asked, not guessed."""
+        """Always true: the bucket is asked, not guessed about."""
         return True
 
     def opened(self) -> ObjectStore:
-        """Connects when it is used. Raises one of TROUBLE when the URL or the credentials cannot be understood."""
+        """Connects at the first use. Raises one of TROUBLE if the URL or the credentials are malformed."""
         return self._opened
 
     @cached_property
@@ -55,7 +55,8 @@ class Bucket:
         return from_url(self._url, client_options=CLIENT, retry_config=RETRY)
 
     def is_surely_there(self, key: str, size: int) -> bool:  # noqa: ARG002 - a local folder looks at them
-        """Yes: nobody sweeps what was used within the last hour, and asking would take longer than a whole request."""
+        """Yes: no sweep removes what was used within the last hour, and asking would take longer than a whole
+        request."""
         return True
 
     def put(self, key: str, content: bytes) -> None:
@@ -63,8 +64,8 @@ class Bucket:
         obstore.put(self.opened(), key, content)
 
     def agreed(self, key: str, fresh: bytes) -> bytes:
-        """What stands in an object, which is `fresh` when there was none; of several replicas that offer one at once,
-        one wins. Raises one of TROUBLE."""
+        """The content of an object, which becomes `fresh` if there was none; if several replicas offer one at once, one
+        of them wins. Raises one of TROUBLE."""
         try:
             obstore.put(self.opened(), key, fresh, mode="create")
         except AlreadyExistsError:
@@ -72,7 +73,7 @@ class Bucket:
         return fresh
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
-        """The objects whose keys begin so; buckets list in the order of their keys. Raises one of TROUBLE."""
+        """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""
         folder = beginning.rpartition("/")[0] or None
         for page in obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE):
             for found in page:
@@ -81,4 +82,4 @@ class Bucket:
                 yield Listed(found["path"], found["last_modified"].timestamp(), found["size"])
 
     def remove_staged(self, before: float) -> None:
-        """Nothing is staged; parts of uploads that broke off are the bucket's own to remove."""
+        """Nothing is staged; the bucket itself removes the parts of interrupted uploads."""

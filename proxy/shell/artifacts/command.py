@@ -1,7 +1,6 @@
-"""`context-proxy artifacts ls|show|rm`: what the store holds, for its operator, whoever brought it.
+"""`context-proxy artifacts ls|show|rm`: the content of the store, of all tenants, for the operator.
 
-Rule: what is printed is bounded, and on a terminal nothing that a tool wrote can steer it; `--whole` gives the very
-bytes.
+Rule: the output is bounded, and no tool output can control a terminal; `--whole` gives the content byte for byte.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def list_artifacts(folder: ArtifactFolder, most: int, *, as_json: bool) -> int:
 
 
 def show_artifact(folder: ArtifactFolder, retention_days: float, name: str, query: Query | None) -> int:
-    """Print a page of an artifact, or with None the whole of it; the exit status."""
+    """Print a page of an artifact, or the whole of it if `query` is None; the exit status."""
 
     async def shown() -> None:
         reader = ArtifactReader(folder, retention_days=retention_days)
@@ -72,7 +71,7 @@ def show_artifact(folder: ArtifactFolder, retention_days: float, name: str, quer
 
 
 def remove_artifacts(folder: ArtifactFolder, names: Sequence[str]) -> int:
-    """Remove artifacts with all that is known of them; the exit status."""
+    """Remove artifacts and their metadata; the exit status."""
     missing = 0
     for name in names:
         try:
@@ -101,7 +100,7 @@ def _found(folder: ArtifactFolder) -> Iterator[dict[str, Any]]:
 
 
 def _removed(folder: ArtifactFolder, name: str) -> bool:
-    """Remove the content first: what is left after a crash is still found by its notes."""
+    """Remove the content first: after a crash, the rest is still found by its metadata."""
     if not is_artifact(name) or not folder.is_used():
         return False
     gone = False
@@ -117,7 +116,7 @@ def _moment(unix_seconds: float) -> str:
 
 
 def _harmless(page: bytes) -> bytes:
-    """Text for a terminal: nothing that moves its cursor or turns the direction of writing."""
+    """Text for a terminal: nothing that moves its cursor or changes the direction of writing."""
     text = page.decode("utf-8", "replace")
     return "".join(
         sign if sign.isprintable() or sign in _KEPT_SIGNS else "\N{REPLACEMENT CHARACTER}" for sign in text

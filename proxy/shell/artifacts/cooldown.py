@@ -1,6 +1,6 @@
-"""How long a store that gave no answer is left alone: who keeps, who reads and who looks up, each by what it has met.
+"""How long a store that did not respond is left alone; writers, readers and look-ups each go by what they have met.
 
-Rule: a store that hangs holds up one request and not every one.
+Rule: a store that hangs delays one request, not every one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 COOLDOWN_SECONDS: Final = 30.0
-"""After no answer; what comes up until then is not asked of the store and waits for nothing."""
+"""After no response; until then nothing is asked of the store and nothing waits for it."""
 
 
 class Cooldown:
-    """After the last time that the store gave no answer."""
+    """Begins when the store does not respond."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: seconds; it may be set back."""
@@ -26,5 +26,5 @@ class Cooldown:
         return 0 <= self._clock() - self._began < COOLDOWN_SECONDS
 
     def begin(self) -> None:
-        """The store gave no answer."""
+        """The store did not respond."""
         self._began = self._clock()

@@ -1,6 +1,6 @@
-"""The folder of what is kept, looked after while the proxy runs.
+"""Maintains the data folder while the proxy runs.
 
-Rule: what other workers write at the same time is left alone.
+Rule: what other workers are writing at the same time is left alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.resources.whole_files import UNFINISHED, remove_unfinished
 
 LOOK_SECONDS: Final = 2.0
-"""Between two looks at whether the secret is there; a look is one stat."""
+"""Between two checks that the secret exists; a check is one stat."""
 UNFINISHED_SECONDS: Final = 60.0
-"""After which a half-written file is one that a killed worker left behind: to write one takes milliseconds."""
+"""A half-written file older than this was left by a killed worker: writing one takes milliseconds."""
 
 
 async def look_after(folder: Path, owners: Tenants) -> None:
-    """Keep the secret in it, and remove what killed workers have left behind; for ever."""
+    """Keep the secret in the folder, and remove what killed workers have left behind; runs for ever."""
     sweep_at = 0.0
     while True:
         if time.monotonic() >= sweep_at:

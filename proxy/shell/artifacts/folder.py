@@ -1,6 +1,6 @@
-"""Where artifacts lie: what a store asks of a local folder or a bucket, and what the objects there are called.
+"""Where artifacts are stored: what a store needs from a local folder or a bucket, and how its objects are named.
 
-Rule: only what carries an artifact's name, written exactly so, is ever read, written or removed.
+Rule: only an object whose name is exactly that of an artifact is ever read, written or removed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from obstore.store import ObjectStore
 from proxy.core.artifact import ARTIFACT_NAME
 
 TROUBLE: Final = (BaseError, OSError, ValueError)
-"""What a store raises: obstore's own errors, and built-in ones for what is missing or cannot be a path."""
+"""What a store raises: obstore's own errors, and built-in ones for missing objects and impossible paths."""
 META: Final = ".meta"
-"""Folder of the metadata objects: one for each artifact and owner, so that two writers never share one."""
+"""Folder of the metadata objects: one for each artifact and tenant, so that two writers never share one."""
 TRIAL_KEY: Final = f"{META}/trial"
-"""Written to see whether anything can be; it has no artifact's name, so nobody takes it for one."""
+"""Written to test whether the store is writable; its name is not an artifact's, so it is not mistaken for one."""
 TOUCH_SECONDS: Final = 3600
-"""An artifact in use is noted as used at most this often: its metadata object is written again."""
+"""The use of an artifact is noted at most this often, by writing its metadata object again."""
 
 _HTTP_STATUS: Final = re.compile(r"status code: ([1-5][0-9]{2} [A-Za-z ]{1,40})")
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
@@ -35,17 +35,17 @@ _FINDING: Final = re.compile(rf"{META}/(?P<address>url_[0-9a-f]{{32}})\.[A-Za-z0
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What an artifact is; the object that holds it is as old as the artifact's last use."""
+    """What an artifact is; the object that holds this is as old as the artifact's last use."""
 
     tool: str
     """The tool that made it; empty for messages."""
     created: str
-    """When this owner first brought it: ISO 8601, UTC."""
+    """When this tenant first brought it: ISO 8601, UTC."""
     size: int
     """Bytes of the content."""
     media_type: str
     owner: str
-    """Who may have it."""
+    """The tenant that may read it."""
 
 
 class Listed(NamedTuple):
@@ -59,38 +59,39 @@ class Listed(NamedTuple):
 
 
 class ArtifactFolder(Protocol):
-    """A local folder or a bucket. What it does blocks, and raises one of TROUBLE."""
+    """A local folder or a bucket. Its methods block, and raise one of TROUBLE."""
 
     @property
     def address(self) -> str:
         """For logs: a path or a URL."""
 
     def place_of(self, key: str) -> str | None:
-        """The absolute path of an object on this machine; None where it has none."""
+        """The absolute path of an object on this machine; None if it has none."""
 
     def is_used(self) -> bool:
         """Whether anything has been put here."""
 
     def opened(self) -> ObjectStore:
-        """To read and delete with."""
+        """For reading and deleting."""
 
     def is_surely_there(self, key: str, size: int) -> bool:
-        """Whether an object that was put within the last hour needs no second look; asked on the event loop."""
+        """Whether an object stored within the last hour needs no second check; called on the event loop."""
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; a reader finds a whole one or none."""
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
-        """The objects whose keys begin so."""
+        """The objects whose keys begin like this."""
 
     def remove_staged(self, before: float) -> None:
-        """Remove what a worker left behind that died while it wrote; `before` is Unix time."""
+        """Remove what a worker left behind when it died while writing; `before` is Unix time."""
 
 
 def metadata_key(name: str, owner: str) -> str:
-    """Where it is written what an artifact is and that this owner brought it; its age says when it was last used.
+    """Key of the object that describes an artifact and notes that this tenant brought it; its age says when it was last
+    used.
 
-    Raises ValueError for what is no artifact's name or no owner.
+    Raises ValueError for an invalid name of an artifact or of a tenant.
 
     >>> metadata_key("tool_Read_0123456789abcdef.txt", "5eed")
     '.meta/tool_Read_0123456789abcdef.txt.5eed.json'
@@ -99,12 +100,12 @@ def metadata_key(name: str, owner: str) -> str:
 
 
 def index_key(name: str) -> str:
-    """Where the index of an artifact's lines lies, when it is so long that it needs one. Raises ValueError."""
+    """Key of the index of an artifact's lines, if it is long enough to need one. Raises ValueError."""
     return _checked(f"{META}/{name}.lines")
 
 
 def finding_key(address_sha256: str, owner: str) -> str:
-    """Where it is written what became of an address that this owner named. Raises ValueError.
+    """Key of the object that says what became of an address that this tenant named. Raises ValueError.
 
     >>> finding_key("0123456789abcdef" * 4, "5eed")
     '.meta/url_0123456789abcdef0123456789abcdef.5eed.json'
@@ -116,13 +117,13 @@ def finding_key(address_sha256: str, owner: str) -> str:
 
 
 def is_artifact(name: str) -> bool:
-    """Whether this is written as the names of artifacts are."""
+    """Whether this is spelled like the name of an artifact."""
     return _ARTIFACT.fullmatch(name) is not None
 
 
 def artifact_of(key: str) -> tuple[str, bool] | None:
-    """The artifact, or the address, that an object belongs to, and whether it is the content; None for a stranger's
-    object."""
+    """The artifact, or the address, that an object belongs to, and whether the object is the content; None for a
+    foreign object."""
     if (finding := _FINDING.fullmatch(key)) is not None:
         return finding["address"], False
     found = _KEY.fullmatch(key)
@@ -130,7 +131,7 @@ def artifact_of(key: str) -> tuple[str, bool] | None:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, in the words of the operating system or of HTTP where there are any; the whole text may hold
+    """What went wrong, in the words of the operating system or of HTTP if there are any; the whole text may contain
     anything."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (found := _OS_ERROR.search(str(error))):

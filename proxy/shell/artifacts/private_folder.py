@@ -1,7 +1,7 @@
-"""A local folder as an object store, and what only a local folder can do: be made, be private, be looked into.
+"""A local folder as an object store, and what only a local folder can do: be created, be private, be inspected.
 
-Rule: nobody but the user that the proxy runs as can read what is put here, not even while it is written; a reader
-finds a whole file or none.
+Rule: only the user that the proxy runs as can read the files, even while they are being written; a reader finds a whole
+file or none.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _STAGED: Final = re.compile(r"[0-9a-f]+\.part(#\d+)?")
 
 
 class PrivateFolder:
-    """A folder that is made when something is put into it.
+    """A folder that is created when something is first put into it.
 
-    What it makes is its user's alone. A folder that was there keeps its mode, as somebody chose that (it may be /tmp);
-    the files in it are private all the same.
+    What it creates only its user can read. A folder that already exists keeps its mode, as somebody chose that (it may
+    be /tmp); the files in it are private all the same.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class PrivateFolder:
         return (self._path / META).is_dir()
 
     def opened(self) -> LocalStore:
-        """The folder, made if need be. Raises OSError, or an error of obstore."""
+        """The folder, created if needed. Raises OSError, or an error of obstore."""
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._path / META).mkdir(mode=0o700, exist_ok=True)
         if self._store is None:
@@ -57,26 +57,26 @@ class PrivateFolder:
         return self._store
 
     def is_surely_there(self, key: str, size: int) -> bool:
-        """Whether the file is there and has that length: somebody may have removed it by hand. 2 µs, where asking
-        obstore takes 17."""
+        """Whether the file exists and has that length: somebody may have removed it by hand. 2 µs, while asking obstore
+        takes 17."""
         try:
             return os.stat(self.place_of(key)).st_size == size
         except OSError:
             return False
 
     def put(self, key: str, content: bytes) -> None:
-        """Write an object, or replace it. Raises one of TROUBLE, and leaves nothing behind then.
+        """Write an object, or replace it. Raises one of TROUBLE, and then leaves nothing behind.
 
-        obstore would make a file that all can read. It is staged in the folder of the metadata, where nobody looks.
+        obstore would create a file that everyone can read. It is staged in the metadata folder, where nobody looks.
         """
         self.opened()
         replace_file(self.place_of(key), content, self.place_of(f"{META}/{secrets.token_hex(8)}.part"))
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
-        """The files of the folder and of its metadata whose keys begin so. Raises OSError.
+        """The files of the folder and of its metadata whose keys begin like this. Raises OSError.
 
-        obstore's own listing walks into all folders below, follows links, and fails for ever where a stranger's link
-        leads in a circle.
+        obstore's own listing descends into all folders below, follows links, and fails for ever if a foreign link leads
+        in a circle.
         """
         for prefix in (f"{META}/", ""):
             if not prefix and beginning.startswith(f"{META}/"):
@@ -91,5 +91,5 @@ class PrivateFolder:
                             yield Listed(prefix + entry.name, found.st_mtime, found.st_size)
 
     def remove_staged(self, before: float) -> None:
-        """Remove what a worker left behind that died while it wrote; `before` is Unix time."""
+        """Remove what a worker left behind when it died while writing; `before` is Unix time."""
         remove_unfinished(self._path / META, _STAGED, before)

@@ -1,7 +1,7 @@
-"""Reads what the store keeps: for its owner, a piece at a time.
+"""Reads from the store for the tenant of an artifact, a piece at a time.
 
-Rule: memory and time are bounded whatever the size of an artifact; reading is a use, so what is read stays; nobody
-learns from an answer whether another owner has kept something.
+Rule: memory and time are bounded whatever the size of an artifact. Reading is a use and so extends the retention. No
+response reveals whether another tenant has stored something.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from proxy.shell.resources.threads import DaemonThreads, TooSlow
 PIECE_BYTES: Final = 1024 * 1024
 """Of a whole artifact, read and sent at a time."""
 READ_SECONDS: Final = 15.0
-"""Longest that the store may take for one answer, from when a thread is free to ask it."""
+"""Longest that the store may take for one response, from when a thread is free to ask it."""
 SEARCH_SECONDS: Final = 5.0
-"""Longest search; where to go on is said then. RE2 reads a few hundred MB in this time."""
+"""Longest search; the result then says where to continue. RE2 reads a few hundred MB in this time."""
 JSON_BYTES: Final = 64 * 1024 * 1024
-"""Longest artifact that is read as JSON: it has to be in memory as a whole."""
+"""Longest artifact that is read as JSON: all of it must be in memory."""
 
 _NO_ANSWER: Final = "the store of the artifacts gives no answer"
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-sh")
@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An artifact that may be read."""
+    """An artifact that this client may read."""
 
     name: str
     metadata: Metadata
@@ -85,13 +85,13 @@ class ArtifactReader:
         self._language = language
         self._clock = clock
         self._cooldown = Cooldown(clock)
-        # Threads of its own: a long search must not hold up what has to be kept before a request is sent.
+        # Its own threads: a long search must not delay what has to be stored before a request is sent.
         self._threads = DaemonThreads(4, "artifact-reading")
 
     async def find(self, name: str, owner: str | None) -> Stored:
-        """An artifact by its name. `owner` None: whoever brought it. Raises ArtifactError.
+        """An artifact by its name. `owner` None: of any tenant. Raises ArtifactError.
 
-        Every reading begins here: a store that gave no answer to this is left alone for a while.
+        Every read begins here: a store that did not respond to it is left alone for a while.
         """
         if self._cooldown.is_on:
             raise ArtifactStoreUnavailable(_NO_ANSWER)
@@ -107,7 +107,7 @@ class ArtifactReader:
             yield await self.piece(stored, at, min(stop, at + PIECE_BYTES))
 
     async def page(self, stored: Stored, query: Query, max_bytes: int = PAGE_BYTES) -> bytes:
-        """What a query asks for, as much as fits, under a header that says what it is. Raises BadArtifactQuery,
+        """What a query asks for, as much as fits, under a header that describes it. Raises BadArtifactQuery,
         RangeOutside and ArtifactError."""
         if query.stat:
             return msgspec.json.encode(await self.stat(stored)) + b"\n"
@@ -119,7 +119,7 @@ class ArtifactReader:
         return await self._run(self._page, stored, query, max_bytes)
 
     async def stat(self, stored: Stored) -> dict[str, Any]:
-        """What it is. Raises ArtifactError."""
+        """Its description. Raises ArtifactError."""
         known = stored.metadata
         lines = (await self._run(self._index, stored))[0].total_lines if stored.is_text else None
         return {
@@ -132,7 +132,7 @@ class ArtifactReader:
         }
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[..., Result], *given: object) -> Result:
@@ -161,13 +161,14 @@ class ArtifactReader:
                 continue
             written = bytes(found.bytes())
             if idle_seconds >= TOUCH_SECONDS:
-                with contextlib.suppress(*TROUBLE):  # a store that can be read but not written serves its readers
+                with contextlib.suppress(*TROUBLE):  # a store that is read-only still serves its readers
                     self._folder.put(note, written)
             return Stored(name, msgspec.json.decode(written, type=Metadata))
         raise FileNotFoundError
 
     def _notes_of(self, name: str) -> list[str]:
-        """The notes of all owners, the newest first. Raises ValueError for what is no artifact's name."""
+        """Keys of its metadata, of all tenants, the newest first. Raises ValueError for an invalid name of an
+        artifact."""
         beginning = metadata_key(name, "x").removesuffix("x.json")
         if not self._folder.is_used():
             return []
@@ -197,7 +198,7 @@ class ArtifactReader:
         return _driven(reader, lambda span: self._bytes(stored, span))
 
     def _index(self, stored: Stored) -> tuple[LineIndex, bytes | None]:
-        """Where the lines of a text are, and the text when it was short enough to be read whole."""
+        """Where the lines of a text are, and the text if it was short enough to be read whole."""
         if stored.size <= INDEXED_BYTES:
             text = self._bytes(stored, (0, stored.size))
             return LineIndex.of_text(text), text
@@ -220,7 +221,7 @@ class ArtifactReader:
 
 
 def _driven(reader: Generator[Span, bytes, bytes], bytes_of: Callable[[Span], bytes]) -> bytes:
-    """Send a reader what it asks for; when that takes too long, it is told to come to an end."""
+    """Send a reader what it asks for; if that takes too long, tell it to finish."""
     ends = monotonic() + SEARCH_SECONDS
     try:
         span = next(reader)

@@ -1,7 +1,7 @@
-"""Where the artifacts are kept: what is taken out of a request lies here, whole, before the request is sent.
+"""Stores artifacts: what is taken out of a request is stored here, whole, before the request is sent.
 
-Rule: a reader sees a whole file or none; only the user that the proxy runs as can read it; trouble with the store
-never breaks a request: `keep` says what could not be kept, and the log says why.
+Rule: a reader sees a whole file or none; only the user that the proxy runs as can read it. Trouble with the store never
+breaks a request: `keep` says what could not be stored, and the log says why.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 KEEP_SECONDS: Final = 10.0
-"""Longest that the store may take for one artifact, from when a thread is free for it; a request goes on without it
-then. How long a thread was waited for says nothing about the store."""
+"""Longest that the store may take for one artifact, from when a thread is free for it; after it, the request continues
+without the artifact. The wait for a thread says nothing about the store."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
-"""From one pass to the next."""
+"""From one sweep to the next."""
 FIRST_SWEEP_SECONDS: Final = (5.0, 60.0)
-"""From the start to the first pass, drawn at random: workers that start together do not sweep together."""
+"""From the start to the first sweep, drawn at random: workers that start together do not sweep together."""
 WARN_SECONDS: Final = 60.0
-"""A full disk fails every request; one line a minute says so."""
+"""A full disk fails for every request; one line a minute reports it."""
 MAX_KNOWN: Final = 10_000
-"""Artifacts whose keeping is remembered, about 3 MB."""
+"""Artifacts remembered as stored, about 3 MB."""
 MAX_TOOL_CHARACTERS: Final = 200
 """Of a tool's name in metadata and logs; it comes from outside and may have any length."""
 
@@ -62,7 +62,7 @@ class _Outcome(Enum):
     SAVED = auto()
     """It was new."""
     THERE = auto()
-    """It had been kept before."""
+    """It was already stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class _Failure:
 
 
 class NameTaken(ValueError):
-    """Another content lies under the name of an artifact, and is rightly called so."""
+    """The name of an artifact is taken by other content whose hash gives the same name."""
 
 
 class ArtifactStore:
-    """Keeps artifacts in a folder, each under its own name, and removes what is old or too much."""
+    """Keeps artifacts in a folder, each under its own name, and removes old ones and those above the size limit."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ArtifactStore:
         self._clock = clock
         """Unix time."""
         self._known: BoundedMap[tuple[str, str], float] = BoundedMap(MAX_KNOWN)
-        """Name and owner of what was kept: when that was last made sure of."""
+        """Name and tenant of what was stored → when that was last verified."""
         self._threads = _threads()
         self._cooldown = Cooldown(clock)
         self._warned = float("-inf")
@@ -101,16 +101,16 @@ class ArtifactStore:
         self._closing = threading.Event()
         self._log = logger()
         self._on_saved = on_saved
-        """Called when an artifact of so many bytes is new."""
+        """Called with the size in bytes when an artifact is new."""
         self._on_swept = on_swept
-        """Called after a pass, from another thread: how many artifacts are left, and their bytes."""
+        """Called after a sweep, from another thread: how many artifacts are left, and their bytes."""
 
     def place_of(self, artifact: Artifact) -> str:
-        """Where its operator finds it: a path or a URL, whether or not it is kept by now."""
+        """Where its operator finds it, a path or a URL, whether or not it is stored yet."""
         return f"{self._folder.address}/{artifact.id}"
 
     async def keep(self, artifacts: Sequence[Artifact], owner: str) -> frozenset[str]:
-        """Make sure that these lie in the store. Returns the names of those that do not; empty: all are safe."""
+        """Make sure that these are in the store. Returns the names of those that are not; empty: all are safe."""
         wanted = {artifact.id: artifact for artifact in artifacts}
         new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, owner, artifact)}
         if not new:
@@ -126,7 +126,7 @@ class ArtifactStore:
         return frozenset(failures)
 
     async def _tried(self, name: str, artifact: Artifact, owner: str) -> _Outcome | _Failure:
-        """What came of keeping it."""
+        """The outcome of storing it."""
         if self._cooldown.is_on:
             return _Failure(_NO_ANSWER)
         try:
@@ -138,7 +138,7 @@ class ArtifactStore:
             return _Failure(reason_of(error))
 
     async def trouble(self) -> str | None:
-        """Why nothing can be written; None when it can. It is tried out, with one small object that stays."""
+        """Why nothing can be written; None if it can. It is tested with one small object that stays."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, b"ok\n")
         except TROUBLE as error:
@@ -151,7 +151,7 @@ class ArtifactStore:
         self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="artifact-sweep")
 
     async def close(self) -> None:
-        """Stop sweeping and let go of the threads; what is kept stays."""
+        """Stop sweeping and release the threads; stored artifacts stay."""
         self._closing.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -162,7 +162,7 @@ class ArtifactStore:
         self._threads = _threads()
 
     def _is_known(self, name: str, owner: str, artifact: Artifact) -> bool:
-        """Whether it was kept a short time ago and is there still: a look at one file, no more."""
+        """Whether it was stored a short time ago and still exists: a look at one file, no more."""
         made_sure = self._known.get((name, owner))
         if made_sure is None or not 0 <= self._clock() - made_sure < TOUCH_SECONDS:
             return False
@@ -175,7 +175,7 @@ class ArtifactStore:
         self._known.put((name, owner), self._clock())
 
     def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
-        """Note the use, then see to the content: a sweep that is under way looks at the note before it removes."""
+        """Note the use first, then write the content: a running sweep looks at the note before it removes anything."""
         note = metadata_key(name, owner)
         is_noted = self._has_noted(note)
         stands = self._stands(name, artifact, is_noted=is_noted)
@@ -185,12 +185,12 @@ class ArtifactStore:
             return _Outcome.THERE
         self._folder.put(name, artifact.content)
         if len(artifact.content) > INDEXED_BYTES:
-            with contextlib.suppress(*TROUBLE):  # whoever reads lines first makes it then
+            with contextlib.suppress(*TROUBLE):  # then the first reader of its lines makes it
                 self._folder.put(index_key(name), msgspec.json.encode(LineIndex.of_text(artifact.content)))
         return _Outcome.SAVED
 
     def _has_noted(self, note: str) -> bool:
-        """Whether this owner has brought the artifact before; the use is noted."""
+        """Whether this tenant has brought the artifact before; notes the use."""
         store = self._folder.opened()
         try:
             noted = obstore.head(store, note)["last_modified"].timestamp()
@@ -201,16 +201,16 @@ class ArtifactStore:
         return True
 
     def _stands(self, name: str, artifact: Artifact, *, is_noted: bool) -> bool:
-        """Whether what lies under the name stays there. Raises NameTaken, so that nobody replaces what another owner
+        """Whether the object under this name stays. Raises NameTaken, so that nobody replaces what another tenant
         reads: two contents with one name can be made on purpose, as the name holds 64 bits of a hash.
 
-        A file of another length, or of other bytes than its name says, is what a crash of the machine left behind; it
-        is written again.
+        A file whose length is wrong, or whose bytes do not match its name, was left by a crash of the machine; it is
+        written again.
         """
         store = self._folder.opened()
         try:
             size = obstore.head(store, name)["size"]
-            if artifact.named_by:  # by what only its owner knows, and the first one stands
+            if artifact.named_by:  # named by something only its tenant knows; the first content stays
                 return is_noted and size > 0
             if is_noted and size == len(artifact.content):
                 return True
@@ -250,7 +250,7 @@ class ArtifactStore:
             self._warn("sweep", 0, reason_of(error))
             return
         if self._closing.is_set():
-            return  # the pass was cut short: its figures say nothing
+            return  # the sweep was cut short: its figures mean nothing
         self._log.info(
             "artifacts_swept",
             removed=swept.removed,
@@ -274,10 +274,11 @@ class ArtifactStore:
 
 
 def _threads() -> DaemonThreads:
-    """Of its own: a disk that hangs must not take those that plan requests. None is made before it is needed."""
+    """Its own threads: a disk that hangs must not take those that plan requests. None is started before it is
+    needed."""
     return DaemonThreads(4, "artifacts")
 
 
 def _readable(tool: str) -> str:
-    """A tool's name, fit for JSON: it may be long, and JSON can carry half a surrogate pair into a string."""
+    """A tool's name, fit for JSON: it may be long, and JSON can put half a surrogate pair into a string."""
     return tool[:MAX_TOOL_CHARACTERS].encode("utf-8", "replace").decode()

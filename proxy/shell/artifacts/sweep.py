@@ -1,6 +1,6 @@
-"""What lies where in the artifact store, and what of it goes when it is old or too much.
+"""What the artifact store holds, and which of it is removed because it is old or above the size limit.
 
-Rule: only what carries an artifact's name is ever removed, never what was used within the last hour; another worker
+Rule: only objects with an artifact's name are ever removed, and none that was used within the last hour; another worker
 may sweep or write the same store at the same time.
 """
 
@@ -17,26 +17,26 @@ from obstore.store import ObjectStore
 from proxy.shell.artifacts.folder import TOUCH_SECONDS, Listed, artifact_of
 
 PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600
-"""What was noted as used within this time stays: by then a use may be TOUCH_SECONDS older than the note of it."""
+"""What was noted as used within this time stays: the last use may be TOUCH_SECONDS later than its note."""
 MAX_REMOVED: Final = 10_000
-"""Artifacts of one pass, about 2 s of work on a local disk; what is left over waits for the next."""
+"""Artifacts of one sweep, about 2 s of work on a local disk; the rest waits for the next."""
 
 _BLOCK_BYTES: Final = 4096
-"""What a small file takes on most disks; counted so, the quota bounds the number of files, too."""
+"""Disk space of a small file on most disks; counted like this, the limit bounds the number of files, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a pass did."""
+    """What a sweep did."""
 
     removed: int = 0
     """Artifacts."""
     removed_bytes: int = 0
-    """What they took on disk, metadata included."""
+    """Their disk space, metadata included."""
     kept: int = 0
     """Artifacts."""
     kept_bytes: int = 0
-    """What they take on disk, metadata included."""
+    """Their disk space, metadata included."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Found:
     """Unix time of the newest of its objects."""
     disk_bytes: int = 0
     keys: list[str] = field(default_factory=list)
-    """Of its objects, the content first: what is left after a crash is still found by its metadata."""
+    """Of its objects, the content first: after a crash, the rest is still found by its metadata."""
 
 
 def sweep(
@@ -59,9 +59,9 @@ def sweep(
     max_bytes: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Swept:
-    """Remove what was last used longer than `retention_seconds` ago, then the least recently used beyond `max_bytes`.
+    """Remove what was last used longer than `retention_seconds` ago, then the least recently used above `max_bytes`.
 
-    Blocks. `listed` is what the store holds, `now` is Unix time. Raises what obstore and the listing raise.
+    Blocks. `listed` is the content of the store, `now` is Unix time. Raises what obstore and the listing raise.
     """
     found = _artifacts(listed, stopped)
     total_bytes = sum(artifact.disk_bytes for artifact in found)
@@ -81,7 +81,7 @@ def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_F
     found: dict[str, _Found] = {}
     for key, used, size in listed:
         if stopped():
-            return []  # of half a list nobody can say what was last used when
+            return []  # half a list does not say when anything was last used
         belongs = artifact_of(key)
         if belongs is None:
             continue
@@ -94,10 +94,10 @@ def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_F
 
 
 def _remove(store: ObjectStore, artifact: _Found) -> bool:
-    """Whether it is gone. It is left alone when somebody has used it, or removed it, since it was listed.
+    """Whether it is gone. It is left alone if somebody has used or removed it since it was listed.
 
-    Between the look and the deed lie some 100 µs. A worker that uses it just then finds it missing at the next request
-    of that conversation, and writes it again.
+    Some 100 µs pass between the check and the removal. A worker that uses it in that time finds it missing at the next
+    request of that conversation, and writes it again.
     """
     if any(used > artifact.used for used in _last_uses(store, artifact.keys)):
         return False

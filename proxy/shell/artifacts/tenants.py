@@ -1,7 +1,7 @@
-"""Whose a request is: a keyed hash of the API key that it carries. The key itself is never kept.
+"""The tenant of a request: a keyed hash of the API key that it carries. The key itself is never stored.
 
-Rule: the secret stays in the data folder, so that an owner is the same after a restart and for every worker; without a
-folder to keep it in it lasts as long as the process, and the log says so.
+Rule: the secret stays in the data folder, so that a tenant is the same after a restart and for every worker; without a
+folder for it, it lasts as long as the process, and the log says so.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from proxy.shell.resources.whole_files import create_file
 from proxy.shell.upstream.client import Headers
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
-"""Where clients put keys: OpenAI and most others, Azure, Anthropic-like relays."""
+"""Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""
 SECRET_KEY: Final = f"{META}/owner-secret"
-"""In a bucket. Who can read it can read the artifacts, too."""
+"""In a bucket. Anyone who can read it can read the artifacts, too."""
 _SECRET_BYTES: Final = 32
 
 
 class Tenants:
-    """Names owners."""
+    """Identifies tenants."""
 
     def __init__(self, secret: bytes, *, shared: bool = False, path: Path | None = None) -> None:
         self._secret = secret
         self._path = path
-        """Of the file that holds the secret; None when none does."""
+        """Of the file that holds the secret; None if none does."""
         self._shared = shared
-        """One owner for all."""
+        """One tenant for all requests."""
 
     @classmethod
     def of_folder(cls, folder: Path, *, shared: bool = False) -> Tenants:
-        """With the secret of a data folder, made when there is none. A secret that is broken is not replaced: another
-        worker may have begun to use its own, and only somebody who looks can say what happened."""
+        """With the secret of a data folder, created if there is none. A broken secret is not replaced: another worker
+        may have begun to use its own, and only a person can find out what happened."""
         path = folder / "owner-secret"
         fresh = secrets.token_bytes(_SECRET_BYTES)
         try:
@@ -53,7 +53,7 @@ class Tenants:
 
     @classmethod
     def of_bucket(cls, bucket: Bucket, folder: Path, *, shared: bool = False) -> Tenants:
-        """With the secret that all replicas on a bucket share; where that cannot be read, with the folder's own."""
+        """With the secret that all replicas of a bucket share; if that cannot be read, with the folder's own."""
         own = cls.of_folder(folder, shared=shared)
         try:
             found = bucket.agreed(SECRET_KEY, own._secret)
@@ -66,7 +66,7 @@ class Tenants:
         return own
 
     def keep_secret(self) -> None:
-        """Write the secret again where somebody has removed its file: what is kept from now on is to be read after a
+        """Write the secret again if somebody has removed its file: what is stored from now on must be readable after a
         restart. Another secret in its place stays; the next start will use it."""
         if self._path is None or self._path.exists():
             return
@@ -85,14 +85,14 @@ class Tenants:
         return hashlib.blake2b(keys, key=self._secret, digest_size=16).digest()
 
     def needs_key(self, headers: Headers) -> bool:
-        """Whether a key would have made these another owner's: there is none."""
+        """Whether the request has no key although a key would make it another tenant's."""
         return not self._shared and not any(name in KEY_HEADERS for name, _ in headers)
 
 
 def _agreed(path: Path, fresh: bytes) -> bytes:
-    """What stands in the file, which is `fresh` when there was none. Raises OSError.
+    """The content of the file, which becomes `fresh` if there was none. Raises OSError.
 
-    Of several workers that start at once one wins, and none reads half a secret.
+    If several workers start at once, one of them wins, and none reads half a secret.
     """
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes()

@@ -1,1 +1,1 @@
-"""What the proxy answers, path by path."""
+"""The proxy's endpoints, path by path."""

@@ -1,7 +1,7 @@
-"""What the operator's endpoints answer, as `/openapi.json` describes it.
+"""Responses of the operator's endpoints, as `/openapi.json` describes them.
 
-Rule: a description, nothing more: the answers are made where the figures are, and a test holds each against its
-description. A member that may be left out has a default here, which says what its absence means.
+Rule: descriptions only: the responses are built where their figures are, and a test compares each with its description.
+A member that may be left out has a default here, which says what its absence means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class _Answer(BaseModel):
 
 
 class Alive(_Answer):
-    """The process lives."""
+    """The process is alive."""
 
     status: Literal["ok"] = "ok"
 
@@ -32,16 +32,16 @@ class NotReady(_Answer):
 
     status: Literal["not ready"] = "not ready"
     reasons: dict[str, str]
-    """By what is not ready, `upstream` or `store`, why."""
+    """What is not ready, `upstream` or `store`, and why."""
 
 
 class Reloaded(_Answer):
-    """What came of reading the settings again."""
+    """The outcome of a reload of the settings."""
 
     status: Literal["reloaded", "unchanged"]
-    """Of the worker that answers; the others are told."""
+    """Of the worker that responds; the others are notified."""
     restart_needed: list[str]
-    """Settings that are written otherwise now, and cannot change while the proxy runs: they stay as they are."""
+    """Settings that have changed but need a restart: they keep their old values."""
     workers: int
     """Processes that share the port."""
 
@@ -53,7 +53,7 @@ class Problem(_Answer):
     """For people: what was measured, and what is allowed."""
     type: str
     param: str | None
-    """The parameter that is at fault."""
+    """The parameter at fault."""
     code: str
     """For programs."""
 
@@ -68,21 +68,21 @@ class Block(_Answer):
     """What becomes of one message. Sizes are in the model's tokens."""
 
     message: int
-    """Its place in the conversation, from 0 on."""
+    """Its index in the conversation, from 0."""
     role: str
     tool: str
-    """The tool whose result it is; empty when it is none."""
+    """The tool whose result it is; empty if it is none."""
     tokens_before: int
     tokens_after: int
     """0: it is left out."""
     reasons: list[str]
-    """Why it is changed; empty: it is sent as it came."""
+    """Why it is changed; empty: it is sent unchanged."""
     artifacts: list[str]
-    """Where what was taken out of it is kept."""
+    """Where the content taken out of it is stored."""
 
 
 class Shares(_Answer):
-    """Where the tokens of the messages went."""
+    """What became of the messages' tokens."""
 
     kept: int
     cut: int
@@ -90,7 +90,7 @@ class Shares(_Answer):
 
 
 class Decision(_Answer):
-    """One request that is over: the members of its line in the log, and where its tokens went."""
+    """One finished request: the members of its log line, and what became of its tokens."""
 
     ended: str
     """ISO 8601, UTC."""
@@ -98,11 +98,11 @@ class Decision(_Answer):
     outcome: str
     """`answered`, or the code of the error that ended it."""
     status: int
-    """Of HTTP, as the client got it; 0: it left before."""
+    """HTTP status as the client got it; 0: the client left before."""
     problem: str = ""
-    """Why there was no whole answer."""
+    """Why there was no whole response."""
     refusal: str = ""
-    """What the upstream refused it for, as it was judged; left out where it did not."""
+    """What the upstream refused it for, as judged; left out if it did not."""
     model: str = ""
     stream: bool = False
     messages: int = 0
@@ -114,43 +114,43 @@ class Decision(_Answer):
     window_is_guessed: bool = False
     counted_by: str = ""
     edits: dict[str, int] = {}
-    """By reason, how many. This member and those from `model` on are left out when the request could not be read."""
+    """Counts by reason. This member and those from `model` on are left out if the request could not be read."""
     warning: str = ""
     advice: str = ""
     cut_to_tokens: int = 0
-    """The window to which the upstream has cut the prompt without a word, as its usage proves."""
+    """The window to which the upstream silently cut the prompt, as its usage proves."""
     mode: Literal["on", "observe"] = "on"
     attempts: int = 1
     rung: str = "first"
     """The kind of the last send."""
     retrieval_rounds: int = 0
     usage: dict[str, int] = {}
-    """Of all rounds of an answer together, where there were several."""
+    """Of all rounds of a response together, if there were several."""
     prefix_kept: float = 0.0
-    """The share of what the conversation sent before that this request begins with; left out for its first."""
+    """The share of the conversation's previous request with which this one begins; left out for the first."""
     body_bytes: int
     sent_bytes: int
     answer_bytes: int
     own_ms: float = 0.0
-    """From the last byte of the request to its departure."""
+    """From the last byte of the request until it is sent."""
     lookup_ms: float = 0.0
-    """Beside that, for images that were fetched."""
+    """In addition, for images that were fetched."""
     first_byte_ms: float = 0.0
-    """From the departure to the head of the answer."""
+    """From then to the head of the response."""
     total_ms: float
     message_tokens: Shares
     messages_left_out: int
 
 
 class DecisionDetail(Decision):
-    """One request that is over, with a block for each of its messages."""
+    """One finished request, with a block for each of its messages."""
 
     blocks: list[Block]
-    """Empty when the request could not be read."""
+    """Empty if the request could not be read."""
 
 
 class Running(_Answer):
-    """A request that is under way."""
+    """A running request."""
 
     request_id: str
     seconds: float
@@ -170,17 +170,17 @@ class Totals(_Answer):
     overflows: int
     """Requests that the upstream refused as too long."""
     overflows_survived: int
-    """Of these, answered all the same."""
+    """Of these, those that succeeded after all."""
     prefix_kept: float | None
-    """Mean of the requests that went on with a known conversation."""
+    """Mean over the requests that continued a known conversation."""
 
 
 class Worker(_Answer):
-    """The process that answers."""
+    """The process that responds."""
 
     pid: int
     workers: int
-    """How many there are; each remembers its own requests."""
+    """Number of workers; each remembers its own requests."""
     seconds: int
     """Since its start."""
     remembered: int
@@ -196,7 +196,7 @@ class Decisions(_Answer):
 
 
 class Change(_Answer):
-    """A size as it came, and as it would be sent."""
+    """A size before edits, and as it would be sent."""
 
     before: int
     after: int
@@ -211,7 +211,7 @@ class Sizes(_Answer):
 
 
 class Room(_Answer):
-    """What a request may have; empty: no limit is known."""
+    """The room for a request; empty: no limit is known."""
 
     tokens: int | None
     chars: int | None
@@ -222,22 +222,22 @@ class ReplyLimit(_Answer):
     """Most tokens of the reply."""
 
     asked: int | None
-    """Empty: the request does not say."""
+    """Empty: the request does not state one."""
     sent: int | None
-    """Empty: it is sent as it was asked for."""
+    """Empty: it is sent as requested."""
 
 
 class Stated(_Answer):
-    """A value of the model's profile, and who says so."""
+    """A value of the model's profile, and its source."""
 
     value: int | str | list[str] | None
     """Empty: unknown."""
     source: str | None = Field(alias="from")
-    """`config …`, `catalogue …`, what a refusal taught, …; empty: nobody says so."""
+    """`config …`, `catalogue …`, what a refusal taught, …; empty: nobody states it."""
 
 
 class Profile(_Answer):
-    """What the model takes."""
+    """The model's limits and inputs."""
 
     window_tokens: Stated
     input_tokens: Stated
@@ -266,16 +266,16 @@ class Explanation(_Answer):
 
     model: str
     mode: Literal["on", "observe", "off"]
-    """As the settings say; with `observe` and `off` a real request goes as it came."""
+    """From the settings; with `observe` and `off` a real request is forwarded unchanged."""
     fits: bool
     problem: str | None
-    """Why it would be refused before anything is sent; empty when it would be sent."""
+    """Why it would be refused before anything is sent; empty if it would be sent."""
     changed: bool
     edits: dict[str, int]
-    """By reason, how many."""
+    """Counts by reason."""
     size: Sizes
     besides_messages_tokens: int
-    """Of what is no message: tools, mostly."""
+    """Of everything outside the messages: tools, mostly."""
     room: Room
     reply_limit: ReplyLimit
     counted_by: str
@@ -291,7 +291,7 @@ class ArtifactStat(_Answer):
     id: str
     bytes: int
     lines: int | None
-    """Empty: it is no text."""
+    """Empty: it is not text."""
     type: str
     """Its media type."""
     tool: str

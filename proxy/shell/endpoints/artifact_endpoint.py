@@ -1,6 +1,6 @@
-"""`GET /artifacts/{name}` as the API describes it; `artifacts.py` reads the query and answers.
+"""`GET /artifacts/{name}` as the API describes it; `artifacts.py` reads the query and responds.
 
-Rule: nothing is checked twice: what a parameter may be stands in the description, and is refused by the core's query.
+Rule: nothing is checked twice: the description says what a parameter may be, and the core's query refuses the rest.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     **REFUSED,
     200: {
         "model": ArtifactStat,
-        "description": "The whole with its own type; a page as plain text, with a line before it that says what it "
-        "shows of how much and how to go on; for `stat`, what it is.",
+        "description": "The whole with its own type; a page as plain text, after a line that says what the page "
+        "shows, of how much, and how to continue; for `stat`, a description.",
         "content": {"text/plain": {"schema": {"type": "string"}}, "*/*": _WHOLE},
     },
     206: {"description": "A range of bytes.", "content": {"*/*": _WHOLE}},
 }
 
-_Name = Annotated[str, Path(description="As notices name it: `tool_NAME_0123456789abcdef.txt`.")]
+_Name = Annotated[str, Path(description="The name in a notice: `tool_NAME_0123456789abcdef.txt`.")]
 _Lines = Annotated[
     str | None,
     Query(
@@ -45,20 +45,20 @@ _Grep = Annotated[
 ]
 _Context = Annotated[
     str | None,
-    Query(description=f"Lines before and after each match of `grep`, {CONTEXT} where nothing is said."),
+    Query(description=f"Lines before and after each match of `grep`, {CONTEXT} by default."),
     WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT}),
 ]
 _Max = Annotated[
     str | None,
-    Query(description=f"Most matches of `grep`, {HITS} where nothing is said."),
+    Query(description=f"Most matches of `grep`, {HITS} by default."),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_HITS}),
 ]
 _Pointer = Annotated[
     str | None,
-    Query(description="A part of JSON: `/messages/3/content`. `lines` and `grep` then read that."),
+    Query(description="A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part."),
     WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS}),
 ]
-_Stat = Annotated[str | None, Query(description="What it is; stands alone."), WithJsonSchema({"type": "string"})]
+_Stat = Annotated[str | None, Query(description="Its metadata; used alone."), WithJsonSchema({"type": "string"})]
 _Range = Annotated[
     str | None,
     Header(description="One range of bytes of the whole: `bytes=0-1023`, `bytes=-500`."),
@@ -67,7 +67,7 @@ _Range = Annotated[
 
 
 class WhatIsKept(Response):
-    """The answer of the store's own route to the same request, byte for byte."""
+    """The response of the store's own route to the same request, byte for byte."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts: Parts = scope[PARTS]
@@ -79,7 +79,7 @@ def add_artifact_endpoint(app: FastAPI) -> None:
 
     @app.get(
         ARTIFACTS_PATH + "{name}",
-        summary="What was taken out of a request",
+        summary="Content taken out of a request",
         tags=["artifacts"],
         dependencies=[Depends(CLIENT_KEY)],
         response_class=Response,
@@ -95,6 +95,6 @@ def add_artifact_endpoint(app: FastAPI) -> None:
         stat: _Stat = None,
         range: _Range = None,
     ) -> Response:
-        """The whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is."""
+        """The whole, a range of bytes, a page of lines, a search, a part of JSON, or a description."""
         del name, lines, grep, context, max, json, stat, range  # the route reads the request itself
         return WhatIsKept()

@@ -1,7 +1,7 @@
-"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, or what it is.
+"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, or a description.
 
-Rule: a name is an artifact's name or nothing, never a path; what came with a key is given for that key only; content
-that a model or a tool wrote is never run by a browser.
+Rule: a name is an artifact's name or nothing, never a path; content that arrived with a key is served for that key
+only; a browser never runs content that a model or a tool wrote.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHOWN: Final = (
     "audio/",
     "video/",
 )
-"""What a browser may show; it saves all else, as that may hold scripts."""
+"""What a browser may display; it saves everything else, which may contain scripts."""
 _GUARD: Final[Headers] = [
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"sandbox; default-src 'none'"),
@@ -69,7 +69,7 @@ class _Body:
 
 
 class ArtifactRoute:
-    """Serves what the store keeps."""
+    """Serves the content of the store."""
 
     def __init__(
         self, reader: ArtifactReader, owners: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]
@@ -155,12 +155,12 @@ def _asked(query_string: bytes) -> dict[str, str]:
         raise BadArtifactQuery("the query must be `name=value` pairs in UTF-8, at most 20, joined by `&`") from None
     asked = dict(pairs)
     if len(asked) < len(pairs):
-        raise BadArtifactQuery("each parameter may stand once")
+        raise BadArtifactQuery("each parameter may occur only once")
     return asked
 
 
 def _bytes_asked_for(asked: bytes, size: int, own: Headers) -> tuple[int, int]:
-    """From where to where. A unit that is not known is no range (RFC 9110, 14.2). Raises RangeOutside."""
+    """Start and end of the range. An unknown unit is ignored (RFC 9110, 14.2). Raises RangeOutside."""
     if not asked.startswith(b"bytes="):
         return 0, size
     found = _RANGE.fullmatch(asked)

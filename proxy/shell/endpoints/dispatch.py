@@ -1,7 +1,7 @@
 """The HTTP face: handlers as raw ASGI, and the one place where an error becomes a response.
 
-Rule: the hot route has no middleware and no model of the body on its way. Once a byte of an answer has gone out, the
-only honest way to report a failure is to break the stream.
+Rule: the hot route passes no middleware and no model of the body. Once a byte of a response has been sent, the only
+honest way to report a failure is to break the stream.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from proxy.wire.roads import Road, road_of, wire_over
 from proxy.wire.sse import TAIL_BYTES, Tail
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
-"""What is taken over from a client and repeated in logs and headers: visible ASCII, of a bounded length."""
+"""What is copied from a client into logs and headers: visible ASCII of bounded length."""
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
-"""Servers resolve these in different ways (Tomcat cuts off what follows a semicolon first), and `/v1/../x` is none of
-the API that the upstream's base URL names."""
+"""Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
+of the API that the upstream's base URL names."""
 _NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
-"""A 426 names a protocol that is spoken: RFC 9110 15.5.22."""
+"""A 426 must name a supported protocol: RFC 9110 15.5.22."""
 _PIECES_OF_THE_END: Final = 32
-"""That are looked at when an answer breaks off: `[DONE]` may come in several."""
+"""Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
 
 
 class Passable(Protocol):
-    """A response whose body comes in pieces."""
+    """A response whose body arrives in pieces."""
 
     @property
     def status(self) -> int:
@@ -79,22 +79,23 @@ class AnswerSender:
         self._request_id = request_id
         self.request_id = request_id.decode()
         self.status = 0
-        """Of the response; 0 as long as it has not begun."""
+        """Of the response; 0 until it has begun."""
         self.sent_bytes = 0
         self._last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
         self._is_read = False
 
     @property
     def is_whole(self) -> bool:
-        """Whether the client has the whole of a streamed answer, however its connection or the upstream's ends."""
+        """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
         return self._wire.is_complete(self._last.joined)
 
     def head(self, headers: Headers, own: Headers | None) -> Headers:
-        """The headers of an answer, with the proxy's `own`; None: untouched."""
+        """The headers of a response, with the proxy's `own`; None: unchanged."""
         return headers if own is None else [*self._with_request_id(headers), *own]
 
     async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers | None) -> None:
-        """The upstream's answer, each piece when it arrives, with the proxy's `own` headers; None: untouched."""
+        """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers; None:
+        unchanged."""
         headers = self.head(answer.headers, own)
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -111,7 +112,7 @@ class AnswerSender:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def let_go(self, answer: Response) -> None:
-        """Close an answer; one that its client left with the whole of it, once its body is over."""
+        """Close a response; if its client left with all of it, only when the body is over."""
         try:
             if not self._is_read and self.is_whole:
                 await answer.drain()
@@ -119,13 +120,13 @@ class AnswerSender:
             await answer.aclose()
 
     async def refuse(self, error: ProxyError, own: Headers | None = None) -> None:
-        """An error in the wire's shape; nothing when the response has begun, so that the server breaks it off."""
+        """An error in the wire's shape; nothing if the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
         body = self._wire.error(error, self.request_id)
         described = [(b"content-type", self._wire.content_type), (b"content-length", str(len(body)).encode())]
         if isinstance(error, RequestTimeout):
-            described.append((b"connection", b"close"))  # in the middle of a request there can be no other
+            described.append((b"connection", b"close"))  # no other request can follow in the middle of one
         headers = [*self._with_request_id(described), *(own or [])]
         if all(name != self._wire.id_header for name, _ in headers):
             headers.append((self._wire.id_header, self._request_id))
@@ -140,7 +141,7 @@ class AnswerSender:
 
 
 class FittedEndpoint:
-    """The POST paths of the wires, by whichever road: what is sent there is fitted."""
+    """The POST paths of the wires, by any road: requests to them are fitted."""
 
     def __init__(
         self,
@@ -174,7 +175,7 @@ class FittedEndpoint:
             async with UntilClientLeaves(receive) as client:
                 route = await self._routes.of(wire, headers, body, road.model)
                 served = await self._served(scope, route, wire, road, body, decision, alive, sender)
-                del body  # an answer may take minutes
+                del body  # a response may take minutes
                 share.release()
                 await sender.pass_on(served.response, client, decision.headers())
                 route.relay.learn_from(served, decision)
@@ -190,7 +191,7 @@ class FittedEndpoint:
             decision.note_error(failure)
             await sender.refuse(failure)
         except asyncio.CancelledError:
-            decision.note_error(ServerStopping("the proxy was stopped before the answer was complete"))
+            decision.note_error(ServerStopping("the proxy was stopped before the response was complete"))
             raise
         finally:
             share.release()
@@ -210,7 +211,7 @@ class FittedEndpoint:
         alive: KeepAlive,
         sender: AnswerSender,
     ) -> Served:
-        """The answer once it stands; what comes before that goes to the client at once. Raises ProxyError."""
+        """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
 
         async def pass_on(headers: Headers, piece: bytes) -> None:
             await alive.pass_on(sender.head(headers, decision.headers()), piece)
@@ -227,7 +228,7 @@ class FittedEndpoint:
 
 
 class PassThrough:
-    """Everything else of the API, any method, both directions as streams."""
+    """The rest of the API, any method, both directions as streams."""
 
     def __init__(self, routes: Routes, body_pause_seconds: float) -> None:
         self._routes = routes
@@ -272,7 +273,7 @@ class PassThrough:
 
 
 class Dispatcher:
-    """The application as the server sees it: what agents and probes ask goes straight to its handler, the rest to
+    """The application as the server sees it: requests of agents and probes go directly to their handlers, the rest to
     FastAPI, whose router and middleware take about a fourteenth of the CPU of a small request."""
 
     def __init__(
@@ -315,7 +316,7 @@ class Dispatcher:
 
 
 def request_id_of(headers: Headers) -> bytes:
-    """The client's own name for its request, else a new one."""
+    """The client's own id for its request, else a new one."""
     given = header(headers, b"x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else b"req-" + os.urandom(8).hex().encode()
 
@@ -348,19 +349,19 @@ def _on(route: Route, scope: Scope, road: Road, routes: Routes) -> Road:
 
 
 def _asks_for_websocket(scope: Scope) -> bool:
-    """By the key that every handshake has (RFC 6455 4.1); `Upgrade` itself is taken off on the way."""
+    """Recognised by the key that every handshake has (RFC 6455 4.1); `Upgrade` itself is removed on the way."""
     return scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"])
 
 
 async def _here(send: Send, request_id: bytes) -> None:
-    """A 200 without a body, for clients that look whether anybody is there."""
+    """A 200 without a body, for clients that check whether the server is there."""
     headers = [(b"content-length", b"0"), (b"x-request-id", request_id)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
-    """404 for what is not served, with the base URL that was probably meant."""
+    """404 for an unknown path, with the base URL that was probably meant."""
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
-    error = UnknownPath(f"nothing is served at this path; the API stands under http://{host}/v1")
+    error = UnknownPath(f"nothing is served at this path; the API is at http://{host}/v1")
     await AnswerSender(send, request_id_of(scope["headers"])).refuse(error)

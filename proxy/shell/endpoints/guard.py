@@ -1,8 +1,8 @@
-"""Who may see the operator's pages: whoever is on this machine, and from elsewhere who has the operator's key.
+"""Who may open the operator's pages: anybody on this machine, and from elsewhere anybody with the operator's key.
 
-Rule: only the address of the connection says where somebody is. What a header claims can take access away, never give
-it: a request that came through another proxy is not from here, nor is one whose `Host` or `Origin` is foreign, which is
-how a web page in a browser on this machine reaches for what it should not (DNS rebinding).
+Rule: only the connection's address says where somebody is. A header's claim can remove access, never grant it: a
+request that came through another proxy is not local, nor is one with a foreign `Host` or `Origin`, by which a web page
+in a browser on this machine reaches for what it should not (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from proxy.shell.upstream.client import Headers
 
 
 class Guard:
-    """Lets requests in."""
+    """Admits requests."""
 
     def __init__(self, admin_key: SecretStr | None, host_names: frozenset[str]) -> None:
         self._key = admin_key.get_secret_value().encode() if admin_key is not None else None
         self._names = frozenset({"localhost", *(name.lower() for name in host_names)})
 
     def check(self, scope: Mapping[str, Any]) -> None:
-        """Let the request of an ASGI scope in. Raises KeyNeeded or NotFromHere."""
+        """Admit the request of an ASGI scope. Raises KeyNeeded or NotFromHere."""
         headers: Headers = scope["headers"]
         host = header(headers, b"host").decode("latin-1")
         _check_origin(headers, host)
@@ -52,25 +52,25 @@ class Guard:
             raise NotFromHere("this page answers clients on this machine only; server.admin_key opens it to others")
 
     def _check_host(self, host: str) -> None:
-        """A name that somebody else's DNS leads here is in `Host`, as the browser believes in it."""
+        """A name that somebody else's DNS resolves to this machine appears in `Host`, as the browser trusts it."""
         name = _name_of(host)
         if not (name in self._names or is_loopback(name)):
             raise NotFromHere(
-                "this page is called by localhost, a loopback address or a name in server.host_names, and by no other"
+                "this page can be opened only as localhost, a loopback address or a name in server.host_names"
             )
 
 
 def _check_origin(headers: Headers, host: str) -> None:
-    """A foreign page that calls from a browser says so; programs send no `Origin`."""
+    """A browser sends the `Origin` of a foreign page that calls; programs send none."""
     origin = next((value.decode("latin-1") for name, value in headers if name == b"origin"), None)
     if origin is None:
         return
     try:
         is_own = urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets without an address
         is_own = False
     if not is_own:
-        raise NotFromHere("this page answers no requests of other web pages")
+        raise NotFromHere("this page does not answer requests of other web pages")
 
 
 def _has_key(authorization: str, key: bytes) -> bool:
@@ -87,7 +87,7 @@ def _has_key(authorization: str, key: bytes) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """The name in a `Host` header, without port and brackets; empty for what is none.
+    """The name in a `Host` header, without port and brackets; empty if there is none.
 
     >>> _name_of("LocalHost:8787"), _name_of("[::1]:80"), _name_of("a@b:1:2")
     ('localhost', '::1', '')

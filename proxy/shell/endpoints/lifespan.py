@@ -1,6 +1,6 @@
-"""Start and stop of the application, as the server tells them, and applications that are made when they are asked for.
+"""Start and stop of the application, on the server's signals, and applications that are created on demand.
 
-Rule: what fails at the start stops the server with the reason; what was opened is closed, whatever becomes of the rest.
+Rule: a failure at the start stops the server with the reason; what was opened is closed, whatever happens to the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
-"""Holds what is open while the server runs."""
+"""Holds open resources while the server runs."""
 
 
 async def run_lifespan(lifespan: Lifespan, receive: Receive, send: Send) -> None:
@@ -33,7 +33,7 @@ async def run_lifespan(lifespan: Lifespan, receive: Receive, send: Send) -> None
 
 
 class MadeWhenAsked:
-    """An application that takes long to load. A thread makes it at the first request, while others are served."""
+    """An application that takes long to load. A thread creates it at the first request, while others are served."""
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
         self._make = make

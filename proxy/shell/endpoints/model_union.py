@@ -1,7 +1,7 @@
 """`GET /v1/models` of several upstreams: one list.
 
-Rule: an entry keeps its bytes; of a name that several upstreams have, the first one's stands, as it serves such a
-request. An upstream that does not answer in time is left out, unless none does.
+Rule: an entry keeps its bytes. If several upstreams have a name, the first one's entry is listed, as that upstream
+serves such requests. An upstream that does not respond in time is left out, unless none does.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def is_asked(scope: Scope) -> bool:
 
 
 async def send_union(routes: Sequence[Route], scope: Scope, send: Send) -> None:
-    """Answer with the lists of all upstreams together. Raises UpstreamUnreachable when none has one."""
+    """Respond with the lists of all upstreams together. Raises UpstreamUnreachable if none has one."""
     lists = await asyncio.gather(*(_listed(route, scope["headers"]) for route in routes))
     entries: dict[str, Raw] = {}
     for listed in lists:
         for raw in listed or ():
             entries.setdefault(_name_of(raw), raw)
     if all(listed is None for listed in lists):
-        raise UpstreamUnreachable("no upstream answered with its list of models")
+        raise UpstreamUnreachable("no upstream sent its list of models")
     body = jsontext.join_object({"object": b'"list"', "data": jsontext.join_array(list(entries.values()))})
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -46,7 +46,7 @@ async def send_union(routes: Sequence[Route], scope: Scope, send: Send) -> None:
 
 
 async def _listed(route: Route, headers: Headers) -> Sequence[Raw] | None:
-    """The entries of one upstream's list; None when there is none to be had."""
+    """The entries of one upstream's list; None if it cannot be had."""
     plain = [(name, value) for name, value in headers if name != b"accept-encoding"]
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -66,7 +66,7 @@ async def _listed(route: Route, headers: Headers) -> Sequence[Raw] | None:
 
 
 def _name_of(raw: Raw) -> str:
-    """An entry without a name stands for itself."""
+    """An entry without a name is identified by itself."""
     found = jsontext.opened(raw)
     name = found.get("id") if isinstance(found, dict) else None
     return name if isinstance(name, str) else bytes(raw).decode("utf-8", "replace")

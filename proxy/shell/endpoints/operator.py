@@ -1,6 +1,6 @@
 """The operator's endpoints: recent decisions, the dry run, the description of the API, the dashboard.
 
-Rule: each of them asks the guard first; none of them shows a key or the content of a message.
+Rule: each of them calls the guard first; none of them shows a key or the content of a message.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CHAT_REQUEST: Final = {
 
 
 def _plain(asked: object) -> object:
-    """Digits and nothing else: pydantic reads `+5`, `5.0` and `1_0` as numbers, too."""
+    """Only digits: pydantic also reads `+5`, `5.0` and `1_0` as numbers."""
     if isinstance(asked, str) and not (asked.isascii() and asked.isdigit() and len(asked) < 10):
         raise ValueError("is no number")
     return asked
@@ -71,8 +71,8 @@ _Limit = Annotated[
 
 
 def add_operator_endpoints(app: FastAPI) -> None:
-    """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/-/reload`, `/openapi.json`, `/docs`, and at `/` the
-    dashboard."""
+    """Serve `/decisions`, `/decisions/{request_id}`, `/explain`, `/-/reload`, `/openapi.json`, `/docs`, and the
+    dashboard at `/`."""
     operator = APIRouter(
         route_class=app.router.route_class, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED
     )
@@ -84,18 +84,18 @@ def add_operator_endpoints(app: FastAPI) -> None:
         response_model=answers.Decisions,
     )
     async def decisions(request: Request, limit: _Limit = _DEFAULT_LIMIT) -> Response:
-        """Of the process that answers, the newest first: sizes, names and reasons, never content."""
+        """Of the process that responds, the newest first: sizes, names and reasons, never content."""
         parts = parts_of(request)
         return _json(parts.recent.described(limit, parts.server.workers))
 
     @operator.get(
-        "/decisions/{request_id:path}",  # a client's id may hold a slash
+        "/decisions/{request_id:path}",  # a client's id may contain a slash
         summary="One request, message by message",
         tags=["decisions"],
         response_model=answers.DecisionDetail,
     )
     async def decision(request: Request, request_id: str) -> Response:
-        """The newest of this id, which stands in the header `x-request-id` of its answer."""
+        """The newest with this id, which is the header `x-request-id` of its response."""
         found, workers = parts_of(request).recent.find(request_id), parts_of(request).server.workers
         if found is None:
             others = f"; each of the {workers} workers remembers its own, so ask again"
@@ -110,7 +110,7 @@ def add_operator_endpoints(app: FastAPI) -> None:
         openapi_extra=_CHAT_REQUEST,
     )
     async def explain(request: Request) -> Response:
-        """A dry run: nothing is sent, nothing is stored."""
+        """A dry run: nothing is sent or stored."""
         parts = parts_of(request)
         max_body_bytes, pause_seconds = parts.server.max_body_bytes, parts.server.body_timeout_seconds
         announced = request.headers.get("content-length", "")
@@ -121,16 +121,16 @@ def add_operator_endpoints(app: FastAPI) -> None:
 
     @operator.post(
         "/-/reload",
-        summary="Read the settings again",
+        summary="Reload the settings",
         tags=["status"],
         response_model=answers.Reloaded,
     )
     async def reload_settings(request: Request) -> Response:
-        """As SIGHUP does: running answers end with the settings that they began with, and wrong settings change nothing
-        (422, with a line for each mistake)."""
+        """As SIGHUP does: running responses end with the settings that they began with, and invalid settings change
+        nothing (422, with a line for each mistake)."""
         parts = parts_of(request)
         if parts.reload is None:
-            raise UnknownPath("the settings can be read again where `context-proxy serve` runs")
+            raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
         return _json({**(await parts.reload())._asdict(), "workers": parts.server.workers})
 
     app.include_router(operator)

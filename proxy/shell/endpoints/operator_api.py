@@ -1,8 +1,8 @@
 """The operator's API: status, decisions, artifacts and pages, as typed endpoints that `/openapi.json` describes.
 
-Rule: FastAPI stands behind these paths and no others, and is loaded when the first of them is asked for: neither what
-agents call nor a probe waits for it (docs/decisions/0015-the-operators-api.md). It is made once for a process and
-holds nothing of an application, as its caches live as long as the process.
+Rule: FastAPI serves these paths and no others, and is imported when the first of them is requested: neither agents nor
+probes wait for it (docs/decisions/0015-the-operators-api.md). It is created once for a process and holds nothing of an
+application, as its caches live as long as the process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proxy.shell.endpoints.refusals import Endpoint, add_refusals
 from proxy.shell.endpoints.status import add_status_endpoints
 
 _ABOUT = (
-    "What the proxy tells people and machines about itself. What agents call stands under `/v1` and is the upstream's "
+    "What the proxy tells people and machines about itself. The API for agents is under `/v1` and is the upstream's "
     "own API."
 )
 
 
 def create_operator_api() -> FastAPI:
-    """The API as an ASGI application, for everything outside `/v1/`; each request brings its Parts."""
+    """The API as an ASGI application, for everything outside `/v1/`; each request carries its Parts."""
     app = FastAPI(
         title="context-proxy",
         version=__version__,
@@ -33,7 +33,7 @@ def create_operator_api() -> FastAPI:
         openapi_url=None,  # it is served behind the guard, and its page loads nothing from elsewhere
         docs_url=None,
         redoc_url=None,
-        separate_input_output_schemas=False,  # nothing but answers is described
+        separate_input_output_schemas=False,  # only responses are described
         telemetry={
             "tracing": False,
             "metrics": False,

@@ -1,7 +1,7 @@
-"""What the operator's endpoints speak for: the parts of the application that a request came to.
+"""What the operator's endpoints report on: the parts of the application that received a request.
 
-Rule: they travel with the request, as the endpoints outlive an application whose settings were read again, and must not
-keep it alive. Nothing here loads FastAPI.
+Rule: they travel with the request, as the endpoints outlive an application whose settings were reloaded, and must not
+keep it alive. Nothing here imports FastAPI.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PARTS: Final = "context_proxy.parts"
 
 
 class Reloaded(NamedTuple):
-    """What came of reading the settings again."""
+    """The outcome of a reload of the settings."""
 
     status: Literal["reloaded", "unchanged"]
     restart_needed: list[str]
-    """Settings that are written otherwise now and cannot change while the proxy runs."""
+    """Settings that have changed but need a restart."""
 
 
 Reload: TypeAlias = Callable[[], Awaitable[Reloaded]]
-"""Reads the settings again. Raises SettingsRefused."""
+"""Reloads the settings. Raises SettingsRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Parts:
     explainer: Explainer
     artifacts: ArtifactRoute
     reload: Reload | None
-    """None: nobody runs this application who could put another in its place."""
+    """None: the application runs where nothing can replace it."""
 
 
 class WithParts:

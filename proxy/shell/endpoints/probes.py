@@ -1,6 +1,6 @@
-"""`/healthz` and `/readyz`: what a machine asks before anything else, and again and again.
+"""`/healthz` and `/readyz`: what machines ask first, and again and again.
 
-Rule: open to everybody who reaches the port; they wait for no framework, so a process that has just started answers.
+Rule: open to everybody who reaches the port; they wait for no framework, so a process that has just started responds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from proxy.shell.operator.readiness import Readiness
 ALIVE_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
 _Found: TypeAlias = tuple[int, Mapping[str, Any]]
-"""A status and what goes with it, as JSON."""
+"""A status and its JSON body."""
 
 
 def probes(readiness: Readiness) -> dict[str, ASGIApp]:
-    """The applications that answer, by path; each is asked with GET or HEAD."""
+    """The applications that respond, by path; each accepts GET and HEAD."""
 
     async def alive() -> _Found:
         return 200, {"status": "ok"}

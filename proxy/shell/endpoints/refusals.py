@@ -1,6 +1,6 @@
-"""What the endpoints refuse: FastAPI's own refusals and ours, in OpenAI's shape like all else.
+"""Refusals of the endpoints, FastAPI's and ours, in OpenAI's shape like all others.
 
-Rule: a path and a parameter are named, what was sent is not repeated.
+Rule: the path and the parameter are named; what was sent is not repeated.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": Refusal, "de
 OPERATOR_KEY: Final = HTTPBearer(
     scheme_name="operator key",
     description="`server.admin_key`, also as the password of HTTP's Basic. A client on this machine needs none.",
-    auto_error=False,  # the guard decides; this is for the description alone
+    auto_error=False,  # the guard decides; this is only for the description
 )
 CLIENT_KEY: Final = HTTPBearer(
     scheme_name="client key",
-    description="The API key that the artifact came with; what came without one is read without one.",
+    description="The API key of the request that the artifact was taken from; none if that request had none.",
     auto_error=False,
 )
 _ALLOWED: Final = {"limit": f"a number from 1 to {MAX_DECISIONS}"}
@@ -54,20 +54,20 @@ password.</p>
 
 
 class Endpoint(APIRoute):
-    """One path of the API. What is read with GET is asked about with HEAD, as with Starlette's own routes."""
+    """One path of the API. A path with GET also accepts HEAD, as with Starlette's own routes."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As a GET, if it is a HEAD."""
+        """Matches a HEAD as a GET."""
         return super().matches({**scope, "method": self._asked(scope)} if scope["type"] == "http" else scope)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers, or says with what to ask."""
+        """Responds, or says which methods to use."""
         methods = self.methods or set()
         if self._asked(scope) in methods:
             await self.app(scope, receive, send)
             return
         allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
-        answer = refusal(MethodNotAllowed(f"this path is asked with {allowed}"))
+        answer = refusal(MethodNotAllowed(f"this path takes {allowed}"))
         answer.headers["allow"] = allowed
         await answer(scope, receive, send)
 
@@ -77,7 +77,7 @@ class Endpoint(APIRoute):
 
 
 def parts_of(request: Request) -> Parts:
-    """What a request brings along."""
+    """The parts that a request carries."""
     found: Parts = request.scope[PARTS]
     return found
 
@@ -88,7 +88,7 @@ async def guarded(request: Request) -> None:
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Answer errors that endpoints raise, and parameters that they cannot read."""
+    """Respond to errors that endpoints raise, and to parameters that they cannot read."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, ProxyError)
@@ -105,14 +105,14 @@ def add_refusals(app: FastAPI) -> None:
 
 
 def _page(answer: Response, error: ProxyError) -> Response:
-    """The same for somebody with a browser, who asked for a page."""
+    """The same for a person who requested a page with a browser."""
     headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
     page = _PAGE.format(message=html.escape(error.message))
     return Response(page, answer.status_code, headers | {"content-security-policy": "default-src 'none'"}, "text/html")
 
 
 def refusal(error: ProxyError) -> Response:
-    """The answer to what is refused."""
+    """The response to a refused request."""
     headers = {**HEADERS, "x-request-id": f"req-{secrets.token_hex(8)}"}
     if isinstance(error, KeyNeeded):
         headers["www-authenticate"] = 'Basic realm="context-proxy", charset="UTF-8"'

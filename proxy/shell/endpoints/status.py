@@ -1,4 +1,4 @@
-"""What machines ask: whether the process lives, whether it is ready, what it has counted.
+"""What machines ask: whether the process is alive, whether it is ready, what it has counted.
 
 Rule: open to everybody who reaches the port, and quick; nothing here names a key or the content of a message.
 """
@@ -20,7 +20,7 @@ class _Exposition(Response):
 
 
 class _Probe(Response):
-    """The answer of the probe itself, which FastAPI only describes."""
+    """The response of the probe itself, which FastAPI only describes."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts: Parts = scope[PARTS]
@@ -28,25 +28,25 @@ class _Probe(Response):
 
 
 def add_status_endpoints(app: FastAPI) -> None:
-    """Serve `/metrics`, and describe the probes, whose GET and HEAD do not come this way."""
+    """Serve `/metrics`, and describe the probes, whose GET and HEAD are served elsewhere."""
 
-    @app.get(ALIVE_PATH, summary="Whether the process lives", tags=["status"], response_model=Alive)
+    @app.get(ALIVE_PATH, summary="Whether the process is alive", tags=["status"], response_model=Alive)
     async def healthz() -> Response:
-        """Always, as long as there is an answer."""
+        """Always, as long as there is a response."""
         return _Probe()
 
     @app.get(
         READY_PATH,
         summary="Whether requests would be served well",
         tags=["status"],
-        responses={503: {"model": NotReady, "description": "The upstream gives no answer, or nothing can be kept."}},
+        responses={503: {"model": NotReady, "description": "The upstream does not respond, or nothing can be stored."}},
         response_model=Ready,
     )
     async def readyz() -> Response:
-        """Asks the upstream and tries the store. The result counts for a while, however many ask."""
+        """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
         return _Probe()
 
     @app.get("/metrics", summary="Counters for Prometheus", tags=["status"], response_class=_Exposition)
     async def exposed(request: Request) -> Response:
-        """Of all workers together; docs/metrics.md has each."""
+        """Of all workers together; docs/metrics.md describes each."""
         return _Exposition(parts_of(request).metrics.exposed())

@@ -1,1 +1,1 @@
-"""HTTP/1.1 as clients speak it: connections, bodies, comments that keep them open."""
+"""HTTP/1.1 with clients: connections, bodies, comments that keep connections open."""

@@ -1,6 +1,6 @@
-"""The body of a request: read within a bound, or streamed on unread.
+"""The body of a request: read up to a limit, or streamed on unread.
 
-Rule: memory is bounded by `server.max_body_bytes`; `unpacking.py` keeps the same bound.
+Rule: memory is bounded by `server.max_body_bytes`; `unpacking.py` applies the same limit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DISCARD_SECONDS: Final = 5.0
 async def read_body(
     receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float, share: Share | None = None
 ) -> bytes:
-    """The whole body; each piece waits for room in the `share`. Raises BodyTooLarge, before reading it when its length
-    is announced, ClientLeft, and RequestTimeout when the client pauses for so long: the time that it is held up does
-    not count."""
+    """The whole body; each piece waits for room in the `share`. Raises BodyTooLarge, before reading if the length is
+    announced; ClientLeft; and RequestTimeout if the client pauses for this long, not counting the time for which it is
+    held up."""
     if announced_bytes > limit_bytes:
         raise too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
@@ -49,8 +49,8 @@ class BodyStream:
         """Set once the whole body has been taken."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces. Raises ClientLeft when the body breaks off, and RequestTimeout when the client pauses for too
-        long; the time that the reader takes does not count."""
+        """The pieces. Raises ClientLeft if the body breaks off, and RequestTimeout if the client pauses for too long;
+        the time that the reader takes does not count."""
         while not self.finished.is_set():
             piece, more = await _next_piece(self._receive, self._pause_seconds)
             if not more:
@@ -59,8 +59,8 @@ class BodyStream:
                 yield piece
 
     async def discard(self) -> None:
-        """Read what is left and throw it away, where that is little: the system resets a connection that is closed with
-        bytes unread, and the client loses the answer that says why nobody read them."""
+        """Read the rest and throw it away, if it is short: the system resets a connection that is closed with bytes
+        unread, and the client then loses the response that says why nobody read them."""
         left = _DISCARDED_BYTES
         with contextlib.suppress(ClientLeft, RequestTimeout, TimeoutError):
             async with asyncio.timeout(_DISCARD_SECONDS):
@@ -71,7 +71,7 @@ class BodyStream:
 
 
 async def _next_piece(receive: Receive, pause_seconds: float, share: Share | None = None) -> tuple[bytes, bool]:
-    """What has arrived of a body, and whether more will. Raises ClientLeft and RequestTimeout."""
+    """The next piece of a body, and whether more will follow. Raises ClientLeft and RequestTimeout."""
     try:
         if share is not None:
             message = await share.next_message(receive, pause_seconds)
@@ -79,7 +79,7 @@ async def _next_piece(receive: Receive, pause_seconds: float, share: Share | Non
             async with asyncio.timeout(pause_seconds):
                 message = await receive()
     except TimeoutError:
-        said = f"nothing of the request's body came for {pause_seconds:g} s (server.body_timeout_seconds)"
+        said = f"nothing of the request's body arrived for {pause_seconds:g} s (server.body_timeout_seconds)"
         also = "" if share is None else ", or too little while others waited"
         raise RequestTimeout(said + also) from None
     if message["type"] == "http.disconnect":
@@ -88,5 +88,5 @@ async def _next_piece(receive: Receive, pause_seconds: float, share: Share | Non
 
 
 def too_large(found: str, limit_bytes: int) -> BodyTooLarge:
-    """What a client is told of a body that has `found`."""
+    """The error for a client whose body has `found`."""
     return BodyTooLarge(f"the body has {found}; at most {limit_bytes:,} are read (server.max_body_bytes)")

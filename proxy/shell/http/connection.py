@@ -1,8 +1,8 @@
 """A client's connection as the server's parser sees it: whole heads of bounded size, one request at a time.
 
-Rule: a client that is slow, or sends more than it may, holds up nobody and is told why. What stands here is an
-`asyncio.Protocol` of its own before uvicorn's, which it calls as a transport does and nothing else; the application
-says through `scope["state"]` when it is done with a request.
+Rule: a client that is slow, or sends more than it may, delays nobody else and is told why. The `asyncio.Protocol` here
+sits in front of uvicorn's, which it calls only as a transport would; the application says through `scope["state"]` when
+it is done with a request.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from proxy.shell.resources.logs import logger
 from proxy.wire.chat_completions.errors import error_body
 
 STATE_KEY: Final = "connection"
-"""Of `scope["state"]`."""
+"""In `scope["state"]`."""
 DRAIN_SECONDS: Final = 1.0
-"""For an idle connection once the server stops. A request that is on its way then still gets its answer, and with it
-the word that this was the last; a connection that is closed at once resets it. As nginx's keepalive_min_timeout:
+"""For an idle connection once the server stops. A request that is on its way then still gets its response, with the
+notice that it was the last one; closing at once would reset the connection. As nginx's keepalive_min_timeout:
 https://nginx.org/en/docs/http/ngx_http_core_module.html#keepalive_min_timeout"""
 _LINGER_SECONDS: Final = 5.0
 """How long the rest of a refused request is read and thrown away: the system resets a connection that is closed with
-bytes unread, and the client loses the refusal. https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close"""
+bytes unread, and the client then loses the refusal.
+https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close"""
 _HELD_BYTES: Final = 64 * 1024
-"""Of the requests that a client sends ahead; with more, the system stops it."""
+"""Of the requests that a client sends ahead; at more, the proxy stops reading from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What a client may take of the server."""
+    """How much of the server a client may use."""
 
     max_head_bytes: int
     head_seconds: float
-    """For a head, from its first byte on, and for the first byte of a new connection."""
+    """For a head, from its first byte, and for the first byte of a new connection."""
     keep_alive_seconds: float
     """For the first byte of the next request."""
     max_connections: int
 
 
 class Connections:
-    """All connections of one process; what uvicorn takes as its `http` class. May be pickled until it is called."""
+    """All connections of one process; passed to uvicorn as its `http` class. Can be pickled until it is called."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -57,7 +58,7 @@ class Connections:
         """Connections without a request under way, the longest idle first."""
         self.is_draining = False
         self.state: ServerState | None = None
-        """What uvicorn's protocols share; the headers in it are ours."""
+        """Shared by uvicorn's protocols; its headers are ours."""
         self._open: set[Any] = set()
 
     def __call__(
@@ -70,14 +71,14 @@ class Connections:
         if self.state is None:
             self.state = ServerState()
             self.state.tasks = server_state.tasks  # the server waits for these
-            self._open = server_state.connections  # and for these, once it has told them to shut down
+            self._open = server_state.connections  # and for these, after telling them to shut down
         connection = Connection(self)
         state = {**app_state, STATE_KEY: connection}
         connection.parser = HttpToolsProtocol(config=config, server_state=self.state, app_state=state, _loop=_loop)
         return connection
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection. At the limit the longest idle one makes room for it; False when there is none."""
+        """Count a new connection. At the limit the longest idle one makes room for it; False if none is idle."""
         if len(self._open) >= self.limits.max_connections:
             idle = next(iter(self.waiting), None)
             if idle is None:
@@ -88,19 +89,19 @@ class Connections:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """A connection was closed."""
+        """A connection has closed."""
         self._open.discard(connection)
         self.waiting.pop(connection, None)
 
     def drain(self) -> None:
-        """From now on each answer says that its connection ends with it."""
+        """From now on each response says that its connection ends with it."""
         if not self.is_draining and self.state is not None:
             self.is_draining = True
             self.state.default_headers.append((b"connection", b"close"))
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Everything that it takes in goes through here; answers go straight from uvicorn to the socket."""
+    """One connection. All input passes through here; output goes directly from uvicorn to the socket."""
 
     parser: HttpToolsProtocol
 
@@ -112,11 +113,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
-        """Whether the application has a request of this connection."""
+        """Whether the application is handling a request of this connection."""
         self._is_refused = False
-        """Whether nothing that comes is read any more."""
+        """Whether further input is ignored."""
         self._held = b""
-        """What has come of the requests after that one."""
+        """What has arrived of the requests after that one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a stream
         self._transport = transport
@@ -165,7 +166,7 @@ class Connection(asyncio.Protocol):
         self.parser.resume_writing()
 
     def request_over(self) -> None:
-        """The application is done with the request that it had."""
+        """The application is done with its request."""
         self._is_busy = False
         if self._transport.is_closing() or self._is_refused:
             return
@@ -177,13 +178,13 @@ class Connection(asyncio.Protocol):
             self.data_received(held)
 
     def shutdown(self) -> None:
-        """The server stops: answer what is under way, and what comes within a moment."""
+        """The server stops: respond to the current request, and to what arrives within a moment."""
         self._connections.drain()
         if not self._is_busy and not self._is_refused:
             self._wait(DRAIN_SECONDS)
 
     def close(self) -> None:
-        """Close now; what was written is sent."""
+        """Close now; what was written is still sent."""
         self._transport.close()
 
     def _begin_request(self) -> None:
@@ -192,30 +193,30 @@ class Connection(asyncio.Protocol):
         self._connections.waiting.pop(self, None)
 
     def _hold(self, data: bytes) -> None:
-        """Keep what belongs to the requests after the one under way."""
+        """Keep the bytes that belong to requests after the current one."""
         self._held += data
         if len(self._held) > _HELD_BYTES:
             self._transport.pause_reading()
 
     def _refuse(self, error: ProxyError) -> None:
-        """Say why nothing more is read, and close once the client has had time to read it."""
+        """Say why nothing more is read, and close once the client has had time to read that."""
         self._is_refused = True
         self._connections.waiting.pop(self, None)
         logger().info("request_refused", status=error.status, outcome=error.code, problem=error.message)
         self._transport.write(_answer(error))
-        if self._is_busy:  # in the middle of a body: whoever reads it has to be told
+        if self._is_busy:  # in the middle of a body: its reader has to be told
             self._transport.close()
             return
         self._transport.write_eof()
         self._timer_in(_LINGER_SECONDS, self.close)
 
     def _wait(self, seconds: float) -> None:
-        """For the client to send something."""
+        """Wait for the client to send something."""
         self._timer_in(DRAIN_SECONDS if self._connections.is_draining else seconds, self._late)
 
     def _late(self) -> None:
         if self._requests.is_between or self._requests.is_in_body:
-            self.close()  # nothing was asked that has no answer
+            self.close()  # no request is left without a response
         else:
             limit = self._limits.head_seconds
             self._refuse(RequestTimeout(f"the head took longer than {limit:g} s (server.header_timeout_seconds)"))
@@ -237,7 +238,7 @@ def _answer(error: ProxyError) -> bytes:
 
 
 def telling(app: ASGIApp) -> ASGIApp:
-    """An application that tells each connection when it is done with its request."""
+    """An application that tells each connection when its request is done."""
 
     async def told(scope: Scope, receive: Receive, send: Send) -> None:
         try:

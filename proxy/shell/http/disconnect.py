@@ -1,6 +1,6 @@
-"""Notice at once that a client has left, and stop what is done for it.
+"""Notices at once that a client has left, and stops the work for it.
 
-Rule: the upstream must not go on computing for nobody. A framework that awaits an answer does not look at its client;
+Rule: the upstream must not go on computing for nobody. A framework that awaits a response does not watch its client;
 here a second task does.
 """
 
@@ -16,11 +16,11 @@ from proxy.errors import ClientLeft
 
 
 class UntilClientLeaves:
-    """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client goes.
+    """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client leaves.
 
-    What is received while watching is thrown away, so the watch begins when the body has been taken: at once, or after
-    the event that says so. Call `release` before the last byte of the answer is sent: servers report the end of an
-    answer with the same message as the end of a client.
+    Messages received while watching are thrown away, so watching begins only when the body has been read: at once, or
+    after the event that signals it. Call `release` before sending the last byte of the response: servers report the end
+    of a response with the same message as a client's departure.
     """
 
     def __init__(self, receive: Receive, after: asyncio.Event | None = None) -> None:
@@ -33,7 +33,7 @@ class UntilClientLeaves:
         task = asyncio.current_task()
         assert task is not None, "runs inside a task"
         self._task = task
-        # In the loop's next turn, when the request is on its way: until then nothing that is done could be stopped.
+        # In the loop's next turn, when the request is on its way: before that nothing could be stopped.
         self._starting = asyncio.get_running_loop().call_soon(self._start)
         return self
 
@@ -43,7 +43,7 @@ class UntilClientLeaves:
         self.release()
         if self._left and isinstance(error, asyncio.CancelledError):
             self._task.uncancel()
-            raise ClientLeft("the client closed its connection before the answer was complete") from None
+            raise ClientLeft("the client closed its connection before the response was complete") from None
 
     def release(self) -> None:
         """Stop watching."""

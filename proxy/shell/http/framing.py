@@ -1,8 +1,8 @@
 """Cuts the bytes of a connection into requests before the server's parser sees them, so that each head is bounded.
 
-Rule: a head reaches the parser whole or not at all, and its body ends here where it ends there. What two readers could
-frame differently (RFC 9112 11.2) is refused, never guessed: a lone line feed, a length that is no plain number, both a
-length and chunks. No I/O; a test compares every cut with httptools.
+Rule: a head reaches the parser whole or not at all, and both find the same end of its body. What two readers could
+frame differently (RFC 9112 11.2) is refused, never guessed: a lone line feed, a length that is not a plain number, both
+a length and chunks. No I/O; a test compares every cut with httptools.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final
 from proxy.errors import HeadTooLarge, MalformedRequest
 
 MAX_HEADERS: Final = 200
-"""Twice what Apache (https://httpd.apache.org/docs/2.4/mod/core.html#limitrequestfields) and gunicorn
-(https://docs.gunicorn.org/en/stable/settings.html#limit-request-fields) take: gateways add their own."""
+"""Twice the limit of Apache (https://httpd.apache.org/docs/2.4/mod/core.html#limitrequestfields) and gunicorn
+(https://docs.gunicorn.org/en/stable/settings.html#limit-request-fields): gateways add their own."""
 _MAX_CHUNK_LINE_BYTES: Final = 4096
 """A length in hexadecimal, and extensions that nobody sends."""
 _MAX_TRAILER_BYTES: Final = 8192
-"""Of all lines behind the last chunk: one of nginx's header buffers."""
+"""Of all lines after the last chunk: one of nginx's header buffers."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _NEEDED: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|upgrade)[ \t]*:[ \t]*([^\r\n]*)(?=\r\n)", re.IGNORECASE
 )
-"""The headers that say how long a request is, or that another protocol should follow."""
+"""The headers that state the length of a request, or ask for another protocol."""
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n]*)?\r\n")
 
@@ -41,15 +41,15 @@ class Requests:
     def __init__(self, max_head_bytes: int) -> None:
         self._max_head_bytes = max_head_bytes
         self._head = bytearray()
-        """As much of a head as has come, while it is incomplete."""
+        """An incomplete head, as far as it has arrived."""
         self._left = 0
-        """Bytes that are missing of a body of known length."""
+        """Missing bytes of a body of known length."""
         self._chunks: _Chunks | None = None
-        """Where a chunked body is."""
+        """The state of a chunked body."""
 
     @property
     def is_between(self) -> bool:
-        """Whether the last request is complete and nothing has come of the next."""
+        """Whether the last request is complete and nothing of the next has arrived."""
         return not (self._head or self._left or self._chunks)
 
     @property
@@ -58,10 +58,10 @@ class Requests:
         return bool(self._left or self._chunks)
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
-        """Bytes as they arrive → (what the parser may have, what comes after the end of this request).
+        """Bytes as they arrive → (what the parser may have, what follows the end of this request).
 
-        An incomplete head is kept, and nothing passed. Raises HeadTooLarge and MalformedRequest; then the connection
-        cannot be read any further.
+        An incomplete head is kept, and nothing is passed on. Raises HeadTooLarge and MalformedRequest; after that the
+        connection cannot be read any further.
         """
         if not self.is_in_body:
             return self._take_head(data)
@@ -73,7 +73,7 @@ class Requests:
             data = data.lstrip(b"\r\n")  # empty lines before a request are ignored: RFC 9112 2.2
             if not data:
                 return b"", b""
-            if not b"A" <= data[:1] <= b"Z":  # of another protocol, such as TLS, whose head would never end
+            if not b"A" <= data[:1] <= b"Z":  # another protocol, such as TLS, whose head would never end
                 raise MalformedRequest("this is no HTTP request")
             end = data.find(_END_OF_HEAD)
         else:
@@ -96,7 +96,7 @@ class Requests:
         return told + data[end:stop], data[stop:]
 
     def _check(self, head: bytes | bytearray) -> None:
-        """Whether the bounds hold for a head, or what has come of it."""
+        """Check the limits for a head, or for what has arrived of it."""
         if len(head) > self._max_head_bytes:
             raise HeadTooLarge(
                 f"the head of the request has more than {self._max_head_bytes:,} bytes (server.max_header_bytes)"
@@ -108,8 +108,8 @@ class Requests:
             raise MalformedRequest("a line of the request's head does not end with CR LF")
 
     def _begin(self, head: bytes) -> bytes:
-        """Note how long the body is; the head as the parser gets it: an upgrade is not offered, so a wish for one is
-        ignored (RFC 9110 7.8). The parser would take what follows for the other protocol, and the body with it."""
+        """Note the length of the body and return the head for the parser. Upgrades are not offered, so a request for
+        one is ignored (RFC 9110 7.8). The parser would take what follows, body included, for the other protocol."""
         lengths, is_chunked, wishes = list[bytes](), False, False
         for name, value in _NEEDED.findall(head):
             if len(name) == len(b"content-length"):
@@ -125,7 +125,7 @@ class Requests:
         return _without_upgrade(head) if wishes else head
 
     def _end_of_body(self, data: bytes, at: int) -> int:
-        """Where the body ends in `data`, from `at` on; the end of `data` when there is more to come."""
+        """Where the body ends in `data`, from `at` on; the end of `data` if more follows."""
         if self._chunks is None:
             end = min(len(data), at + self._left)
             self._left -= end - at
@@ -142,14 +142,14 @@ class _Chunks:
 
     def __init__(self) -> None:
         self._left = 0
-        """Bytes that are missing of a chunk, with its line end."""
+        """Missing bytes of a chunk, including its line end."""
         self._line = b""
-        """What has come of an incomplete line."""
+        """An incomplete line, as far as it has arrived."""
         self._trailer_bytes = 0
         self._is_last = False
 
     def end(self, data: bytes, at: int) -> int:
-        """Where the body ends in `data`, from `at` on; -1 when there is more to come. Raises MalformedRequest."""
+        """Where the body ends in `data`, from `at` on; -1 if more follows. Raises MalformedRequest."""
         while at < len(data):
             if self._left:
                 step = min(self._left, len(data) - at)

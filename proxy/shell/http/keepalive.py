@@ -1,9 +1,9 @@
-"""What a client gets while its answer does not stand yet, so that nothing between gives up: what the upstream sends
-before it says anything, and comments of the proxy's own for streams that wait for their first event.
+"""Bytes for a client whose response is not decided yet, so that nothing on the way gives up: those that the upstream
+sends before any content, and the proxy's own comments for streams that wait for their first event.
 
-Rule: until the first such byte nothing changes. With it a 200 is on its way, so that an error that comes later is told
-in the body: as an event of a stream, else as its JSON. An upstream that begins so has no other way itself; for the
-proxy's own comments this is why `overflow.keepalive_seconds` is off unless it is set.
+Rule: until the first such byte nothing changes. After it a 200 is on its way, so a later error is reported in the body:
+as an event of a stream, else as JSON. An upstream that begins like this has no other way itself; for the proxy's own
+comments this is why `overflow.keepalive_seconds` is off by default.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ COMMENT: Final = b": keepalive\n\n"
 """Clients skip lines that begin with a colon."""
 _HEAD: Final[Headers] = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 _MAX_BODY_BYTES: Final = 1024 * 1024
-"""Of an answer that has to be told in another form; errors are shorter by far."""
+"""Of a response that must be sent in another form; errors are far shorter."""
 
 
 class KeepAlive:
-    """Answer through `send`, which is the server's own `send` as long as nothing went out before the answer stood."""
+    """Respond through `send`, which acts as the server's own `send` unless bytes were sent before the response was
+    decided."""
 
     def __init__(self, send: Send, wire: Wire) -> None:
         self._send = send
         self._wire = wire
         self._starting = asyncio.Lock()
         self._begun = False
-        """Whether the client has a head."""
+        """Whether the client has received a head."""
         self._committed = False
-        """Whether that was before its answer stood."""
+        """Whether that was before the response was decided."""
         self._as_events = True
         """Whether the committed body is a stream."""
         self._status = 200
         self._whole: bytearray | None = None
-        """An answer that has to be told in another form, as far as it has come."""
+        """A response that must be sent in another form, as far as it has arrived."""
 
     @contextlib.asynccontextmanager
     async def comments(self, seconds: float, wanted: Callable[[], bool], headers: Headers) -> AsyncIterator[None]:
-        """Sends a comment every so many seconds. `wanted` is asked before each: whether the client wants a stream is
-        known once its request has been read."""
+        """Sends a comment at this interval. `wanted` is called before each: whether the client wants a stream is known
+        once its request has been read."""
         ticking = asyncio.create_task(self._tick(seconds, wanted, [*_HEAD, *headers]))
         try:
             yield
@@ -53,7 +54,7 @@ class KeepAlive:
             ticking.cancel()
 
     async def pass_on(self, headers: Headers, piece: bytes) -> None:
-        """What the upstream sends before it says anything. `headers` are for a client that has none yet."""
+        """Pass on what the upstream sends before any content. `headers` are for a client that has none yet."""
         async with self._starting:
             if not self._begun:
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -62,7 +63,7 @@ class KeepAlive:
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def send(self, message: Message) -> None:
-        """An ASGI message of the response; once the body is committed, what does not belong there is translated."""
+        """An ASGI message of the response; after the body is committed, messages that no longer fit are translated."""
         is_start = message["type"] == "http.response.start"
         if not self._committed:
             self._begun |= is_start

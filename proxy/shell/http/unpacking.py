@@ -1,7 +1,7 @@
-"""A compressed body as it was: gzip, deflate, zstd, brotli, and one around the other.
+"""Decompresses a body: gzip, deflate, zstd, brotli, also nested.
 
-Rule: nothing grows past the bound for bodies: a small body that unpacks to gigabytes is stopped while it unpacks. What
-reads zstd before Python 3.14, and brotli, comes with the extra `compression`.
+Rule: nothing grows beyond the limit for bodies: a small body that unpacks to gigabytes is stopped while it unpacks. The
+readers for zstd (before Python 3.14) and brotli come with the extra `compression`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from proxy.shell.http.bodies import too_large
 _WINDOW_BITS: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """zlib's names for the formats of RFC 9110 8.4.1."""
 _MOST_CODINGS: Final = 3
-"""One around the other; clients use one."""
+"""Nested codings; clients use one."""
 _MOST_MEMBERS: Final = 10_000
 """Of a gzip or zstd body: bgzip and pzstd make many; each costs some microseconds, however little it holds."""
 _PIECE_BYTES: Final = 64 * 1024
 _ZSTD_WINDOW_LOG: Final = 23
-"""8 MB, the most that a sender over HTTP may ask a reader to keep: RFC 9659."""
+"""8 MB, the most memory that an HTTP sender may require of a reader: RFC 9659."""
 
 
 def can_unpack(encoding: bytes) -> bool:
@@ -35,12 +35,12 @@ def can_unpack(encoding: bytes) -> bool:
 
 
 def is_zlibs(encoding: bytes) -> bool:
-    """Whether zlib alone reads it."""
+    """Whether zlib alone can read it."""
     return encoding in _WINDOW_BITS
 
 
 def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
-    """A compressed body as it was. Raises MalformedRequest for broken data, BodyTooLarge past the limit."""
+    """Decompress a body. Raises MalformedRequest for broken data, BodyTooLarge beyond the limit."""
     for coding in reversed(_codings(encoding)):
         body = _READERS[coding](body, coding, limit_bytes)
     return body
@@ -64,7 +64,7 @@ def _is_known(coding: bytes) -> bool:
 
 @functools.cache
 def _zstd() -> ModuleType | None:
-    """Python's own, or the same for a Python that has none."""
+    """Python's own module, or its equivalent for older Pythons."""
     for name in ("compression.zstd", "backports.zstd"):
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)
@@ -73,7 +73,7 @@ def _zstd() -> ModuleType | None:
 
 @functools.cache
 def _brotli() -> ModuleType | None:
-    """From 1.2 on, which can stop: https://github.com/google/brotli/releases/tag/v1.2.0"""
+    """From 1.2 on, which can stop early: https://github.com/google/brotli/releases/tag/v1.2.0"""
     with contextlib.suppress(ImportError):
         found = importlib.import_module("brotli")
         if hasattr(found.Decompressor, "can_accept_more_data"):
@@ -136,7 +136,7 @@ def _unbrotli(body: bytes, _: bytes, limit_bytes: int) -> bytes:
 def _unzip(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
     window_bits = _WINDOW_BITS[encoding]
     if encoding == b"deflate" and not _has_zlib_head(body):
-        window_bits = -window_bits  # without its frame, as RFC 9110 says that some senders do
+        window_bits = -window_bits  # without its frame, as some senders do according to RFC 9110
     unpacker = zlib.decompressobj(window_bits)
     try:
         unpacked = unpacker.decompress(body, limit_bytes + 1)
@@ -153,7 +153,7 @@ def _unzip(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
 
 
 def _further_members(packed: bytes, window_bits: int, most_bytes: int) -> Iterator[bytes]:
-    """The members of a gzip file behind its first, unpacked: RFC 1952 2.2. Zeros may follow the last, as gzip has it.
+    """The members of a gzip file after its first, unpacked: RFC 1952 2.2. Zeros may follow the last, as gzip allows.
 
     In pieces, as zlib copies whatever follows a member. Raises MalformedRequest and zlib.error.
     """
@@ -176,7 +176,7 @@ def _further_members(packed: bytes, window_bits: int, most_bytes: int) -> Iterat
 
 
 def _has_zlib_head(body: bytes) -> bool:
-    """Whether a body begins as RFC 1950 has it: method 8, and a check over both bytes."""
+    """Whether a body begins as RFC 1950 requires: method 8, and a checksum over both bytes."""
     return len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
 
 

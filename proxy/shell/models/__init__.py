@@ -1,1 +1,1 @@
-"""What is known of models: profiles and their sources, what refusals taught, who counts."""
+"""What is known about models: profiles and their sources, lessons from refusals, token counters."""

@@ -1,7 +1,7 @@
-"""How far our estimate of tokens is off for one model, out of what its upstream counts.
+"""How far our token estimate is off for one model, measured against its upstream's counts.
 
-Rule: the ratio is fine while little was seen, and then quiet, as every move of it moves the cuts of running
-conversations; what cannot be a tokenizer's doing says nothing.
+Rule: the ratio adapts finely while few samples exist and stays quiet afterwards, as each change moves the cuts of
+running conversations. A difference too large for a tokenizer is ignored.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from typing import Final
 
 RATIO_STEP: Final = 0.01
-"""An estimate that is a hundredth too high leaves a hundredth of the room unused, a good third of an exchange."""
+"""An estimate that is 1 % too high leaves 1 % of the room unused, a good third of an exchange."""
 _UNDER_COUNT: Final = 0.01
-"""All of the margin of an exact count: so much too little ends in no refusal."""
+"""The whole margin of an exact count: an error this small causes no refusal."""
 _SETTLED_SAMPLES: Final = 50
-"""From then on the ratio is lowered only where it wastes more than _QUIET of the room."""
+"""From this many on, the ratio is lowered only if it wastes more than _QUIET of the room."""
 _EARLY, _QUIET = 0.02, 0.05
 _FORGOTTEN: Final = 0.001
-"""With each answer, of the highest ratio: fifty turns of one conversation lower nothing for the others."""
+"""Subtracted from the highest ratio at each response: fifty turns of one conversation lower nothing for the others."""
 MIN_SAMPLES: Final = 3
-"""Answers before a ratio is adopted."""
+"""Responses before a ratio is adopted."""
 MIN_SAMPLE_TOKENS: Final = 1_000
-"""Shorter prompts are mostly frames."""
+"""Shorter prompts consist mostly of frames."""
 PLAUSIBLE: Final = (0.5, 3.0)
-"""Tokenizers differ by less. What lies outside is something else: counts without what was cached, a prompt that the
+"""Tokenizers differ by less. A ratio outside has another cause: counts without the cached tokens, a prompt that the
 upstream has cut, another model behind a router."""
 _SMOOTHING: Final = 0.3
 """Weight of the newest sample."""
 _SILENT_SHARE: Final = 0.7
-"""Of a calibrated estimate: an upstream that counted so little has cut the prompt itself."""
+"""Of a calibrated estimate: an upstream that counted less than this has cut the prompt itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The ratio as it is seen, the upstream's tokens for one of ours."""
+    """The measured ratio: the upstream's tokens for one of ours."""
 
     count: int
     mean: float
@@ -43,15 +43,15 @@ class Samples:
     """The highest mean, slowly forgotten."""
 
     def with_sample(self, ratio: float) -> Samples:
-        """After one more answer."""
+        """After one more response."""
         mean = self.mean + _SMOOTHING * (ratio - self.mean)
         return Samples(self.count + 1, mean, max(mean, self._highest - _FORGOTTEN))
 
     def news(self, adopted: float | None) -> float | None:
-        """The ratio to adopt in the place of this one (None: none is adopted yet); None when that may stay.
+        """The ratio to adopt instead of `adopted` (None: none is adopted yet); None if that may stay.
 
         Under-counting is worth moving the cuts of running conversations, as it ends in refusals. Over-counting wastes
-        context: it is, too, when no conversation for long needed what is adopted.
+        context: it is worth it, too, once no conversation has needed the adopted ratio for long.
         """
         if self.count < MIN_SAMPLES:
             return None
@@ -67,17 +67,17 @@ class Samples:
 
 
 def is_plausible(ratio: float) -> bool:
-    """Whether tokenizers can differ so much."""
+    """Whether tokenizers can differ this much."""
     return PLAUSIBLE[0] <= ratio <= PLAUSIBLE[1]
 
 
 def tells_of_truncation(ratio: float, adopted: float | None) -> bool:
-    """Whether an upstream that counts so little has cut the prompt; `adopted` None: nothing was measured yet."""
+    """Whether an upstream that counts so few tokens has cut the prompt; `adopted` None: nothing was measured yet."""
     return ratio < (PLAUSIBLE[0] if adopted is None else adopted * _SILENT_SHARE)
 
 
 def _rounded_up(ratio: float) -> float:
-    """To a whole step; a trillionth over one is a rounding error.
+    """Up to a whole step; a trillionth above a step is a rounding error.
 
     >>> _rounded_up(1.0), _rounded_up(1.01), _rounded_up(1.1500000000000001)
     (1.0, 1.01, 1.15)

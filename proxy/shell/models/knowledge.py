@@ -1,8 +1,8 @@
-"""What has been adopted of one model at one upstream, as it stands in the file that all workers share.
+"""What has been adopted about one model at one upstream, as stored in the file that all workers share.
 
-Rule: what the refusals of one API key teach binds that key's requests, and all others once another key's say the same.
-A refusal is believed for a week and then asked for again, as a server may come back with a larger window; a count that
-passes a limit refutes it at once. The ratio stays: each answer measures it anew.
+Rule: what the refusals of one API key teach binds that key's requests, and all others once another key's refusals say
+the same. A refusal is believed for a week and then tested again, as a server may come back with a larger window; a
+count that exceeds a limit refutes it at once. The ratio is kept: each response measures it anew.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from proxy.wire.model_list import LARGEST_TOKENS, MAX_NAME_CHARS, NOTHING, SMALL
 _ImageTokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_IMAGE_TOKENS)]
 
 MAX_IMAGES: Final = 64
-"""Sizes of images that are remembered for one model, the oldest go first."""
+"""Image sizes remembered for one model; the oldest go first."""
 MAX_KEYS: Final = 64
-"""Whose refusals are remembered for one model, the oldest go first."""
+"""Keys whose refusals are remembered for one model; the oldest go first."""
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
-"""What is forgotten too early costs one refusal that the client does not see; what stands too long, context."""
+"""Forgetting too early costs one refusal that the client does not see; believing too long costs context."""
 
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
 
 class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the refusals that one key met have taught of a model."""
+    """What the refusals of one key have taught about a model."""
 
     window_tokens: _Tokens | None = None
     input_tokens: _Tokens | None = None
     input_chars: _Tokens | None = None
-    """A limit of the input in characters."""
+    """A limit on the input in characters."""
     doubted_tokens: _Tokens | None = None
-    """A limit that was seen once and needs a second sighting."""
+    """A limit that was seen once and must be seen again."""
     refused_tokens: _Tokens | None = None
-    """The smallest request, prompt and reply, that was refused without a word about the limit, by our count."""
+    """The smallest request, prompt and reply by our count, that was refused without a limit being named."""
     inferred_tokens: _Tokens | None = None
-    """The window, concluded from such refusals."""
+    """The window inferred from such refusals."""
     taught: int = 0
-    """Unix time of the last of them."""
+    """Unix time of the latest of them."""
 
     @property
     def bounds_tokens(self) -> bool:
@@ -55,18 +55,18 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def binds(self) -> bool:
-        """Whether requests are fitted to any of it."""
+        """Whether requests are fitted to any of these limits."""
         return self.bounds_tokens or self.input_chars is not None
 
     def with_limit(self, limit: int, scope: Scope, unit: Unit = Unit.TOKENS) -> Self:
-        """With one that a refusal printed, which takes the place of what was doubted or inferred."""
+        """With a limit that a refusal printed; it replaces what was doubted or inferred."""
         found = replace(self, doubted_tokens=None, refused_tokens=None, inferred_tokens=None)
         if unit is Unit.CHARS:
             return replace(found, input_chars=limit)
         return replace(found, input_tokens=limit) if scope is Scope.INPUT else replace(found, window_tokens=limit)
 
     def refuted_by(self, prompt_tokens: int) -> Self:
-        """Without the limits that a prompt has passed which was taken, as the upstream counted it."""
+        """Without the limits that an accepted prompt has exceeded, by the upstream's count."""
         found = self
         if self.window_tokens is not None and prompt_tokens > self.window_tokens:
             found = replace(found, window_tokens=None)
@@ -79,34 +79,34 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Knowledge(Refusals, frozen=True, omit_defaults=True):
-    """What is known of one model; what it has of refusals, two keys have seen."""
+    """What is known about one model; its own refusals have been confirmed by two keys."""
 
     of_keys: dict[str, Refusals] = {}
-    """What one key alone has met, by owner."""
+    """What a single key has met, by tenant."""
     cuts_silently: bool = False
-    """Whether the window was seen in what the upstream counted: it cuts longer prompts without a word."""
+    """Whether the window was found in the upstream's counts: it silently cuts longer prompts."""
     stated_tokens: _Tokens | None = None
-    """What was certain of the window when that was seen."""
+    """The certain window at the time that was found."""
     taken_tokens: _Tokens | None = None
-    """A prompt that was taken while the window was a guess, and was far over it."""
+    """A prompt that was accepted although far larger than the window, which was a guess."""
     image_tokens: dict[str, _ImageTokens] = {}
-    """Of images, by `image_key`."""
+    """Costs of images, by `image_key`."""
     refused: tuple[Modality, ...] = ()
-    """Kinds of input that were refused, and without which the same request was taken."""
+    """Kinds of input that were refused while the same request without them was accepted."""
     results_hold_text: bool = False
-    """Whether media were refused in the results of tools."""
+    """Whether media were refused in tool results."""
     refuses_our_tool: bool = False
-    """Whether the proxy's own tool was refused, and the same request taken without it."""
+    """Whether the proxy's own tool was refused while the same request without it was accepted."""
     ratio: Annotated[float, msgspec.Meta(ge=PLAUSIBLE[0], le=PLAUSIBLE[1] + RATIO_STEP)] = 1.0
     """The upstream's tokens for one of ours."""
     calibrated: bool = False
     """Whether the ratio was measured."""
     counted_by: str = ""
-    """The counter whose tokens are ours; by another one, the ratio says nothing."""
+    """The counter whose tokens are ours; for another counter, the ratio means nothing."""
 
     def limits(self, by: str | None = None) -> tuple[ModelLimits, str] | None:
-        """What refusals have taught that binds the requests of this owner, and who says so; None when they have taught
-        nothing. `by` None: of the owner who was taught last."""
+        """The limits from refusals that bind this tenant's requests, and their source; None if there are none. `by`
+        None: those of the tenant taught last."""
         newest = max(self.of_keys, key=lambda owner: self.of_keys[owner].taught, default="")
         own = self.of(newest if by is None else by)
         refusals: Refusals = own if own.bounds_tokens else self
@@ -137,7 +137,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         return (self.ratio, self.calibrated) if self.calibrated and self.counted_by == counted_by else (1.0, False)
 
     def standing(self, now: float) -> Knowledge:
-        """What of it is not too old at this Unix time; the clocks of two hosts may differ."""
+        """The part that is not too old at this Unix time; the clocks of two hosts may differ."""
         of_keys = {by: own for by, own in self.of_keys.items() if abs(now - own.taught) < STANDS_SECONDS}
         if abs(now - self.taught) < STANDS_SECONDS:
             return self if len(of_keys) == len(self.of_keys) else replace(self, of_keys=of_keys)
@@ -150,15 +150,15 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         )
 
     def of(self, by: str) -> Refusals:
-        """What the refusals that this owner met have taught."""
+        """What this tenant's refusals have taught."""
         return self.of_keys.get(by, _NO_REFUSALS)
 
     def taught_by(self, by: str, own: Refusals) -> Knowledge:
-        """With what an owner has met now."""
+        """With what a tenant has just met."""
         return replace(self, of_keys=with_newest(self.of_keys, {by: own}, MAX_KEYS))
 
     def is_seen_by_others(self, by: str, limit: int, scope: Scope, unit: Unit) -> bool:
-        """Whether another owner's refusals have printed the same limit."""
+        """Whether another tenant's refusals have printed the same limit."""
         return any(
             limit == own.doubted_tokens or own == own.with_limit(limit, scope, unit)
             for owner, own in self.of_keys.items()
@@ -166,17 +166,18 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         )
 
     def adopted(self, limit: int, scope: Scope, unit: Unit) -> Knowledge:
-        """With a limit that binds all."""
+        """With a limit that binds all tenants."""
         of_keys = {by: own for by, own in self.of_keys.items() if own != own.with_limit(limit, scope, unit)}
         found = self.without_cut() if self.cuts_silently else self
         return replace(found.with_limit(limit, scope, unit), of_keys=of_keys)
 
     def with_images(self, tokens: Mapping[str, int]) -> Knowledge:
-        """With what images were seen to cost."""
+        """With measured costs of images."""
         return replace(self, image_tokens=with_newest(self.image_tokens, tokens, MAX_IMAGES))
 
     def with_cut(self, window_tokens: int, stated_tokens: int | None) -> Knowledge:
-        """With a window to which the upstream was seen to cut a prompt, while so much was certain."""
+        """With a window to which the upstream was found to cut a prompt; `stated_tokens`: the certain window at the
+        time."""
         return replace(
             self,
             window_tokens=window_tokens,
@@ -187,11 +188,11 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         )
 
     def without_cut(self) -> Knowledge:
-        """Without the window that was seen so."""
+        """Without the window found that way."""
         return replace(self, window_tokens=None, cuts_silently=False, stated_tokens=None)
 
     def refuted_by(self, prompt_tokens: int, by: str = "") -> Knowledge:
-        """Without the limits that a prompt of this owner's has passed which was taken, as the upstream counted it."""
+        """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""
         is_past = self.window_tokens is not None and prompt_tokens > self.window_tokens
         found = super().refuted_by(prompt_tokens)
         found = found.without_cut() if is_past else found
@@ -205,7 +206,7 @@ Contents: TypeAlias = dict[str, dict[str, Knowledge]]
 
 
 def key_of(model: str) -> str:
-    """A model's name as a key in the file and in the log: of bounded length, and UTF-8, which JSON strings may not be.
+    """A model's name as a key in the file and in the log: bounded in length, and UTF-8, which JSON strings need not be.
 
     >>> key_of("gpt-\\ud800")
     'gpt-?'

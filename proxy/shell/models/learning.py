@@ -1,9 +1,9 @@
-"""What upstreams teach about their models: limits out of refusals, and how far our estimate is off.
+"""What upstreams teach about their models: limits from refusals, and how far our estimate is off.
 
-Rule: only what was printed exactly is believed, at the first sighting; a limit under half of what others surely know
-needs a second one, and one that the client may have written itself teaches nothing. What one owner has met binds nobody
-else before another one meets it. A limit that others state need not be kept. What is adopted is shared by all workers
-through one small file; without a file to write it lasts as long as the process.
+Rule: only a limit printed exactly is believed at first sight; one under half of what other sources are certain of must
+be seen twice, and one that the client may have written itself teaches nothing. What one tenant has met binds nobody
+else until another tenant meets it. A limit that other sources state need not be kept. All workers share what is adopted
+through one small file; without a writable file it lasts as long as the process.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 MAX_MODELS: Final = 512
-"""Remembered, the oldest go first; a model's name is foreign input."""
+"""Remembered; the oldest go first. A model's name is foreign input."""
 _CONFIRMED_SECONDS: Final = 24 * 3600.0
-"""A limit that is met again is noted as new at most this often."""
+"""How often, at most, a limit that is met again is renewed."""
 _UNDER_REFUSED: Final = 0.9
-"""Of the smallest request that was refused: a window of half of what was believed is found in seven refusals, and at
-most a tenth of it stays unused."""
+"""Of the smallest refused request: a window half as large as believed is found in seven refusals, and at most a tenth
+of it stays unused."""
 
 _FAR_OVER: Final = 1.25
-"""Times a guess: a prompt that grows from turn to turn does not move it with each."""
+"""Times a guess: a prompt that grows from turn to turn does not move it at each turn."""
 
 _NOTHING: Final = Knowledge()
 
 
 class Learning:
-    """What is known of the models at one upstream. `limits` and `ratio` may be called from any thread."""
+    """What is known about the models at one upstream. `limits` and `ratio` may be called from any thread."""
 
     def __init__(
         self, folder: Path, upstream: str, *, enabled: bool = True, clock: Callable[[], float] = time.time
@@ -60,26 +60,26 @@ class Learning:
         self._known: dict[str, Knowledge] = {}
         """Replaced as a whole, never changed: planning threads read it."""
         self._until = math.inf
-        """Unix time at which something of it is too old."""
+        """Unix time at which something in it expires."""
         self._samples: dict[str, Samples] = {}
-        """Each worker has its own: only what is adopted is worth a write."""
+        """Per worker: only what is adopted is worth a write."""
         self._log = logger()
         self.version = 0
-        """Another number when a limit or a ratio is new, from here or from another worker."""
+        """Changes when a limit or a ratio is new, from this worker or another."""
         self.refresh()
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models of which anything is known."""
+        """The models about which anything is known."""
         return tuple(self._known)
 
     def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
-        """What refusals have taught that binds this owner's requests, and who says so, for the resolver of profiles;
-        `by` None: of the owner who was taught last, to tell people."""
+        """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
+        `by` None: those of the tenant taught last, to show to people."""
         return self._of(model).limits(by)
 
     def taught_apart(self, model: str, by: str) -> str:
-        """The owner, when other limits bind his requests than all others'; else nobody."""
+        """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
         return by if self._of(model).of(by).binds else ""
 
     def ratio(self, model: str, counted_by: str) -> tuple[float, bool]:
@@ -87,18 +87,18 @@ class Learning:
         return self._of(model).ratio_of(counted_by)
 
     def note_refusal(self, model: str, verdict: Verdict, certain_window_tokens: int | None, by: str = "") -> None:
-        """Keep the limit that a refusal printed, when it may be believed: for the owner who met it, and for all others
-        once another one has.
+        """Keep the limit that a refusal printed, if it can be believed: for the tenant that met it, and for all others
+        once another tenant has met it.
 
-        `certain_window_tokens`: what others state, None when that is a guess and no evidence against it. `by`: whose
-        request it was.
+        `certain_window_tokens`: what other sources state; None if that is a guess and no evidence against it. `by`: the
+        tenant of the request.
         """
         limit, scope, unit = verdict.limit, verdict.limit_scope, verdict.unit or Unit.TOKENS
         if not self._enabled or not verdict.limit_is_learnable or limit is None:
             return
         if not SMALLEST_WINDOW_TOKENS <= limit <= LARGEST_TOKENS:
             return
-        self.refresh()  # the first sighting may have been another worker's
+        self.refresh()  # another worker may have seen it first
         known = self._of(model)
         own = known.of(by)
         if known == known.with_limit(limit, scope, unit) and not own.binds:
@@ -110,7 +110,7 @@ class Learning:
                 self._teach_owner(model, by, lambda found: found)
             return
         if scope is Scope.WINDOW and limit == certain_window_tokens:
-            return  # whoever says so will say what is new, too
+            return  # the source that states it will also state changes
         is_seen_by_others = known.is_seen_by_others(by, limit, scope, unit)
         is_unlikely = certain_window_tokens is not None and limit < certain_window_tokens // 2
         if is_unlikely and not is_seen_by_others and own.doubted_tokens != limit:
@@ -125,7 +125,7 @@ class Learning:
         self.version += 1
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None) -> None:
-        """Keep the window to which the upstream has cut a prompt without a word, as its usage proves."""
+        """Keep the window to which the upstream has silently cut a prompt, as its usage proves."""
         if not self._enabled or not SMALLEST_WINDOW_TOKENS <= window_tokens <= LARGEST_TOKENS:
             return
         self.refresh()
@@ -139,7 +139,7 @@ class Learning:
         self.version += 1
 
     def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int) -> None:
-        """Keep that a prompt was taken that is far over a guess: so much fits at the least."""
+        """Keep that a prompt far larger than a guess was accepted: the window is at least that large."""
         if not self._enabled or not guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS:
             return
         self._teach(model, lambda found: replace(found, taken_tokens=max(prompt_tokens, found.taken_tokens or 0)))
@@ -147,13 +147,13 @@ class Learning:
         self.version += 1
 
     def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
-        """Hold a prompt that was taken against the learned limits."""
+        """Compare an accepted prompt with the learned limits."""
         if self._enabled:
             self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """The server says itself what it has allocated: what was seen of a smaller window is over, unless it said the
-        same then."""
+        """The server itself reports what it has allocated: a smaller window found earlier no longer holds, unless the
+        server reported the same then."""
         known = self._of(model)
         if not known.cuts_silently or known.window_tokens is None or window_tokens == known.stated_tokens:
             return
@@ -163,8 +163,8 @@ class Learning:
             self.version += 1
 
     def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int) -> None:
-        """Hold the prompt of a refusal, as the upstream counted it exactly, against our own estimate of it, the ratio
-        not applied. It is as long as prompts get, so that one is enough, and waiting for more would cost as many
+        """Compare the prompt of a refusal, as the upstream counted it exactly, with our own estimate of it, before the
+        ratio is applied. It is as long as prompts get, so one is enough, and waiting for more would cost as many
         refusals."""
         ratio, (known, calibrated) = prompt_tokens / max(1, estimate_tokens), self.ratio(model, counted_by)
         if not self._enabled or estimate_tokens < MIN_SAMPLE_TOKENS or not is_plausible(ratio):
@@ -172,12 +172,12 @@ class Learning:
         if calibrated and ratio <= known:
             self._note_sample(model, counted_by, self._sampled(model, ratio))
             return
-        samples = Samples(MIN_SAMPLES, ratio + RATIO_STEP / 2)  # the next prompts may be a little over it
+        samples = Samples(MIN_SAMPLES, ratio + RATIO_STEP / 2)  # the next prompts may be slightly above it
         self._samples = with_newest(self._samples, {key_of(model): samples}, MAX_MODELS)
         self._note_sample(model, counted_by, samples)
 
     def note_images(self, model: str, tokens: Mapping[str, int]) -> None:
-        """Keep what images were seen to cost, by `image_key`."""
+        """Keep measured costs of images, by `image_key`."""
         if not self._enabled or not tokens:
             return
         self._adopt(model, lambda found: found.with_images(tokens))
@@ -185,11 +185,10 @@ class Learning:
         self.version += 1
 
     def note_unnamed_refusal(self, model: str, requested_tokens: int, by: str = "") -> None:
-        """Conclude the window from refusals that name no limit: a little less than the smallest request that was
-        refused, from the second on. Else every long request of such an upstream would go up twice for ever.
+        """Infer the window from refusals that name no limit: a little less than the smallest refused request, from the
+        second on. Otherwise every long request to such an upstream would be sent twice for ever.
 
-        `requested_tokens`: the prompt and the reply that was asked for; it may be the latter that is too much. `by`:
-        whose request it was.
+        `requested_tokens`: the prompt and the requested reply; either may be too much. `by`: the tenant of the request.
         """
         if not self._enabled or not SMALLEST_WINDOW_TOKENS <= requested_tokens <= LARGEST_TOKENS:
             return
@@ -206,7 +205,7 @@ class Learning:
         others = [found.inferred_tokens for owner, found in known.of_keys.items() if owner != by]
         seen = max((tokens for tokens in others if tokens is not None), default=None)
         self._teach_owner(model, by, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
-        if seen is not None:  # what all of them have met is under the larger one at the least
+        if seen is not None:  # the limit that all of them met is below the larger one at least
             self._teach(model, lambda found: replace(found, inferred_tokens=max(seen, inferred)))
         self._log.info(
             "limit_learned",
@@ -219,7 +218,7 @@ class Learning:
         self.version += 1
 
     def note_refused_media(self, model: str, modalities: frozenset[Modality]) -> None:
-        """Keep what a model does not read, once the same request was taken without it."""
+        """Keep which media a model cannot read, once the same request was accepted without them."""
         self.refresh()
         new = modalities - set(self._of(model).refused)
         if not self._enabled or not new:
@@ -229,7 +228,7 @@ class Learning:
         self.version += 1
 
     def note_media_refused_in_results(self, model: str) -> None:
-        """Keep that an upstream takes text alone in the results of tools."""
+        """Keep that an upstream accepts only text in tool results."""
         self.refresh()
         if not self._enabled or self._of(model).results_hold_text:
             return
@@ -238,7 +237,7 @@ class Learning:
         self.version += 1
 
     def note_tool_refused(self, model: str) -> None:
-        """Keep that an upstream does not take the proxy's own tool."""
+        """Keep that an upstream does not accept the proxy's own tool."""
         self.refresh()
         if not self._enabled or self._of(model).refuses_our_tool:
             return
@@ -249,8 +248,8 @@ class Learning:
     def note_usage(
         self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str, by: str = ""
     ) -> None:
-        """Hold what the upstream counted against what is known, and against our own estimate of the same prompt, the
-        ratio not applied; `counted_by`: the counter that made it. `by`: whose request it was."""
+        """Compare the upstream's count with what is known and with our own estimate of the same prompt, before the
+        ratio is applied; `counted_by`: the counter of that estimate. `by`: the tenant of the request."""
         if not self._enabled:
             return
         self._refute(model, prompt_tokens, by)
@@ -270,8 +269,8 @@ class Learning:
             self._note_sample(model, counted_by, self._sampled(model, ratio))
 
     def refresh(self) -> None:
-        """Take over what other workers have adopted or erased since, and let go of what is too old: one look at the
-        file and one at the clock when nothing is."""
+        """Take over what other workers have adopted or erased since, and drop what is too old: one look at the file and
+        one at the clock if nothing is."""
         if not self._enabled:
             return
         is_news = self._file.is_news()
@@ -290,7 +289,7 @@ class Learning:
         self.version += 1
 
     def erase(self) -> None:
-        """Forget everything, of every upstream."""
+        """Forget everything about every upstream."""
         self._known, self._samples = {}, {}
         try:
             self._file.remove()
@@ -308,7 +307,7 @@ class Learning:
         return samples
 
     def _note_sample(self, model: str, counted_by: str, samples: Samples) -> None:
-        """Adopt the ratio that was seen, when it is news."""
+        """Adopt the measured ratio if it is news."""
         known, calibrated = self.ratio(model, counted_by)
         if (news := samples.news(known if calibrated else None)) is not None:
             self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True, counted_by=counted_by))
@@ -324,7 +323,7 @@ class Learning:
         self.version += 1
 
     def _let_go(self) -> None:
-        """Forget what is too old; the file forgets it with the next lesson."""
+        """Forget what is too old; the file forgets it at the next lesson."""
         now = self._clock()
         self._known = {model: known.standing(now) for model, known in self._known.items()}
         taught = [
@@ -333,12 +332,12 @@ class Learning:
         self._until = min(taught, default=math.inf) + STANDS_SECONDS
 
     def _teach(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
-        """Change what refusals have taught of a model."""
+        """Change what refusals have taught about a model."""
         now = self._clock()
         self._adopt(model, lambda found: replace(change(found.standing(now)), taught=int(now)))
 
     def _teach_owner(self, model: str, by: str, change: Callable[[Refusals], Refusals]) -> None:
-        """Change what the refusals that one owner met have taught of a model."""
+        """Change what one tenant's refusals have taught about a model."""
         now = self._clock()
 
         def changed(found: Knowledge) -> Knowledge:
@@ -348,11 +347,11 @@ class Learning:
         self._adopt(model, changed)
 
     def _adopt(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
-        """Change what is known of a model, here and in the file; trouble with the file costs only the file."""
-        self.refresh()  # what was erased elsewhere must not be written again
+        """Change what is known about a model, here and in the file; trouble with the file affects only the file."""
+        self.refresh()  # what was erased elsewhere must not be written back
 
         def changed(everything: Contents | None) -> Contents:
-            # What could not be written earlier is known here alone; what stands in the file is as new or newer.
+            # What could not be written earlier is known only here; the file's content is as new or newer.
             known = {**self._known, **(everything or {}).get(self._upstream, {})}
             self._known = with_newest(known, {key_of(model): change(known.get(key_of(model), _NOTHING))}, MAX_MODELS)
             self._let_go()

@@ -1,7 +1,7 @@
-"""Which kind of server of one's own an upstream is, and what to ask it for the windows that it has allocated.
+"""Recognises the kind of self-hosted server behind an upstream, and asks it for the windows that it has allocated.
 
-Rule: only addresses that can be a server of one's own are asked, beside their OpenAI paths. What is asked changes
-nothing there, but that a model is loaded which the request at hand loads anyway. docs/own-servers.md has the table.
+Rule: only addresses that can be self-hosted servers are asked, outside their OpenAI paths. The questions change nothing
+there, except that they may load a model which the request at hand loads anyway. docs/own-servers.md has the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.wire import own_servers as said
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 LOAD_SECONDS: Final = 120.0
-"""For a model to be loaded, which the request that wants it would wait for anyway."""
+"""For loading a model, which the request for that model would wait for anyway."""
 
 
 class OwnServer(Protocol):
@@ -24,15 +24,15 @@ class OwnServer(Protocol):
 
     @property
     def says(self) -> str:
-        """Who says so, in a phrase."""
+        """The phrase that names it as a source."""
 
     @property
     def by_name(self) -> bool:
-        """Whether it can be asked for one model."""
+        """Whether it can be asked about one model."""
 
     @property
     def lists_loaded(self) -> bool:
-        """Whether it says of itself what is loaded."""
+        """Whether it reports by itself what is loaded."""
 
     async def loaded(self, ask: Questions) -> ModelList:
         """What is allocated now."""
@@ -43,7 +43,7 @@ class OwnServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneAnswer:
-    """A server that says all of it in one answer."""
+    """A server that reports everything in one response."""
 
     says: str
     url: str
@@ -56,13 +56,13 @@ class OneAnswer:
         return self.read(await ask.maybe(self.url))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
-        """As `loaded` has it."""
+        """The same as `loaded` reports."""
         return (await self.loaded(ask)).limits(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Ollama:
-    """Says what it has loaded; what it would load a model with is known once it has."""
+    """Reports what it has loaded; the window with which it would load a model is known once it has."""
 
     beside: str
     says: str = "Ollama /api/ps"
@@ -74,8 +74,8 @@ class Ollama:
         return said.ollama_loaded(await ask.maybe(f"{self.beside}/api/ps"))
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:
-        """What its Modelfile asks for; else what it was loaded with, here and now; else, as a guess, the least that
-        Ollama gives."""
+        """The window that its Modelfile sets; else the one it is or was loaded with here; else, as a guess, the
+        smallest that Ollama gives."""
         shown = said.ollama_model(await ask.maybe_post(f"{self.beside}/api/show", {"model": name}))
         if shown.is_remote:
             return NOTHING
@@ -92,7 +92,7 @@ class Ollama:
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """A server that is asked for each model, and says nothing of one that is not loaded."""
+    """A server that is asked about each model, and reports nothing about a model that is not loaded."""
 
     says: str
     url: str
@@ -102,7 +102,7 @@ class ByName:
     lists_loaded: bool = False
 
     async def loaded(self, ask: Questions) -> ModelList:  # noqa: ARG002 - of the protocol
-        """Nothing without a name."""
+        """Nothing without a model's name."""
         return ModelList()
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - of the protocol
@@ -111,13 +111,13 @@ class ByName:
 
 
 async def recognised(ask: Questions, base_url: str) -> OwnServer | None:
-    """The server behind a base URL; None when it is of no kind that has more to say. At most eight small questions."""
+    """The server behind a base URL; None if its kind has nothing more to report. At most eight small questions."""
     address = urlsplit(base_url)
     if address.path.startswith("/engines"):
         url = f"{address.scheme}://{address.netloc}/engines/_configure?model="
         return ByName("Docker Model Runner /engines/_configure", url, said.docker_window)
     beside = base_url.removesuffix("/v1")
-    # KoboldCpp, and others by and by, answer Ollama's paths as well: theirs are asked for first.
+    # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths are asked first.
     if said.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
         url = f"{beside}/api/extra/true_max_context_length"
         return OneAnswer("KoboldCpp /api/extra/true_max_context_length", url, said.koboldcpp_window)

@@ -1,9 +1,9 @@
-"""Which profile a model has, value by value: the first source that states a value has the say.
+"""The profile of a model, value by value: the first source that states a value decides.
 
-Rule: configuration › learned › `defaults` › what a server of one's own has allocated › the upstream's `/v1/models` ›
-the catalogue › 128 000 tokens. Where each value came from stands in the profile. A look-up never waits for the network;
-who can wait a moment for a window that nobody states calls `settle` first. A window is certain unless it is the
-default, or the catalogue has it from another provider: docs/decisions/0012-windows-certain-and-guessed.md.
+Rule: configuration › learned › `defaults` › what a self-hosted server has allocated › the upstream's `/v1/models` ›
+the catalogue › 128 000 tokens. The profile records where each value came from. A look-up never waits for the network;
+callers that can wait a moment for a window that nobody states call `settle` first. A window is certain unless it is the
+default, or the catalogue's from another provider: docs/decisions/0012-windows-certain-and-guessed.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
-"""What somebody says of a model, and who that is in a phrase; None for a model that they do not know."""
+"""What a source says about a model, and a phrase that names the source; None for a model that it does not know."""
 
 
 class Learned(Protocol):
@@ -31,34 +31,34 @@ class Learned(Protocol):
 
     @property
     def version(self) -> int:
-        """Another number when any of it is new."""
+        """Changes when any of it is new."""
 
     @property
     def models(self) -> Sequence[str]:
-        """Those of which anything is known."""
+        """Those about which anything is known."""
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """Hold it against what a server of one's own says that it has allocated."""
+        """Compare it with what a self-hosted server reports as allocated."""
 
     def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
-        """What binds the requests of this owner; `by` None: of the owner who was taught last."""
+        """What binds this tenant's requests; `by` None: those of the tenant taught last."""
 
     def taught_apart(self, model: str, by: str) -> str:
-        """The owner, when other limits bind his requests than all others'; else nobody."""
+        """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
 
 
 SMALL_BODY_BYTES: Final = 8 * 1024
-"""A request of no more fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives out less than 4 096."""
+"""A request of at most this size fits any window: 8 KB are 2 000 to 3 000 tokens, and no server gives under 4 096."""
 
 ASK_SECONDS: Final = 3.0
-"""For a command: somebody is looking at the terminal, and the catalogue's answer is worth having without the
+"""For a command: somebody is watching the terminal, and the catalogue's entry is worth showing without the
 upstream's."""
 
 _TOLD_NAMES: Final = 10
-"""Of the models whose window is a guess, at the start."""
+"""Of the models whose window is a guess, reported at the start."""
 
 MAX_PROFILES: Final = 1024
-"""Profiles that are remembered; a name is foreign input, and a client may send a new one with every request."""
+"""Profiles remembered; a name is foreign input, and a client may send a new one with every request."""
 
 _VALUES: Final = (
     "window_tokens",
@@ -101,13 +101,13 @@ class ModelResolver:
         self._reading: asyncio.Future[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._told: set[str] = set()
-        """Models whose guessed window has been told of."""
+        """Models whose guessed window has been reported."""
 
     def profile(self, model: str, by: str = "") -> ModelProfile:
-        """The profile of a model as a client names it, for the requests of this owner; nobody: to tell people. A
-        microsecond when it is remembered, else about 30.
+        """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
+        A microsecond if it is remembered, else about 30.
 
-        The first of all reads the catalogue, 50 ms, unless `start` has had the time to.
+        The very first one reads the catalogue, 50 ms, unless `start` had time to.
         """
         self.discovery.nudge()
         name = model[:MAX_NAME_CHARS]
@@ -116,8 +116,8 @@ class ModelResolver:
         return self._remembered(name, apart, (self._generation, learned))
 
     async def settle(self, model: str, by: str, body_bytes: int) -> bool:
-        """Wait for the upstream's own word on a window that is only guessed, where a request is long enough for it to
-        matter; for a bounded moment. Whether the profile is another one now."""
+        """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed, if the request
+        is long enough for it to matter. Whether the profile has changed."""
         name = model[:MAX_NAME_CHARS]
         if body_bytes <= SMALL_BODY_BYTES:
             return False
@@ -130,7 +130,7 @@ class ModelResolver:
         return after != before
 
     def _tell_guess(self, profile: ModelProfile) -> None:
-        """Once for each model, where an operator sees it."""
+        """Log it once for each model, where an operator sees it."""
         if profile.model not in self._told and len(self._told) < MAX_PROFILES:
             self._told.add(profile.model)
             window, source = profile.window_tokens, profile.sources["window_tokens"]
@@ -139,23 +139,23 @@ class ModelResolver:
             )
 
     async def ask_now(self, model: str | None, timeout_seconds: float = ASK_SECONDS) -> str | None:
-        """Ask the upstream for its models, and for this one by name where it says more then; why it did not list them,
-        None when it did. For commands, which have no loop that asks in the background; nothing is loaded for it."""
+        """Ask the upstream for its models, and about this one by name if it says more then; why it did not list them,
+        None if it did. For commands, which have no loop that asks in the background; it loads no model."""
         failure = await self.discovery.ask(timeout_seconds=timeout_seconds)
         if model is not None and (allocated := self.discovery.allocated(model)) and allocated[0].window_tokens is None:
             await self.discovery.ask_for(model)
         return failure
 
     def offer_key(self, authorization: bytes) -> None:
-        """A client's `Authorization` header, for an upstream that lists its models to nobody without one."""
+        """A client's `Authorization` header, for an upstream that lists its models only with a key."""
         self.discovery.offer_key(authorization)
 
     def forget(self) -> None:
-        """A source has something new to say: the next look-ups ask all of them again."""
+        """A source has something new: the next look-ups ask all sources again."""
         self._generation += 1
 
     def _reconsider(self) -> None:
-        """Hold what was learned against what a server of one's own says now."""
+        """Compare what was learned with what a self-hosted server reports now."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
             allocated = self.discovery.allocated(model)
@@ -178,8 +178,8 @@ class ModelResolver:
             await self._reading
 
     async def _tell_guesses(self) -> None:
-        """Once at the start: which of the models that the upstream lists have no window that anybody is sure of."""
-        await asyncio.sleep(0)  # the first question begins
+        """Once at the start: report which of the upstream's listed models have no window that is certain."""
+        await asyncio.sleep(0)  # lets the first question begin
         if not await self.discovery.answered() or self.discovery.is_asked_by_name:
             return
         if self._reading is not None:
@@ -213,19 +213,19 @@ class ModelResolver:
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:
-    """Where a value of a profile came from, for people; None when nobody states it."""
+    """Where a value of a profile came from, for people; None if nobody states it."""
     source = profile.sources.get(name)
     return f"guessed: {source}" if name == "window_tokens" and profile.window_is_guessed else source
 
 
 def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | None:
-    """The entry of `models` whose glob matches the name first, upper and lower case alike."""
+    """The first entry of `models` whose glob matches the name, ignoring case."""
     name = model.lower()
     return next((entry for entry in entries if fnmatch.fnmatchcase(name, entry.match.lower())), None)
 
 
 def from_configuration(entries: Sequence[ModelSettings]) -> Source:
-    """What the configuration says of a model."""
+    """What the configuration says about a model."""
 
     def find(model: str) -> tuple[ModelLimits, str] | None:
         entry = entry_of(entries, model)
@@ -252,7 +252,7 @@ def _stated(limits: ModelLimits, window_tokens: int | None) -> Iterator[tuple[st
     """The values that a source states, given the window that a better source stated."""
     for name in _VALUES:
         value = getattr(limits, name)
-        # A prompt's limit belongs to the window that it was stated with: 272 000 of 400 000 says nothing of a million.
+        # A prompt limit belongs to the window that it was stated with: 272 000 of 400 000 says nothing about a million.
         other_window = window_tokens is not None and limits.window_tokens not in (None, window_tokens)
         if value is not None and not (name == "input_tokens" and other_window):
             yield name, value

@@ -1,7 +1,7 @@
-"""Asks an upstream about itself: one client for the questions of one moment, each bounded in time and size.
+"""Asks an upstream about itself: one client for a group of questions, each bounded in time and size.
 
-Rule: a key goes to the upstream's own host and nowhere else; a redirection is an answer like any other. Why there is no
-answer is told in words that hold neither key nor content.
+Rule: a key goes to the upstream's own host and nowhere else; a redirect counts as a response like any other. The reason
+for a failure is given in words that contain neither key nor content.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_SECONDS: Final = 10.0
-"""For one question, body included."""
+"""For one question, including the response's body."""
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """Ten times the longest list of models in the field."""
 
 
 class NoAnswer(Exception):
-    """Why there is no answer; `status` when the upstream spoke at all."""
+    """Why there is no answer; `status` if the upstream responded at all."""
 
     def __init__(self, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class NoAnswer(Exception):
 
 
 class Questions:
-    """What may be asked of one upstream, while its client is open."""
+    """The questions that one upstream can be asked while its client is open."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -42,13 +42,13 @@ class Questions:
         return await self._asked("GET", url, None, TIMEOUT_SECONDS)
 
     async def maybe(self, url: str) -> bytes:
-        """The body of a 200, empty when there is none."""
+        """The body of a 200; empty if there is none."""
         with contextlib.suppress(NoAnswer):
             return await self.get(url)
         return b""
 
     async def maybe_post(self, url: str, members: Mapping[str, Any], seconds: float = TIMEOUT_SECONDS) -> bytes:
-        """The same for a JSON object that is posted, within so many seconds."""
+        """The same for a JSON object that is posted, within this many seconds."""
         with contextlib.suppress(NoAnswer):
             return await self._asked("POST", url, jsontext.dump(members), seconds)
         return b""
@@ -67,17 +67,17 @@ class Questions:
                     if len(body) > MAX_ANSWER_BYTES:
                         raise NoAnswer(f"its answer is longer than {MAX_ANSWER_BYTES} bytes", response.status_code)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            # Their texts may quote what was sent; their names do not.
+            # The errors' texts may quote what was sent; their names do not.
             raise NoAnswer(type(error).__name__) from None
         return bytes(body)
 
 
 @contextlib.asynccontextmanager
 async def asking(base_url: str, authorization: bytes | None) -> AsyncIterator[Questions]:
-    """A client for the questions of one moment. Raises NoAnswer when none can be made.
+    """A client for a group of questions. Raises NoAnswer if none can be made.
 
-    It is made in a thread: the first import of httpx takes 0.3 s, reading the certificates 20 ms; no start and no
-    request shall wait for either.
+    It is made in a thread: the first import of httpx takes 0.3 s, reading the certificates 20 ms; neither a start nor a
+    request should wait for that.
     """
     headers = {b"accept": b"application/json"} | ({b"authorization": authorization} if authorization else {})
     client = await asyncio.to_thread(_client, headers, speaks_tls=base_url.startswith("https"))

@@ -1,7 +1,7 @@
 """A small JSON file that several workers read and change.
 
-Rule: a reader sees the whole of one version; a crash leaves the old one. Changes are made one after another where the
-file system can lock; where it cannot, or a worker was stopped while it held the lock, one of two changes may be lost.
+Rule: a reader sees one whole version; a crash leaves the old one. Changes are made one after another if the file system
+can lock; if it cannot, or a worker was stopped while it held the lock, one of two changes may be lost.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import msgspec
 from proxy.shell.resources.whole_files import replace_file
 
 _LOCK_TRIES: Final = 10
-"""A millisecond apart; a change holds the lock for less than one."""
+"""Attempts, a millisecond apart; a change holds the lock for less than one."""
 
 Contents = TypeVar("Contents")
 _Stamp: TypeAlias = tuple[int, int, int]
-"""Inode, time and size: each write makes a new file, and the clock of a file system may stand still for 10 ms."""
+"""Inode, time and size: each write makes a new file, and a file system's clock may stand still for 10 ms."""
 
 
 class SharedFile(Generic[Contents]):
@@ -33,22 +33,22 @@ class SharedFile(Generic[Contents]):
         self.path = path
         self._kind = kind
         self._stamp: _Stamp | None = None
-        """Of the version that was read or written last; None: there was no file."""
+        """Of the version last read or written; None: there was no file."""
 
     def is_news(self) -> bool:
-        """Whether the file is another one than was read or written last, also when it is gone. 3 µs."""
+        """Whether the file is not the one last read or written, which includes its removal. 3 µs."""
         return _stamp_of(self.path) != self._stamp
 
     def read(self) -> Contents | None:
-        """What stands in it; None when there is no file. Raises OSError, and ValueError for what is not that kind."""
-        self._stamp = _stamp_of(self.path)  # one that cannot be read is no news the next time
+        """Its content; None if there is no file. Raises OSError, and ValueError for content of another kind."""
+        self._stamp = _stamp_of(self.path)  # an unreadable file is not news the next time
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             self._stamp = _stamp_of(file.fileno())
             return msgspec.json.decode(file.read(), type=self._kind)
         return None
 
     def change(self, changed: Callable[[Contents | None], Contents]) -> None:
-        """Put in its place what `changed` makes of it; None: it is missing or broken. Raises OSError."""
+        """Replace its content by what `changed` makes of it; None: it is missing or broken. Raises OSError."""
         with self._locked():
             try:
                 found = self.read()
@@ -65,7 +65,7 @@ class SharedFile(Generic[Contents]):
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among workers, or after a short wait without that. Raises OSError."""
+        """Locked against other workers, or after a short wait without the lock. Raises OSError."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

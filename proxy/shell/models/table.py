@@ -1,6 +1,6 @@
-"""Prints what `context-proxy models` has to say: each value of a profile, and where it came from.
+"""Prints the output of `context-proxy models`: each value of a profile, and where it came from.
 
-Rule: it works without an upstream and says so; names that an upstream sent never steer the terminal.
+Rule: it works without an upstream and says so; names that an upstream sent cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 
 MAX_TOOLS: Final = 12
-"""Shown with limits of their own; the JSON has all of them."""
+"""Tenants shown with their own limits; the JSON has all of them."""
 
 _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
@@ -45,7 +45,7 @@ def print_models(
     as_json: bool = False,
     console: Console | None = None,
 ) -> None:
-    """Print one model's profile, or without a name those of all models that configuration and upstream name.
+    """Print one model's profile, or without a name those of all models that the configuration and the upstream name.
 
     `limits_of` gives the limits of tool results for a profile and the upstream's tokens for one of ours.
     """
@@ -78,7 +78,7 @@ def print_models(
 
 
 def _names(settings: Settings, resolver: ModelResolver, learning: Learning) -> tuple[str, ...]:
-    """Patterns name no model; the models that they match show under their own names."""
+    """Patterns name no model; the models that match them appear under their own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
     return tuple(dict.fromkeys((*written, *learning.models, *resolver.discovery.names)))
 
@@ -100,7 +100,7 @@ def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: Trun
 
 
 def _limits(limits: ExcerptLimits) -> str:
-    """Lines, bytes and characters of one result, all of which hold."""
+    """Lines, bytes and characters of a result, all of which apply."""
     chars = () if limits.max_chars is None else (f"{_number(limits.max_chars)} characters",)
     return ", ".join((f"{_number(limits.max_lines)} lines", f"{_number(limits.max_bytes)} bytes", *chars))
 

@@ -1,8 +1,8 @@
-"""Which counter counts for a model: tiktoken with the vocabulary that is installed with us, or the estimate.
+"""Chooses the counter for a model: tiktoken with the vocabulary installed with the proxy, or the estimate.
 
-Rule: nothing here goes to the network, reads or sets the environment or raises for any text; the same text has the same
-count on every machine, so what bounds the work is length, never a clock (measured: 0.09 s a megabyte of code, 0.6 s of
-random capitals without a blank, the worst found; a thread's work above 32 KB, tiktoken lets other threads run).
+Rule: nothing here uses the network, reads or sets the environment, or raises for any text. The same text has the same
+count on every machine, so the work is bounded by length, never by a clock (measured: 0.09 s a megabyte of code, 0.6 s
+of random capitals without spaces, the worst found; above 32 KB a thread's work, as tiktoken lets other threads run).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ VOCABULARY_FOLDER: Final = Path(__file__).parents[2] / "vocabulary"
 """Filled by build_vocabulary.py when the package is built or installed."""
 
 SLICE_CHARACTERS: Final = 262_144
-"""tiktoken's regex engine gives up on a run of about a million blanks; a quarter of that is well away from it."""
+"""tiktoken's regex engine gives up on a run of about a million blanks; a quarter of that is well below it."""
 MAX_COUNTED_CHARACTERS: Final = 8_388_608
-"""Longer texts are more than twice what any window takes; that they are too long needs no tokenizer."""
+"""Longer texts are over twice the size of any window; no tokenizer is needed to see that they are too long."""
 
 _ESTIMATE: Final = ByteClassCounter()
 _loading: Final = threading.Lock()
@@ -39,10 +39,10 @@ _loading: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class _Vocabulary:
-    """What makes an encoding of OpenAI; the figures are those of tiktoken_ext/openai_public.py."""
+    """The definition of an OpenAI encoding; the figures are those of tiktoken_ext/openai_public.py."""
 
     file_name: str
-    """sha1 of the address that tiktoken downloads it from: TIKTOKEN_CACHE_DIR may point to our folder, too."""
+    """sha1 of the address that tiktoken downloads it from, so that TIKTOKEN_CACHE_DIR may point to our folder, too."""
     sha256: str
     pattern: str
     """Splits a text into the pieces within which bytes are merged."""
@@ -86,7 +86,7 @@ _ESTIMATED_FAMILIES: Final = tuple(
         # Distilled and fine-tuned models have the vocabulary of their base: huggingface.co/deepseek-ai/DeepSeek-R1
         # ("based on Qwen2.5"), huggingface.co/moonshotai/Kimi-Dev-72B ("base model: Qwen/Qwen2.5-72B").
         (QWEN, r"(?:qwen|qwq|qvq)(?![a-z])|deepseek-r1-.*qwen|kimi-dev(?![a-z])"),
-        # V3 and what came of it. Before it were other vocabularies; Ollama's `deepseek-r1:8b` is a distilled model.
+        # V3 and its successors. Earlier models had other vocabularies; Ollama's `deepseek-r1:8b` is a distilled model.
         (
             DEEPSEEK,
             r"deepseek-(?:chat|reasoner|v[3-9]|r[1-9])(?![a-z0-9])(?!.*(?:distill|llama|[-:](?:1\.5|\d\d?)b(?![a-z0-9])))",
@@ -95,7 +95,7 @@ _ESTIMATED_FAMILIES: Final = tuple(
         (KIMI, r"(?:kimi(?!-audio)|moonlight|moonshot-v1)(?![0-9a-z])"),
     )
 )
-"""Families whose vocabulary is not here, but what it makes of a text is known."""
+"""Families whose vocabulary is not installed, but whose token counts are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class TiktokenCounter:
     exact: bool
 
     def count(self, text: str) -> int:
-        """Tokens. Special tokens such as `<|endoftext|>` count as the text that they are in a request."""
+        """Tokens. Special tokens such as `<|endoftext|>` count as the plain text that they are in a request."""
         if not text:
             return 0
         if len(text) > MAX_COUNTED_CHARACTERS:
@@ -118,12 +118,12 @@ class TiktokenCounter:
 
 
 def counter_for(tokenizer: str | None, model: str) -> Counter:
-    """The counter that is configured (`o200k_base`, `cl100k_base`, `bytes`), or that of the model by its name.
+    """The configured counter (`o200k_base`, `cl100k_base`, `bytes`), or the one that the model's name suggests.
 
-    A configured encoding counts for any model, but is `exact` only for those that OpenAI made with it. Names that are
-    not known, and encodings whose vocabulary is not installed, get the general estimate.
+    A configured encoding counts for any model, but is `exact` only for those that OpenAI made with it. Unknown names,
+    and encodings whose vocabulary is not installed, get the general estimate.
     """
-    model = model[:MAX_NAME_CHARS]  # what is remembered of foreign input is bounded
+    model = model[:MAX_NAME_CHARS]  # foreign input is remembered in bounded length
     own = _family_encoding(model)
     name = tokenizer if tokenizer is not None else own
     if name is None:
@@ -157,13 +157,13 @@ def _contents(vocabulary: _Vocabulary) -> bytes | None:
 
 
 def _encoding(name: str) -> Encoding:
-    with _loading:  # two threads would both load, at 80 MB each
+    with _loading:  # otherwise two threads would both load, at 80 MB each
         return _load(name)
 
 
 @functools.cache
 def _load(name: str) -> Encoding:
-    """Made from our file: tiktoken.get_encoding would ask the network for a file that its cache lacks."""
+    """Made from our file: tiktoken.get_encoding would download a file that its cache lacks."""
     from tiktoken import Encoding  # noqa: PLC0415  # 27 ms that a start need not wait for
 
     vocabulary = _VOCABULARIES[name]
@@ -172,12 +172,12 @@ def _load(name: str) -> Encoding:
     encoding = Encoding(
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)}
     )
-    ranks.clear()  # the encoding keeps it for what is never asked here, and has its own copy to count with: 22 MB
+    ranks.clear()  # the encoding keeps it for calls never made here, and counts with its own copy: 22 MB
     return encoding
 
 
 def _slices(text: str) -> Iterator[str]:
-    """Cut behind the last newline of each SLICE_CHARACTERS, else at their end: at most one token more for each cut."""
+    """Cut after the last newline of each SLICE_CHARACTERS, else at their end: at most one extra token for each cut."""
     start = 0
     while len(text) - start > SLICE_CHARACTERS:
         end = text.rfind("\n", start, start + SLICE_CHARACTERS) + 1 or start + SLICE_CHARACTERS
@@ -189,7 +189,7 @@ def _slices(text: str) -> Iterator[str]:
 def _count_slice(encoding: Encoding, text: str) -> int:
     try:
         return len(encoding.encode(text, disallowed_special=()))
-    except ValueError:  # its regex engine has given up
+    except ValueError:  # its regex engine gave up
         return _ESTIMATE.count(text)
     except BaseException as panic:  # a panic in Rust arrives as a BaseException of a class that cannot be imported
         if type(panic).__name__ != "PanicException":

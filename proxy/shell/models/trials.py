@@ -1,6 +1,6 @@
-"""When a window that was learned is tried again: a server may have come back with a larger one.
+"""Decides when a learned window is tried again: a server may have come back with a larger one.
 
-Rule: what is tried costs the client nothing but a moment: a trial that is refused is followed by what is known to fit.
+Rule: a trial costs the client only a moment: if it is refused, a request of the size known to fit follows.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from typing import Final
 from proxy.shell.resources.bounded import BoundedMap
 
 EVERY: Final = 32
-"""Requests that had to be cut for a learned window, for each that goes up larger: a window that grew is found within a
-few dozen turns, and three in a hundred of such requests go up twice."""
+"""One in this many requests that had to be cut for a learned window is sent larger: a window that grew is found within
+a few dozen turns, and three in a hundred of such requests are sent twice."""
 LARGER: Final = 1.5
-"""Times the learned window, at the most: no more upload than it takes to prove that it grew."""
+"""Times the learned window, at most: no more upload than needed to prove that it grew."""
 PROVES: Final = 1.1
-"""Times the learned window, at the least: our count of what is sent may be a little over the upstream's."""
+"""Times the learned window, at least: our count of what is sent may be a little over the upstream's."""
 _MAX_MODELS: Final = 512
-"""Whose requests are counted; a model's name is foreign input."""
+"""Models whose requests are counted; a model's name is foreign input."""
 
 
 class Trials:
-    """Counts, for each model, the requests that had to be cut for a learned window. Not shared by workers: each tries
+    """Counts, for each model, the requests that had to be cut for a learned window. Workers do not share it: each tries
     for itself."""
 
     def __init__(self) -> None:
         self._cut: BoundedMap[str, int] = BoundedMap(_MAX_MODELS)
 
     def is_due(self, model: str) -> bool:
-        """Whether this request, which has to be cut, is the one of EVERY to try with."""
+        """Whether this request, which has to be cut, is the one in EVERY that tries."""
         cut = (self._cut.pop(model) or 0) + 1
         if cut >= EVERY:
             return True

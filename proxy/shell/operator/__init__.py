@@ -1,1 +1,1 @@
-"""The operator's pages, and who may see them."""
+"""The operator's pages, and who may open them."""

@@ -1,7 +1,7 @@
-"""The page at `/docs`: what `/openapi.json` describes, as HTML for people.
+"""The page at `/docs`: `/openapi.json` as HTML for people.
 
-Rule: it is written on the server and holds no script, so that it loads nothing from elsewhere and works under the
-strictest policy; whatever stands in the description is text, never markup.
+Rule: it is rendered on the server and has no script, so that it loads nothing from elsewhere and works under the
+strictest policy; the description's content is text, never markup.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ def _answer(name: str, schema: _Schema) -> Iterator[str]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table of cells that are markup by now."""
+    """A table of cells that are already markup."""
     yield f"<table>\n<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
     yield from (f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     yield "</table>"
 
 
 def _kind(schema: _Schema) -> str:
-    """A type in a word or two; other answers are linked.
+    """A type in a word or two; other responses are linked.
 
     >>> _kind({"type": "integer", "minimum": 1, "maximum": 9, "default": 5})
     'integer from 1 to 9, else 5'
@@ -119,7 +119,7 @@ def _kind(schema: _Schema) -> str:
 
 
 def _text(markdown: str) -> str:
-    """Escaped, with `code` as it is meant.
+    """Escaped, with `code` marked up as code.
 
     >>> _text("a `b<c` d")
     'a <code>b&lt;c</code> d'

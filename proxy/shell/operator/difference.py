@@ -1,6 +1,6 @@
 """`context-proxy explain --diff`: each message that changes, before and after side by side, with the reasons.
 
-Rule: for a terminal, so it is bounded and nothing in it steers the terminal; what stays the same is told in a line.
+Rule: for a terminal, so it is bounded and nothing in it controls the terminal; what stays the same gets one line.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from proxy.shell.operator.explaining import Explanation
 from proxy.shell.operator.plain_text import number, plain
 
 SHOWN_LINES: Final = 12
-"""Of each stretch that differs: half from its beginning, half from its end."""
+"""Of each differing stretch: half from its beginning, half from its end."""
 SAME_LINES: Final = 2
-"""Of what is the same before and after it."""
+"""Of the unchanged lines before and after it."""
 LINE_CHARS: Final = 400
 """Of a line: outputs in one line of 200 KB are common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A message as it came and as it is sent."""
+    """A message as received and as sent."""
 
     number: int | None
-    """Of the request; None for a message that the proxy puts in."""
+    """Of the request; None for a message that the proxy inserts."""
     report: MessageReport | None
     before: Message | None
     after: Message | None
@@ -42,7 +42,7 @@ class Pair:
 
 
 def pairs(explanation: Explanation) -> Iterator[Pair]:
-    """Every message of the request, and those that are put in, in the order in which they are sent."""
+    """Every message of the request and every inserted one, in the order in which they are sent."""
     plan, conversation = explanation.planned.plan, explanation.planned.request.conversation.messages
     sent = plan.sent
     put_in = len(sent) - sum(1 for report in plan.blocks if report.tokens_after)
@@ -63,8 +63,8 @@ def pairs(explanation: Explanation) -> Iterator[Pair]:
 
 
 def _put_in_at(sent: Sequence[Message], following: Message) -> int:
-    """How many messages stand before that one which hold the media of a batch: a user message, in some cases between
-    words of the assistant."""
+    """How many messages precede the one that holds the media of a batch: a user message, in some cases between messages
+    of the assistant."""
     if not sent or sent[0].raw == following.raw:
         return 0
     if sent[0].role != "assistant":
@@ -73,7 +73,7 @@ def _put_in_at(sent: Sequence[Message], following: Message) -> int:
 
 
 def difference(explanation: Explanation) -> Group:
-    """All of it, to be printed; neighbours of which there is nothing to compare share a line."""
+    """The whole difference, for printing; neighbours without anything to compare share a line."""
     shown: list[RenderableType] = []
     for fate, run in itertools.groupby(pairs(explanation), key=_fate):
         together = list(run)
@@ -86,7 +86,7 @@ def difference(explanation: Explanation) -> Group:
 
 
 def _fate(pair: Pair) -> str | None:
-    """What became of a message that has no two sides."""
+    """What became of a message that does not have two sides."""
     if pair.after is None and pair.report is not None:
         return f"left out ({', '.join(pair.report.reasons)})"
     is_same = pair.before is not None and pair.after is not None and pair.before.raw == pair.after.raw
@@ -152,7 +152,7 @@ def _same_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
 
 
 def _cut(lines: Sequence[str]) -> list[str]:
-    """As many lines as are shown, each so far as it is."""
+    """The lines that are shown, each cut at its limit."""
     if len(lines) > SHOWN_LINES:
         half = SHOWN_LINES // 2
         lines = [*lines[:half], f"… {len(lines) - SHOWN_LINES:,} lines", *lines[-half:]]

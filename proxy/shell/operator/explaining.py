@@ -1,7 +1,7 @@
-"""A dry run of a request: what would become of each message, and why; nothing is sent, nothing is stored.
+"""A dry run of a request: what would become of each message, and why; nothing is sent or stored.
 
-Rule: it is the planner of real requests that is asked, so that the explanation cannot drift from the deed; sizes, names
-and reasons, never content. What a request refers to and does not hold (an image on the web) is not looked up.
+Rule: it uses the planner of real requests, so that the explanation cannot drift from what happens; sizes, names and
+reasons, never content. What a request refers to but does not contain (an image on the web) is not looked up.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Explanation:
 
     planned: Planned
     mode: str
-    """As the settings say; with `observe` and `off` the request goes as it came."""
+    """From the settings; with `observe` and `off` the request is forwarded unchanged."""
     places: dict[str, str]
     """Artifacts that would be written: name to place."""
     ratio: tuple[float, bool]
     """The upstream's tokens for one of ours, and whether that was measured."""
     problem: str | None
-    """Why it would be refused before anything is sent; None when it would be sent."""
+    """Why it would be refused before anything is sent; None if it would be sent."""
 
     @property
     def profile(self) -> ModelProfile:
-        """Of its model."""
+        """Of the request's model."""
         return self.planned.inputs.profile
 
     @property
@@ -55,7 +55,7 @@ class Explanation:
 
     @property
     def beside_tokens(self) -> int:
-        """Of what is no message: tools, mostly."""
+        """Of everything outside the messages: tools, mostly."""
         return self.planned.plan.budget.model_tokens(self.planned.inputs.base.tokens)
 
     def described(self) -> dict[str, Any]:

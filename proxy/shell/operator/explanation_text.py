@@ -1,7 +1,7 @@
-"""Prints what `context-proxy explain` has to say: what became of each message, and why.
+"""Prints the output of `context-proxy explain`: what became of each message, and why.
 
-Rule: a conversation of hundreds of messages stays readable, as messages that nothing or the same was done to share a
-line; nothing that came with the request steers the terminal.
+Rule: a conversation of hundreds of messages stays readable, as messages with no change or the same change share a line;
+nothing from the request controls the terminal.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from proxy.shell.operator.plain_text import number, plain
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""
 Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and for this one; why it did not list them, None when it did."""
+"""Asks the upstream for its models, and about this one; why it did not list them, None if it did."""
 MIN_WIDTH: Final = 100
-"""Columns, when the output is no terminal: a pipe has no width of its own."""
+"""Columns if the output is no terminal: a pipe has no width of its own."""
 _LABELS: Final = dict(zip(PROFILE_VALUES, ("window", "input limit", "output limit", "reads", "tokenizer"), strict=True))
 
 
@@ -46,8 +46,8 @@ def explain_file(
     as_diff: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Explain the request in a file, or in standard input for `-`; the exit status. `ask` asks the upstream what it
-    gives the model."""
+    """Explain the request in a file, or in standard input for `-`; the exit status. `ask` asks the upstream for the
+    model's limits."""
     console = console or _console()
     try:
         body = _read(file, settings.server.max_body_bytes)
@@ -80,7 +80,7 @@ def _console() -> Console:
 
 
 def _read(file: str, max_bytes: int) -> bytes:
-    """Raises OSError, and MalformedRequest for what the proxy would not read."""
+    """Raises OSError, and MalformedRequest for input that the proxy would not read."""
     if file == "-":
         body = sys.stdin.buffer.read(max_bytes + 1)
     else:
@@ -97,12 +97,12 @@ def _complain(problem: str) -> int:
 
 
 async def _asked(ask: Ask, body: bytes, model: str | None) -> str | None:
-    """Why the upstream said nothing of its models; None when it did."""
+    """Why the upstream said nothing about its models; None if it did."""
     if model is None:
         try:
             named = jsontext.opened(jsontext.members(body).get("model"))
         except jsontext.NotJson:
-            return None  # the explainer says what is wrong with it
+            return None  # the explainer reports what is wrong with it
         model = named if isinstance(named, str) else None
     return await ask(model)
 
@@ -165,7 +165,7 @@ def _messages(blocks: Sequence[MessageReport]) -> Table:
 
 
 def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageReport]]]:
-    """Neighbours that the same was done to, with the index of the first; what was changed alone stands alone."""
+    """Runs of neighbours with the same change, with the index of the first; a changed message is always alone."""
 
     def alike(pair: tuple[int, MessageReport]) -> tuple[object, ...]:
         index, block = pair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """Foreign text for a terminal: no control characters, nor what turns the direction of writing.
+    """Foreign text for a terminal: no control characters, and nothing that changes the direction of writing.
 
     >>> plain("a\\x1b[31m\\u202eb")
     'a\ufffd[31m\ufffdb'

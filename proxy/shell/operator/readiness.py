@@ -1,7 +1,7 @@
-"""Whether requests would be served well: `/readyz` asks what the proxy depends on.
+"""Whether requests would be served well: `/readyz` checks what the proxy depends on.
 
-Rule: however many probes come, there is one look at a time, and its result counts for a while; a probe waits no longer
-than a look may take.
+Rule: however many probes arrive, there is one check at a time, and its result is valid for a while; a probe waits no
+longer than a check may take.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from proxy.errors import ProxyError
 from proxy.shell.relay.relay import Relay
 
 Check: TypeAlias = Callable[[], Awaitable[str | None]]
-"""Why something is not ready; None when it is."""
+"""Why something is not ready; None if it is."""
 
 LOOK_SECONDS: Final = 3.0
-"""Longest wait for one check; probes of Kubernetes come every ten seconds."""
+"""Longest wait for one check; Kubernetes probes every ten seconds."""
 READY_SECONDS: Final = 10.0
-"""How long a good result counts: a probe costs the upstream a request only this often."""
+"""How long a good result is valid: a probe costs the upstream a request only this often."""
 NOT_READY_SECONDS: Final = 2.0
-"""How long a bad one does: what is there again is to be used soon."""
+"""How long a bad one is valid: what has recovered should be used soon."""
 
 
 class Readiness:
-    """Remembers the last look, and looks again when it is old and somebody asks."""
+    """Remembers the last check, and checks again if it is old and somebody asks."""
 
     def __init__(self, checks: Mapping[str, Check], clock: Callable[[], float] = time.monotonic) -> None:
         self._checks = checks
@@ -36,7 +36,7 @@ class Readiness:
         self._look: asyncio.Task[None] | None = None
 
     async def problems(self) -> Mapping[str, str]:
-        """By the name of a check why it failed; empty: ready."""
+        """Name of a failed check → why it failed; empty: ready."""
         if self._clock() >= self._good_until:
             if self._look is None or self._look.done():
                 self._look = asyncio.create_task(self._look_at_all(), name="readiness")
@@ -44,7 +44,7 @@ class Readiness:
         return self._problems
 
     async def close(self) -> None:
-        """Give up the look that is under way."""
+        """Cancel the check that is under way."""
         if self._look is not None:
             self._look.cancel()
             await asyncio.gather(self._look, return_exceptions=True)
@@ -64,7 +64,7 @@ async def _checked(check: Check) -> str | None:
 
 
 def upstream_check(relay: Relay) -> Check:
-    """Whether the upstream answers at all: a refusal is an answer, as the key to use is the client's."""
+    """Whether the upstream responds at all: a refusal is a response, as the key to use is the client's."""
 
     async def check() -> str | None:
         try:

@@ -1,1 +1,1 @@
-"""What messages name and do not hold: images on the web, artifacts of earlier requests."""
+"""What messages refer to but do not contain: images on the web, artifacts of earlier requests."""

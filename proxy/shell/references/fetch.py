@@ -1,7 +1,7 @@
 """Remote images: downloaded within limits of time, size and trust.
 
-Rule: whatever a server does, the end is an image or the reason why there is none, in bounded time and memory; each hop
-of a redirect is checked anew, as if it were the first.
+Rule: whatever a server does, the result is an image or the reason why there is none, in bounded time and memory; each
+hop of a redirect is checked anew, as if it were the first.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ PAUSE_SECONDS: Final = 1.0
 """Between two tries."""
 
 _PASSING: Final = frozenset({FetchError.UNREACHABLE, FetchError.BROKEN, FetchError.SERVER_ERROR})
-"""What another try may cure within seconds."""
+"""What a second try may cure within seconds."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNLABELLED: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-"""What object stores say of files whose type nobody told them; the bytes decide."""
+"""What object stores send for files of unknown type; the bytes decide."""
 _TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
-"""RFC 6838, 4.2: no blank and no quote, so no sentence."""
+"""RFC 6838, 4.2: no space and no quote, so it cannot be a sentence."""
 _BY_STATUS: Final = {
     **dict.fromkeys((401, 402, 403, 407, 451), FetchError.ACCESS_DENIED),
     **dict.fromkeys((404, 410), FetchError.NOT_FOUND),
@@ -45,7 +45,7 @@ _UNPRINTABLE_IN_NAMES: Final = re.compile(r"[^\w.()+,=@ -]+")
 
 @dataclass(slots=True)
 class _Trail:
-    """Where a download has got to: what a diagnosis tells."""
+    """The course of a download, as far as a diagnosis tells it."""
 
     url: httpx.URL
     http_code: int | None = None
@@ -65,7 +65,7 @@ class Fetcher:
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def fetch(self, address: str) -> Fetched | Unfetched:
-        """The image at an address, or why there is none. Waits for its turn first; only then does its time begin."""
+        """The image at an address, or why there is none. Waits for its turn first; its time begins only then."""
         try:
             trail = _Trail(_parsed(address))
         except NotFetched as no:
@@ -82,11 +82,12 @@ class Fetcher:
                 return trail.unfetched(obstacle_of(error))
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         await self._requests.aclose()
 
     async def _followed_twice(self, trail: _Trail, name: str, limit: asyncio.Timeout) -> Fetched:
-        """The image, if need be at the second try: a failure stands for an hour, and one that passes should not."""
+        """The image, if necessary at the second try: a failure is remembered for an hour, and a transient one should
+        not be."""
         start = trail.url
         try:
             return await self._followed(trail, name)
@@ -125,11 +126,11 @@ class Fetcher:
             raise NotFetched(FetchError.NOT_AN_IMAGE)
         body = await self._body(response)
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        # A thread: unpacking 20 MB takes 60 ms.
+        # In a thread: unpacking 20 MB takes 60 ms.
         return await asyncio.to_thread(self._checked, body, encoding, declared, name)
 
     async def _body(self, response: httpx.Response) -> bytes:
-        """The body as sent, whatever length was announced for it."""
+        """The body as sent, whatever its announced length."""
         announced = response.headers.get("content-length", "")
         too_large = NotFetched(FetchError.TOO_LARGE, self._max_bytes)
         if announced.isdecimal() and int(announced[:20]) > self._max_bytes:
@@ -166,7 +167,7 @@ def _parsed(address: str) -> httpx.URL:
 
 
 def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
-    """Where an answer sends us; None when it is one to read."""
+    """Where a redirect leads; None if the response is not a redirect."""
     location = response.headers.get("location")
     if response.status_code not in _REDIRECTS or not location:
         return None
@@ -182,13 +183,13 @@ def _content_type(response: httpx.Response) -> str:
 
 
 def _shown(url: httpx.URL) -> str:
-    """An address without what may be a password, a signature or a sentence."""
+    """An address without anything that may be a password, a signature or a sentence."""
     path = url.raw_path.decode("ascii", "replace").partition("?")[0]
     host = url.netloc.decode("ascii", "replace")
     return f"{url.scheme}://{host}{path}"[:_SHOWN_CHARACTERS]
 
 
 def _name(url: httpx.URL) -> str:
-    """The file name that an address ends with, made fit to print; else the host."""
+    """The file name at the end of an address, made fit to print; else the host."""
     last = url.path.rstrip("/").rpartition("/")[2]
     return _UNPRINTABLE_IN_NAMES.sub("_", last)[-_NAME_CHARACTERS:].strip(" .") or url.host

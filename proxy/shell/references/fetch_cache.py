@@ -1,8 +1,8 @@
-"""What became of addresses, remembered for the next turns, for other workers and for the time after a restart.
+"""The outcome for each address, remembered for later turns, for other workers and across restarts.
 
-Rule: an address that was looked up once is the same content, or the same words about its absence, in every later turn,
-as the prompt that an upstream has cached begins with it. Kept per owner; of an address only a hash is kept, and of one
-that failed what its diagnosis says.
+Rule: an address that was looked up once gives the same content, or the same words about its absence, in every later
+turn, as the prompt that the upstream has cached begins with it. Stored per tenant. Of an address only a hash is stored,
+and of a failed one also the content of its diagnosis.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 FAILURE_SECONDS: Final = 3600.0
-"""That a failure stands after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until then another
-text in its place would cost more than the image is worth, afterwards another try costs nothing."""
+"""How long a failure is remembered after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until
+then another text in its place would cost more than the image is worth, afterwards another try costs nothing."""
 NOTE_SECONDS: Final = 600.0
-"""A use is noted at most this often; other workers see a failure as so much older at the most."""
+"""A use is noted at most this often; other workers see a failure as at most this much older."""
 WAIT_SECONDS: Final = 5.0
 """Longest that the store may take, from when a thread is free to ask it."""
 MAX_REMEMBERED: Final = 10_000
@@ -36,11 +36,11 @@ Result = TypeVar("Result")
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one address."""
+    """The outcome for one address."""
 
     address_sha256: str
     artifact: str = ""
-    """The content by its name in the store; empty when there is none."""
+    """The content by its name in the store; empty if there is none."""
     declared: str = ""
     name: str = ""
     obstacle: FetchError | None = None
@@ -60,27 +60,27 @@ class _Remembered:
     finding: Finding
     used: float
     noted: float
-    """Unix times; the second one is when the store was told."""
+    """Unix times; the second is when the store was updated."""
 
 
 def address_sha256(address: str) -> str:
-    """What an address is remembered by: it may hold a password."""
+    """The key by which an address is remembered: the address may hold a password."""
     return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class FetchCache:
-    """Remembers in memory and beside the artifacts."""
+    """Remembers in memory and next to the artifacts."""
 
     def __init__(self, folder: ArtifactFolder, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._clock = clock
         self._remembered: BoundedMap[tuple[str, str], _Remembered] = BoundedMap(MAX_REMEMBERED)
-        """By hash and owner."""
+        """By hash and tenant."""
         self._threads = DaemonThreads(2, "findings")
 
     async def recall(self, address: str, owner: str) -> Finding | None:
-        """What became of it, if that is known and still stands. Raises ArtifactStoreUnavailable when nobody answers:
-        what is known would be forgotten then."""
+        """The outcome, if it is known and still valid. Raises ArtifactStoreUnavailable if the store does not respond,
+        as the known outcome would otherwise be forgotten."""
         digest = address_sha256(address)
         known = self._remembered.pop((digest, owner))
         if known is None:
@@ -96,14 +96,13 @@ class FetchCache:
         return known.finding
 
     async def note(self, finding: Finding, owner: str) -> None:
-        """Remember it; trouble with the store makes that last as long as the process. Raises
-        ArtifactStoreUnavailable."""
+        """Remember it; if the store fails, only as long as the process runs. Raises ArtifactStoreUnavailable."""
         now = self._clock()
         self._remembered.put((finding.address_sha256, owner), _Remembered(finding, now, now))
         await self._run(self._write, finding, owner)
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
@@ -112,7 +111,7 @@ class FetchCache:
         except TooSlow:
             raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
         except TROUBLE:
-            return None  # not there, or not to be read or written: what is remembered here has to do
+            return None  # missing, unreadable or unwritable: memory has to do
 
     def _read(self, digest: str, owner: str) -> _Remembered | None:
         if not self._folder.is_used():

@@ -1,7 +1,7 @@
-"""One GET to a host that a stranger chose, and to nothing but the public internet.
+"""One GET to a host that a stranger chose, and only to the public internet.
 
-Rule: a name is resolved once, what it resolves to is checked, and the connection goes to that very address, so a name
-that means something else a moment later (DNS rebinding) gains nothing. Nothing of ours goes along: no key, no cookie.
+Rule: a name is resolved once, its addresses are checked, and the connection goes to the checked address, so a name that
+resolves differently a moment later (DNS rebinding) gains nothing. Nothing of ours is sent: no key, no cookie.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Resolve: TypeAlias = Callable[[str], Sequence[Address]]
 """Name → its addresses, the best first. Blocks; raises OSError."""
 
 USUAL_PORTS: Final = frozenset({80, 443})
-"""Others belong to services that expect no stranger, also on public hosts: the proxy's machine may be one itself."""
+"""Other ports belong to services that expect no strangers, also on public hosts: the proxy's machine may be one."""
 _MAX_TRIES: Final = 3
-"""Addresses of one name that are tried, one after another; the time for all is limited elsewhere."""
+"""Addresses tried for one name, one after another; the time for all of them is limited elsewhere."""
 _CONNECT_SECONDS: Final = 3.0
 """For one of them: the system's own limit is minutes."""
 _RESOLVER_THREADS: Final = 8
-"""Of their own: a name server that does not answer must not take the threads that plan requests."""
+"""Separate threads: a name server that does not respond must not take those that plan requests."""
 _HEADERS: Final = {"user-agent": "context-proxy", "accept": "image/*", "accept-encoding": "identity"}
-"""Images are compressed already; what comes compressed all the same is unpacked within the limit of size."""
+"""Images are already compressed; one that arrives compressed all the same is unpacked within the size limit."""
 
 
 class NotFetched(Exception):
-    """Why there is no content; `limit` when one was passed."""
+    """Why there is no content; `limit` if one was exceeded."""
 
     def __init__(self, obstacle: FetchError, limit: float | None = None) -> None:
         super().__init__(obstacle.value)
@@ -44,15 +44,15 @@ class NotFetched(Exception):
 
 
 def system_resolver(host: str) -> Sequence[Address]:
-    """What the system's resolver says, in the order of RFC 6724."""
+    """The system resolver's addresses, in the order of RFC 6724."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(address[0]) for *_, address in found))
 
 
 class GuardedRequests:
-    """Sends GET requests, each over a connection of its own.
+    """Sends GET requests, each over its own connection.
 
-    Proxies that the environment names are not used: they would resolve the name themselves, and connect to anything.
+    Proxies named by the environment are not used: they would resolve the name themselves, and connect to anything.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GuardedRequests:
         self._is_open = is_open
         self._ports = ports
         self._threads = DaemonThreads(_RESOLVER_THREADS, "resolver")
-        # Without keeping connections: they are told apart by address and port, and one that was made for one name, its
+        # Without keep-alive: the pool keys connections by address and port, and one made for one name, with its
         # certificate checked, must not serve another name at the same address.
         self._transport = httpx.AsyncHTTPTransport(
             verify=tls or httpx.create_ssl_context(),
@@ -78,7 +78,7 @@ class GuardedRequests:
         )
 
     async def get(self, url: httpx.URL) -> httpx.Response:
-        """The answer of one server, its body unread and redirects not followed; the caller closes it.
+        """The response of one server, its body unread and redirects not followed; the caller closes it.
 
         Raises NotFetched.
         """
@@ -95,7 +95,7 @@ class GuardedRequests:
         raise failure
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         await self._transport.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -121,8 +121,8 @@ class GuardedRequests:
             raise NotFetched(FetchError.UNKNOWN_HOST) from None
 
     async def _ask(self, url: httpx.URL, host: str, address: Address) -> httpx.Response:
-        """Ask for `url` at this very address: the name goes along in the header and in the TLS handshake, where the
-        certificate has to be the name's."""
+        """Request `url` from exactly this address: the name is sent in the header and in the TLS handshake, where the
+        certificate must match it."""
         timeout = {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None}
         request = httpx.Request(
             "GET",
@@ -137,7 +137,7 @@ class GuardedRequests:
 
 
 def obstacle_of(error: httpx.TransportError) -> FetchError:
-    """What an error of the client library means. Its text may quote the address; it is not kept."""
+    """The meaning of an error of the client library. Its text may quote the address and is not kept."""
     if isinstance(error, httpx.TimeoutException):
         return FetchError.TIMEOUT
     cause: BaseException | None = error

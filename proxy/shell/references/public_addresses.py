@@ -1,7 +1,7 @@
-"""Which addresses of the internet protocol anybody may be asked to connect to.
+"""Which IP addresses anybody may ask the proxy to connect to.
 
-Rule: what is not known to be public is not. An address is judged, never a name; and an address that carries another one
-in itself (mapped, tunnelled, translated) is none, as who takes the inner one out cannot be known from here.
+Rule: what is not known to be public is not public. Addresses are judged, never names. An address that contains another
+one (mapped, tunnelled, translated) is refused, as nobody here can know who unwraps the inner one.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _NOT_PUBLIC: Final = _networks(
 """https://www.iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry, written out: `is_global`
 of the standard library differs from version to version and calls some multicast global."""
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-"""All that is given out. Outside lie ::1, mapped (::ffff:0:0/96) and translated (64:ff9b::/96) addresses, unique local
-ones (fc00::/7) with the metadata of AWS, link-local, site-local, multicast."""
+"""All addresses in use. The rest includes ::1, mapped (::ffff:0:0/96) and translated (64:ff9b::/96) addresses, unique
+local ones (fc00::/7) with the metadata of AWS, link-local, site-local, multicast."""
 
 _PRIVATE: Final = _networks(
     "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "::1/128", "fc00::/7"
 )
 """What an operator means by a private network."""
 _METADATA: Final = _networks("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")
-"""Of Alibaba, AWS and Google, inside of those; the others are link-local. They hand out keys."""
+"""Of Alibaba, AWS and Google, inside those networks; the others are link-local. They hand out keys."""
 
 _ENDS_IN_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE)
-"""What resolvers and browsers take for an IPv4 address, however it is written:
+"""What resolvers and browsers take for an IPv4 address, in any spelling:
 https://url.spec.whatwg.org/#ends-in-a-number-checker."""
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
 
@@ -75,12 +75,12 @@ def is_public(address: Address) -> bool:
 
 
 def is_private_network(address: Address) -> bool:
-    """Whether it belongs to a private network or to this machine, and is not where a cloud keeps its metadata."""
+    """Whether it belongs to a private network or to this machine, and is not a cloud's metadata address."""
     return any(address in network for network in _PRIVATE) and not any(address in network for network in _METADATA)
 
 
 def literal_address(host: str) -> Address | None:
-    """The address that a host is, written in the one usual way; None for a name. Raises ValueError for what is neither.
+    """The address, if a host is one in the usual spelling; None for a name. Raises ValueError for anything else.
 
     >>> literal_address("1.1.1.1"), literal_address("example.org")
     (IPv4Address('1.1.1.1'), None)

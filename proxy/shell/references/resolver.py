@@ -1,7 +1,7 @@
-"""What the references of a request stand for: images from the web, artifacts from the store.
+"""Looks up what the references of a request refer to: images from the web, artifacts from the store.
 
-Rule: what cannot be looked up now stays as it came, and no trouble here is a request's trouble; an address is asked for
-once and then known, also as a failure.
+Rule: what cannot be looked up now stays as it is, and no failure here fails a request; an address is requested once and
+then known, even as a failure.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from proxy.shell.resources.logs import logger
 MAX_AT_ONCE: Final = 4
 """Of one request."""
 MAX_REFERENCES: Final = 256
-"""Of one request; what is over stays as it is."""
+"""Of one request; further ones stay as they are."""
 PATIENCE: Final = 3
-"""Times the limit for one image: as long as a request waits for all of its own. What comes later is there for its next
-turn; what is not there stays as it is."""
+"""Times the limit for one image: how long a request waits for all of its own. What arrives later is ready for its next
+turn; until then the reference stays as it is."""
 READ_SECONDS: Final = 10.0
 """Longest wait for the store."""
 TOOL: Final = "fetched"
-"""What the names of downloaded images say about where they come from."""
+"""The part of a downloaded image's name that says where it comes from."""
 
 Found: TypeAlias = Fetched | Unfetched
 
@@ -45,11 +45,11 @@ class Downloads(Protocol):
         """The image, or why there is none."""
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class Resolver:
-    """Looks references up, per owner."""
+    """Looks references up, per tenant."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Resolver:
         self._log = logger()
 
     def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
-        """Whether a request may hold a reference behind that position, told by its bytes: most have none.
+        """Whether a request may hold a reference after that position, decided by its bytes: most have none.
         `may_name_images`: whether an image may be named in a piece of it."""
         if body.find(b"artifact:", start) >= 0:
             return True
         return self._downloads is not None and body.find(b"http", start) >= 0 and may_name_images(body[start:])
 
     async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
-        """What these stand for. What is missing in the answer stays as it is."""
+        """What these references refer to. A reference missing from the result stays as it is."""
         wanted = {reference.address: reference for reference in references if self._is_ours(reference)}
         slots = asyncio.Semaphore(MAX_AT_ONCE)
 
@@ -102,7 +102,7 @@ class Resolver:
         return self._within_memory(list(wanted), outcomes)
 
     async def aclose(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         tasks = list(self._underway.values())
         for task in tasks:
             task.cancel()
@@ -115,7 +115,7 @@ class Resolver:
         return reference.origin is Origin.ARTIFACT or self._downloads is not None
 
     def _within_memory(self, addresses: Sequence[str], outcomes: Sequence[Found | BaseException | None]) -> Resolved:
-        """The outcomes, the first ones first, up to four contents of the largest size."""
+        """The outcomes in their order, up to four contents of the largest size."""
         found: dict[str, Found] = {}
         left_bytes = MAX_AT_ONCE * self._max_bytes
         for address, outcome in zip(addresses, outcomes, strict=False):
@@ -140,8 +140,8 @@ class Resolver:
             return None
 
     async def _held(self, reference: Reference, owner: str) -> Fetched | None:
-        """An artifact that is named. That it was missing is remembered, too: it may be there when the next turn looks,
-        and what was sent once as it was would be sent in another way."""
+        """An artifact that is named. Its absence is remembered, too: it may exist at the next turn, and what was once
+        sent unchanged would then be sent differently."""
         if await self._findings.recall(reference.address, owner) is not None:
             return None
         found = await self._read(reference.artifact_id, owner)
@@ -150,7 +150,7 @@ class Resolver:
         return found
 
     async def _read(self, artifact: str, owner: str, declared: str = "", name: str = "") -> Fetched | None:
-        """An artifact; None when it is gone, another owner's, or too large. Raises ArtifactStoreUnavailable and
+        """An artifact; None if it is gone, another tenant's, or too large. Raises ArtifactStoreUnavailable and
         TimeoutError."""
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -172,7 +172,7 @@ class Resolver:
         key = (address, owner)
         task = self._underway.get(key)
         if task is None:
-            # Another request of the same conversation may wait for it, too: it goes on when this one is given up.
+            # Another request of the same conversation may wait for it, too: it continues when this one is cancelled.
             task = self._underway[key] = asyncio.create_task(self._downloaded(address, owner))
             task.add_done_callback(lambda ended: self._ended(key, ended))
         return await asyncio.shield(task)
@@ -180,10 +180,10 @@ class Resolver:
     def _ended(self, key: tuple[str, str], task: asyncio.Task[Found | None]) -> None:
         del self._underway[key]
         if not task.cancelled():
-            task.exception()  # seen, also when nobody waits for it any more
+            task.exception()  # retrieved, even if nobody waits for it any more
 
     async def _downloaded(self, address: str, owner: str) -> Found | None:
-        """The image, kept and remembered; None when it cannot be kept, as the next turn would have another one."""
+        """The image, stored and remembered; None if it cannot be stored, as the next turn would get another one."""
         assert self._downloads is not None, "asked for with downloads only"
         found = await self._downloads.fetch(address)
         digest, host = address_sha256(address), host_of(address)
@@ -203,7 +203,7 @@ class Resolver:
 
 
 def host_of(address: str) -> str:
-    """The host of an address: all of it that may be logged, as the rest can hold secrets; empty where it is none.
+    """The host of an address: only it may be logged, as the rest can hold secrets; empty if there is none.
 
     >>> host_of("https://me:key@Example.org:8443/a/secret?b=secret"), host_of("http://a b/")
     ('example.org', '')

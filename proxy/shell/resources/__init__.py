@@ -1,1 +1,1 @@
-"""What the process has: threads, memory, its log."""
+"""Resources of the process: threads, memory, its log."""

@@ -1,6 +1,6 @@
-"""What is remembered up to a bound: the newest stays, and what was put in longest ago goes.
+"""Maps of bounded size: the newest entry stays, the oldest goes.
 
-Rule: foreign input may name as many things as it likes; what is forgotten is worked out or asked for again.
+Rule: foreign input may name any number of things; what is forgotten is computed or asked for again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Value = TypeVar("Value")
 
 
 class BoundedMap(Generic[Key, Value]):
-    """A map that is bounded in number and in bytes. To put a key in again makes it the newest; to look it up does not.
+    """A map bounded in number and in bytes. Storing a key again makes it the newest; looking it up does not.
 
     One thread writes; others may look up.
 
-    Every request asks such maps, and cachetools' LRUCache, which has one bound and would be the demo's 46th package,
-    takes twice as long: 0.26 µs for a look-up and 0.8 to put a key in where the oldest goes; here these are 0.12 and
-    0.5. In a plain dict the latter takes 4, as it looks for its first key among those that went. (CPython 3.11, 10 000
+    Every request uses such maps. cachetools' LRUCache, which has one bound and would be the demo's 46th package, takes
+    twice as long: 0.26 µs for a look-up and 0.8 for storing a key that evicts the oldest; here these are 0.12 and 0.5.
+    In a plain dict the latter takes 4, as it searches for its first key among the deleted ones. (CPython 3.11, 10 000
     keys.)
     """
 
@@ -33,7 +33,7 @@ class BoundedMap(Generic[Key, Value]):
 
     @property
     def held_bytes(self) -> int:
-        """Of all that is in it, as it was told."""
+        """The bytes of all entries, as stated by their writers."""
         return self._held_bytes
 
     def __len__(self) -> int:
@@ -47,12 +47,12 @@ class BoundedMap(Generic[Key, Value]):
         return iter(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """What was put in for it; None, too, when it is not there."""
+        """The value stored for it; None, too, if it is missing."""
         found = self._entries.get(key)
         return None if found is None else found[0]
 
     def put(self, key: Key, value: Value, held_bytes: int = 0) -> Sequence[tuple[Key, Value]]:
-        """Make it the newest. What had to go for it, the oldest first; that is itself, when it is too large alone."""
+        """Make it the newest. Returns what it evicted, the oldest first; if it alone is too large, that is itself."""
         entries = self._entries
         before = entries.pop(key, None)
         if before is not None:
@@ -71,7 +71,7 @@ class BoundedMap(Generic[Key, Value]):
         return gone
 
     def pop(self, key: Key) -> Value | None:
-        """Take it out; None when it is not there."""
+        """Remove it and return its value; None if it is missing."""
         found = self._entries.pop(key, None)
         if found is None:
             return None
@@ -80,7 +80,7 @@ class BoundedMap(Generic[Key, Value]):
 
 
 def with_newest(known: Mapping[Key, Value], new: Mapping[Key, Value], most: int) -> dict[Key, Value]:
-    """A copy with these as its newest, and no more than `most` of all: for records that nobody changes.
+    """A copy with these as its newest entries, and no more than `most` in all: for immutable records.
 
     >>> with_newest({"a": 1, "b": 2}, {"a": 3, "c": 4}, 2)
     {'a': 3, 'c': 4}

@@ -1,4 +1,4 @@
-"""What the proxy says about itself: log lines.
+"""The proxy's log.
 
 Rule: never a key, never the content of a message; a line costs microseconds, as every request writes one.
 """
@@ -22,7 +22,7 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Set up structlog for the process, and send the words of libraries the same way; to standard output, or there."""
+    """Set up structlog for the process, and route the libraries' log through it; to `stream` or standard output."""
     stream = stream or sys.stdout
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     shared: list[Any] = [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
@@ -47,7 +47,7 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
 
 
 class _MayBeLost:
-    """A stream whose trouble nobody feels: a log without a reader, or on a full disk, must not cost answers."""
+    """A stream that hides its errors: a log without a reader, or on a full disk, must not cost responses."""
 
     def __init__(self, stream: IO[Any]) -> None:
         self._stream = stream
@@ -60,7 +60,7 @@ class _MayBeLost:
             return 0
 
     def flush(self) -> None:
-        """Hand over what was written, or lose it."""
+        """Flush what was written, or lose it."""
         try:  # noqa: SIM105 - once for each line; suppress() takes longer than the flush
             self._stream.flush()
         except OSError:
@@ -68,13 +68,13 @@ class _MayBeLost:
 
 
 def logger() -> FilteringBoundLogger:
-    """The logger of the project."""
+    """The project's logger."""
     found: FilteringBoundLogger = structlog.get_logger()
     return found
 
 
 def _json_line(_: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
-    """A processor that does the work of four, as every request writes a line."""
+    """One processor that does the work of four, as every request writes a line."""
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(None, level, event)
     timestamp = datetime.datetime.now(datetime.UTC).isoformat()[: -len("+00:00")] + "Z"
@@ -100,5 +100,5 @@ def _send_library_logs_the_same_way(shared: list[Any], renderer: Any, stream: Te
 
 
 def _expected_break(record: logging.LogRecord) -> bool:
-    """A stream whose upstream broke ends without a last chunk on purpose, and has a log line of its own."""
+    """A stream whose upstream broke deliberately ends without a last chunk, and has its own log line."""
     return record.getMessage() != "ASGI callable returned without completing response."

@@ -1,7 +1,7 @@
-"""Threads for what may never come back: a dead disk, a bucket or a name server that gives no answer.
+"""Threads for work that may never finish: a dead disk, a bucket or a name server that does not respond.
 
-Rule: the process can end while one of them hangs. For the threads of a `ThreadPoolExecutor` Python waits for ever; for
-these it waits a little, so that what is nearly done gets done.
+Rule: the process can exit while one of them hangs. Python waits for ever for the threads of a `ThreadPoolExecutor`; for
+these it waits briefly, so that work that is nearly done gets done.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 EXIT_SECONDS: Final = 2.0
-"""Longest wait for all threads together when the process ends; to write an artifact takes milliseconds."""
+"""Longest wait for all threads together at exit; writing an artifact takes milliseconds."""
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
 class TooSlow(TimeoutError):
-    """Work took longer than it may, the wait for a thread aside."""
+    """Work took longer than it may, not counting the wait for a thread."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,11 +50,11 @@ class _Task:
 
 
 _Queue: TypeAlias = SimpleQueue[_Task | None]
-"""None: a thread may go."""
+"""None: a thread may end."""
 
 
 class DaemonThreads(Executor):
-    """At most so many threads; each is made when it is needed."""
+    """At most this many threads; each is started when it is needed."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -63,7 +63,7 @@ class DaemonThreads(Executor):
         self._idle = threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
         self._running: dict[threading.Thread, _Task] = {}
-        """What each thread does now."""
+        """The current task of each thread."""
         self._changing = threading.Lock()
         self._is_shut = False
         _pools.add(self)
@@ -72,7 +72,7 @@ class DaemonThreads(Executor):
     def submit(
         self, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
     ) -> Future[_Result]:
-        """Have it done. Raises RuntimeError after `shutdown`."""
+        """Queue a call. Raises RuntimeError after `shutdown`."""
         task = _Task(partial(work, *given, **named))
         self._put(task)
         return task.future
@@ -80,17 +80,17 @@ class DaemonThreads(Executor):
     async def run(
         self, seconds: float, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
     ) -> _Result:
-        """What comes of it. Raises what it raises, TooSlow when it takes longer than so many seconds by itself, and
+        """The result of a call. Raises what it raises, TooSlow if it takes longer than this many seconds by itself, and
         RuntimeError after `shutdown`.
 
-        It waits for a thread, in order, as long as any thread gets something done: that says how much there is to do,
-        and nothing about how long it takes.
+        It waits for a thread, in order, as long as any thread makes progress: that wait depends on how much there is to
+        do, and says nothing about how long the call takes.
         """
         task = _Task(partial(work, *given, **named))
         self._put(task)
         done = asyncio.wrap_future(task.future)
         try:
-            # The future of the thread is asked, as news of it may wait behind whatever has held the loop.
+            # Asks the thread's future directly, as its callback may be queued after whatever has blocked the loop.
             while not task.future.done():
                 left = self._since(task) + seconds - time.monotonic()
                 if left <= 0:
@@ -102,7 +102,7 @@ class DaemonThreads(Executor):
             done.cancel()
 
     def _since(self, task: _Task) -> float:
-        """When it began; while it waits, when a thread began something last; or now."""
+        """When it began; while it waits, when a thread last began something; or now."""
         begun = task.begun
         if begun is not None:
             return begun
@@ -125,7 +125,7 @@ class DaemonThreads(Executor):
                 self._threads.append(thread)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the threads go when nothing is left to do; `cancel_futures`: when they are done with what they do now."""
+        """End the threads when nothing is left to do; with `cancel_futures`, after their current tasks."""
         with self._changing:
             self._is_shut = True
             with contextlib.suppress(Empty):
@@ -137,7 +137,7 @@ class DaemonThreads(Executor):
             self.join()
 
     def join(self, until: float = float("inf")) -> None:
-        """Wait for the threads, once they were let go of, until this time of `time.monotonic`."""
+        """Wait for the threads to end after `shutdown`, until this time of `time.monotonic`."""
         for thread in self._threads:
             thread.join(min(threading.TIMEOUT_MAX, max(0.0, until - time.monotonic())))
 
@@ -146,7 +146,7 @@ _pools: Final[weakref.WeakSet[DaemonThreads]] = weakref.WeakSet()
 
 
 def _serve(queue: _Queue, idle: threading.Semaphore, running: dict[threading.Thread, _Task]) -> None:
-    """What a thread does; it holds nothing of the pool, so that one that is forgotten goes with its threads."""
+    """The body of a thread; it holds no reference to the pool, so that a forgotten pool ends with its threads."""
     own = threading.current_thread()
     while True:
         try:
@@ -158,7 +158,7 @@ def _serve(queue: _Queue, idle: threading.Semaphore, running: dict[threading.Thr
             return
         running[own] = task
         task.run()
-        del running[own], task  # what it held must not live until there is another one
+        del running[own], task  # its objects must not live until the next task
 
 
 def _let_go(queue: _Queue, threads: Sequence[threading.Thread]) -> None:
@@ -168,7 +168,7 @@ def _let_go(queue: _Queue, threads: Sequence[threading.Thread]) -> None:
 
 @atexit.register
 def _leave() -> None:
-    """A daemon thread that came back while the interpreter is taken apart could bring the process down."""
+    """A daemon thread that resumes while the interpreter is torn down could crash the process."""
     pools, until = list(_pools), time.monotonic() + EXIT_SECONDS
     for pool in pools:
         pool.shutdown(wait=False, cancel_futures=True)

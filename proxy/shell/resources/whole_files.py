@@ -1,7 +1,7 @@
 """Files that are written whole: a reader finds one version or another, and a crash leaves the old one.
 
-Rule: nobody but the user that the proxy runs as can read them, not even while they are written; what a killed process
-left half written is told by its name.
+Rule: only the user that the proxy runs as can read them, even while they are being written; a file that a killed
+process left half written is recognised by its name.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 UNFINISHED: Final = re.compile(r"[a-z-]+\.[0-9a-f]{16}\.unfinished")
-"""What a file is called, beside its place, until it is whole."""
+"""The name of a file, in the same folder, until it is whole."""
 
 
 def replace_file(path: Path | str, content: bytes, unfinished: Path | str | None = None) -> os.stat_result:
-    """Write a file, or put another in its place; what it is then. Raises OSError, and leaves nothing behind.
+    """Write a file, or replace it; its new status. Raises OSError, and then leaves nothing behind.
 
-    `unfinished`: where it is written, if not beside its place; a name that nobody else uses, on the same file system.
+    `unfinished`: where it is written first, if not in the same folder; a unique name on the same file system.
     """
     unfinished = unfinished or _beside(path)
     try:
@@ -34,8 +34,8 @@ def replace_file(path: Path | str, content: bytes, unfinished: Path | str | None
 
 
 def create_file(path: Path | str, content: bytes) -> None:
-    """Write a file where there is none, and see it on the disk before it has its name: half of it after a power cut
-    would never be replaced. Of several writers at once one wins. Raises OSError, FileExistsError for the others."""
+    """Write a file if there is none, and flush it to disk before it gets its name: half a file after a power cut would
+    never be replaced. Of several writers at once one wins. Raises OSError, FileExistsError for the others."""
     unfinished = _beside(path)
     try:
         _write(unfinished, content, durable=True)
@@ -46,7 +46,7 @@ def create_file(path: Path | str, content: bytes) -> None:
 
 
 def remove_unfinished(folder: Path | str, name: re.Pattern[str], before: float) -> None:
-    """Remove what was left half written under such names; `before` is Unix time. Raises OSError."""
+    """Remove half-written files with such names; `before` is Unix time. Raises OSError."""
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
@@ -55,7 +55,7 @@ def remove_unfinished(folder: Path | str, name: re.Pattern[str], before: float) 
 
 
 def _beside(path: Path | str) -> Path:
-    """Not by the number of the process: in two containers over one folder it is the same."""
+    """Not named by process number: in two containers that share a folder it can be the same."""
     return Path(path).with_suffix(f".{secrets.token_hex(8)}.unfinished")
 
 

@@ -1,7 +1,8 @@
-"""How much of all requests together is worked on at a time, and memory given back afterwards.
+"""Bounds the work on all requests together, and gives memory back afterwards.
 
-Rule: whoever comes when it is too much waits, in order, and nobody waits for ever: one request always goes on, however
-large it is, and who sends a body slowly loses its place while others wait. Small requests wait for nobody.
+Rule: a request that arrives when there is too much waits, in order, and none waits for ever: one request always
+proceeds, however large it is, and a client that sends a body slowly loses its place while others wait. Small requests
+never wait.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from typing import Final
 from starlette.types import Message, Receive
 
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""Of bodies that are read, planned and sent at a time. What is made of one takes up to four times as much."""
+"""Of bodies being read, planned and sent at a time. What is made from one takes up to four times as much."""
 SMALL_BYTES: Final = 64 * 1024
-"""Of a body that waits for nobody: the server's own buffers hold as much of each connection anyway."""
+"""Of a body that never waits: the server's own buffers hold as much for each connection anyway."""
 PACE_SECONDS: Final = 5.0
-"""In which more of a body has to come while others wait: `LEAST_BYTES`, or a part of what has come already. So a body
-of 64 MB, the most by default, is over within minutes, and a line of 30 kbit/s is enough for small ones."""
+"""Time in which more of a body has to arrive while others wait: `LEAST_BYTES`, or a part of what has arrived already.
+So a body of 64 MB, the default maximum, is done within minutes, and 30 kbit/s are enough for small ones."""
 PACE_PART: Final = 32
 LEAST_BYTES: Final = 16 * 1024
 APART_BYTES: Final = 4 * 1024 * 1024
-"""Of a block of memory that is taken from the system by itself. Each of its pages then costs a fault: at 256 KB, the
-bodies of 100 turns to 2 MB took 0.18 s more of CPU."""
+"""Of a memory block that gets its own mapping from the system. Each of its pages then costs a fault: at 256 KB, the
+bodies of 100 turns up to 2 MB took 0.18 s more of CPU."""
 KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
-"""At the end of the heap, before it is given back at once; all that is free is given back every two seconds."""
+"""Free memory at the end of the heap before it is given back at once; the rest is given back every two seconds."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 """https://man7.org/linux/man-pages/man3/mallopt.3.html"""
 LOOK_SECONDS: Final = 2.0
-"""Between two looks at whether there is memory to give back."""
+"""Between two checks for memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
-"""Of bodies that were worked on: under this, what the C library keeps for later is not worth a look."""
+"""Of bodies worked on: below this, what the C library keeps for later is not worth a check."""
 
 
 class Workload:
-    """The requests that are worked on."""
+    """The requests being worked on."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, small_bytes: int = SMALL_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -47,20 +48,20 @@ class Workload:
         self._held_bytes = 0
         self._waiting: OrderedDict[Share, asyncio.Future[None]] = OrderedDict()
         self._favoured: Share | None = None
-        """The one that goes on though it is too much: else many halves of bodies would wait for each other."""
+        """The one that proceeds although it is too much: otherwise many half-read bodies would wait for each other."""
         self._reading: dict[Share, asyncio.Timeout] = {}
-        """Those whose next piece is waited for, with the limit of that wait."""
+        """Shares whose next piece is awaited, with the time limit of that wait."""
         self._pacing: asyncio.TimerHandle | None = None
-        """While others wait."""
+        """Runs while others wait."""
         self.done_bytes = 0
-        """Of all requests that were worked on."""
+        """Of all requests so far."""
 
     def share(self) -> Share:
-        """That of one request, which is to be released at its end."""
+        """The share of one request, to be released at its end."""
         return Share(self)
 
     async def take(self, share: Share, more_bytes: int) -> None:
-        """Go on once there is room for what has come."""
+        """Wait until there is room for what has arrived."""
         share.held_bytes += more_bytes
         self._held_bytes += more_bytes
         if self._favoured is share or share.held_bytes <= self._small_bytes:
@@ -75,11 +76,11 @@ class Workload:
             await turn
         finally:
             self._waiting.pop(share, None)
-            share.paced_bytes = None  # it was not its sender who took that time
+            share.paced_bytes = None  # its sender did not cause that delay
 
     async def next_message(self, share: Share, receive: Receive, pause_seconds: float) -> Message:
-        """The next piece of a body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
-        when nothing comes for so long, or too little while others wait."""
+        """The next piece of a body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError if
+        nothing arrives for this long, or too little while others wait."""
         try:
             async with asyncio.timeout(pause_seconds) as limit:
                 self._reading[share] = limit
@@ -91,7 +92,7 @@ class Workload:
         return message
 
     def release(self, share: Share) -> None:
-        """This one is done."""
+        """This request is done."""
         self._held_bytes -= share.held_bytes
         self.done_bytes += share.held_bytes
         share.held_bytes = 0
@@ -100,13 +101,13 @@ class Workload:
         self._call_up()
 
     def _note_pace(self) -> None:
-        """From now on, while others wait, look at how fast bodies come."""
+        """From now on, while others wait, check how fast bodies arrive."""
         for share in self._reading:
             share.paced_bytes = share.held_bytes
         self._pacing = asyncio.get_running_loop().call_later(PACE_SECONDS, self.end_slow)
 
     def end_slow(self) -> None:
-        """End the wait for bodies of which too little has come since the last look, if anybody waits for room."""
+        """End the wait for bodies of which too little has arrived since the last check, if anybody waits for room."""
         self._pacing = None
         if not self._waiting:
             return
@@ -136,21 +137,21 @@ class Share:
         self._workload = workload
         self.held_bytes = 0
         self.paced_bytes: int | None = None
-        """What it held when its pace was last looked at; None: not since it was held up."""
+        """The bytes it held when its pace was last checked; None: not checked since it was held up."""
 
     async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of the body. Raises TimeoutError."""
         return await self._workload.next_message(self, receive, pause_seconds)
 
     def release(self) -> None:
-        """The request is on its way, or over; more than once does no harm."""
+        """The request is on its way, or over; calling this again does no harm."""
         if self.held_bytes:
             self._workload.release(self)
 
 
 async def give_memory_back(workload: Workload) -> None:
-    """Have the C library return to the system what large requests have left free in its heap: it keeps that for ever
-    where anything small lies above it. https://man7.org/linux/man-pages/man3/malloc_trim.3.html"""
+    """Make the C library return to the system the memory that large requests have left free in its heap: it keeps that
+    for ever if anything small lies above it. https://man7.org/linux/man-pages/man3/malloc_trim.3.html"""
     trim = _malloc_trim()
     done_bytes = workload.done_bytes
     while trim is not None:
@@ -161,8 +162,8 @@ async def give_memory_back(workload: Workload) -> None:
 
 
 def keep_large_blocks_apart() -> None:
-    """Have the C library take each large block from the system, and give it back at once: it begins so, but the first
-    that is freed raises the bound to as much as 32 MB, and bodies then leave holes in its heap."""
+    """Make the C library map each large block separately and return it at once: it starts like that, but the first
+    block that is freed raises the threshold to as much as 32 MB, and bodies then leave holes in its heap."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # as below
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, APART_BYTES)

@@ -1,1 +1,1 @@
-"""What the proxy says of itself: log lines, metrics, traces, the latest decisions."""
+"""What the proxy reports: log lines, metrics, traces, the latest decisions."""

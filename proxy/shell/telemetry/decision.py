@@ -1,6 +1,6 @@
 """The record of one request: what was found out, what was done, how it ended.
 
-Rule: it is filled in as the request goes and decides nothing; never a key, never content.
+Rule: it is filled in as the request proceeds and decides nothing; never a key, never content.
 """
 
 from __future__ import annotations
@@ -22,83 +22,83 @@ if TYPE_CHECKING:
 MAX_MODEL_CHARACTERS: Final = 256
 """Of a model's name in the log: it is foreign input."""
 LARGER_WINDOW: Final = "give the server a larger window (Ollama: OLLAMA_CONTEXT_LENGTH=64000)"
-"""What to do about a server that cuts prompts, for a header, a line of the log and the dashboard."""
+"""Advice for a server that cuts prompts: for a header, a line of the log and the dashboard."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """One request; filled in as it goes. Times are seconds of `time.perf_counter`."""
+    """One request; filled in as it proceeds. Times are seconds of `time.perf_counter`."""
 
     request_id: str
     started: float
     outcome: str = "answered"
     """`answered`, or the code of the error that ended it."""
     problem: str = ""
-    """Why there was no whole answer."""
+    """Why there was no whole response."""
     status: int = 0
-    """Of what the client got; 0 when it left before that, and nothing had come from upstream."""
+    """Of the response to the client; 0 if the client left before it, and nothing had come from upstream."""
     body_bytes: int = 0
     received: float | None = None
-    """When the body was there."""
+    """When the body was complete."""
     planned: Planned | None = None
     observed: bool = False
     """Whether the plan is only for the record."""
     refused_as_too_long: bool = False
-    """Whether the upstream said so of any send."""
+    """Whether the upstream reported it at any send."""
     refusal: str = ""
-    """What the upstream refused the last send for, as it was judged: the kind of a verdict."""
+    """What the upstream refused the last send for, as judged: the kind of a verdict."""
     counted_as_stream: bool = False
-    """Whether it is among the streams that run."""
+    """Whether it is counted among the running streams."""
     attempts: int = 1
     rung: str = Rung.FIRST.value
     """The kind of the last send."""
     sent_bytes: int = 0
-    """Of the body that went upstream."""
+    """Of the body that was sent upstream."""
     own_seconds: float | None = None
-    """From the last byte of the request to its first departure, but for the time that was waited for images."""
+    """From the last byte of the request to its first send, without the wait for images."""
     sent: float | None = None
-    """When the request left for the upstream, the last time."""
+    """When the request was last sent upstream."""
     answered: float | None = None
-    """When the head of its answer was there."""
+    """When the head of the response arrived."""
     answer_bytes: int = 0
     prompt_tokens: int | None = None
-    """As the upstream counted them, where that is known."""
+    """As the upstream counted them, if known."""
     parent: Context | None = None
-    """The client's span, when requests are traced and it names one."""
+    """The client's span, if requests are traced and the client names one."""
     cut_to_tokens: int | None = None
-    """The window to which the upstream has cut the prompt without a word, as its usage proves."""
+    """The window to which the upstream silently cut the prompt, as its usage proves."""
     retrieval_rounds: int = 0
-    """Times that artifacts were read for the model before the client had its answer."""
+    """Number of reads of artifacts for the model before the client had its response."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """What the upstream counted in all rounds of an answer together, by OpenAI's names; empty when there was one alone,
-    of which the client is told."""
+    """The upstream's counts over all rounds of a response together, by OpenAI's names; empty if there was only one, as
+    the client sees those."""
     prefix_kept: float | None = None
-    """The share of what the conversation sent before that this request begins with; None for its first."""
+    """The share of the conversation's previous request with which this one begins; None for the first."""
     _last_sent: LastSent | None = None
     _sent_before: tuple[Message, ...] | None = None
 
     def note_body(self, body_bytes: int) -> None:
-        """The request is here."""
+        """The body of the request is complete."""
         self.body_bytes, self.received = body_bytes, time.perf_counter()
 
     def note_plan(self, planned: Planned) -> None:
         """The request was read, and it is clear what to send."""
         self.planned = planned
-        if self._last_sent is None:  # a second plan is made apart from the conversation
+        if self._last_sent is None:  # a second plan is not part of the conversation
             self._last_sent = planned.last_sent
             self._sent_before = planned.last_sent.messages
 
     def note_attempt(self, attempt: Attempt, planned: Planned) -> None:
-        """The request goes up once more."""
+        """The request is sent once more."""
         self.attempts += 1
         self.rung, self.planned = attempt.rung.value, planned
 
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""
         self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
-        self.status, self.answered = 0, None  # of a refusal that was not passed on
+        self.status, self.answered = 0, None  # those of a refusal that was not passed on
         if self.own_seconds is None and self.received is not None:
             waited = self.planned.lookup_seconds if self.planned is not None else 0.0
             self.own_seconds = self.sent - self.received - waited
@@ -111,25 +111,25 @@ class Decision:
         return planned.request.conversation.messages if self.rung == Rung.ORIGINAL else planned.plan.sent
 
     def note_answer(self, status: int) -> None:
-        """The head of the answer is here."""
+        """The head of the response has arrived."""
         self.status, self.answered = status, time.perf_counter()
 
     def note_usage(self, usage: Mapping[str, int]) -> None:
-        """A round of an answer is over; what was counted up to here."""
+        """A round of a response is over; the counts so far."""
         if self.retrieval_rounds:
             self.usage = usage
 
     def note_error(self, error: ProxyError) -> None:
-        """There will be no whole answer."""
+        """There will be no whole response."""
         self.outcome, self.problem = error.code, error.message
 
     def note_response(self, status: int, answer_bytes: int) -> None:
-        """What the client got; status 0: nothing."""
+        """The response that the client got; status 0: none."""
         self.status, self.answer_bytes = status or self.status, answer_bytes
 
     @property
     def sent_tokens(self) -> int:
-        """Of the last send, as they were estimated, in the model's tokens; 0 when there was no plan."""
+        """Estimated for the last send, in the model's tokens; 0 if there was no plan."""
         if self.planned is None:
             return 0
         as_it_came = self.observed or self.rung == Rung.ORIGINAL
@@ -137,7 +137,7 @@ class Decision:
 
     @property
     def went_well(self) -> bool:
-        """Whether the client got a whole answer that is no error."""
+        """Whether the client got a whole response that is not an error."""
         return self.outcome == "answered" and self.status < 400
 
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -164,7 +164,7 @@ class Decision:
 
     @property
     def warning(self) -> str:
-        """What an operator has to see to, in a word; empty when there is nothing."""
+        """A word for what an operator has to attend to; empty if there is nothing."""
         planned = self.planned
         is_cut = planned is not None and planned.inputs.profile.cuts_silently and not planned.plan.fits
         return "window_too_small" if is_cut else ""

@@ -1,7 +1,8 @@
-"""Counters for Prometheus: what `/metrics` says.
+"""Counters for Prometheus: the content of `/metrics`.
 
-Rule: names and units by Prometheus' convention; the only foreign words in a label are the names of models whose limits
-were learned; a request costs a handful of additions. Several workers count in files that each of them can add up.
+Rule: names and units follow Prometheus' conventions; the only foreign words in a label are the names of models whose
+limits were learned; a request costs a handful of additions. Several workers count in files that each of them can add
+up.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.shell.telemetry.decision import Decision
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable by which prometheus_client learns, when it is imported, where the workers keep their counts."""
+"""The variable that tells prometheus_client, at its import, where the workers keep their counts."""
 
 LABEL_VALUES: Final = {
     "reason": [reason.value for reason in Reason],
@@ -44,18 +45,18 @@ LABEL_VALUES: Final = {
     ],
     "scope": ["window", "input"],
 }
-"""What stands in a label, where that is a closed set; an outcome is `answered` or the code of an error."""
+"""The values of a label with a closed set; an outcome is `answered` or the code of an error."""
 
 
 class Metrics:
-    """The counters of one process; a set for each app, so that tests do not meet."""
+    """The counters of one process; one set for each app, so that tests do not share them."""
 
     def __init__(self, learning: Sequence[Learning] = ()) -> None:
         self.registry = registry = CollectorRegistry()
         self._learned = LearnedCollector(learning)
         registry.register(self._learned)
         self.requests = Counter(
-            "context_proxy_requests", "Chat requests that are over, by outcome.", ["outcome"], registry=registry
+            "context_proxy_requests", "Finished chat requests, by outcome.", ["outcome"], registry=registry
         )
         self.attempts = Counter(
             "context_proxy_attempts",
@@ -73,33 +74,33 @@ class Metrics:
         )
         self.edits = Counter(
             "context_proxy_edits",
-            "Edits in chat requests, by reason; one that a conversation carries along counts in each of its requests.",
+            "Edits in chat requests, by reason; an edit that stays in a conversation counts in each of its requests.",
             ["reason"],
             registry=registry,
         )
         self.received_tokens = Counter(
             "context_proxy_received_tokens",
-            "Tokens of the chat requests that were sent upstream, as they came; estimated.",
+            "Tokens, before edits, of the chat requests that were sent upstream; estimated.",
             registry=registry,
         )
         self.sent_tokens = Counter(
-            "context_proxy_sent_tokens", "Tokens of the same requests as they were sent; estimated.", registry=registry
+            "context_proxy_sent_tokens", "Tokens of the same requests after edits; estimated.", registry=registry
         )
         self.prefix_kept = Histogram(
             "context_proxy_prefix_kept_ratio",
-            "Share of a conversation's last request with which its next one begins, as they were sent.",
+            "Share of a conversation's previous request with which the next one begins, as sent.",
             buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999999, 1),
             registry=registry,
         )
         self.own_seconds = Histogram(
             "context_proxy_own_seconds",
-            "Time from the last byte of a chat request to its departure upstream, without waits for images.",
+            "Time from the last byte of a chat request until it is sent upstream, without waits for images.",
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
             registry=registry,
         )
         self.upstream_seconds = Histogram(
             "context_proxy_upstream_first_byte_seconds",
-            "Time from a chat request's departure to the head of its answer.",
+            "Time from sending a chat request to the head of its response.",
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
             registry=registry,
         )
@@ -111,17 +112,17 @@ class Metrics:
         )
         self.streams = Gauge(
             "context_proxy_running_streams",
-            "Chat requests under way whose answer is a stream.",
+            "Chat requests under way whose response is a stream.",
             multiprocess_mode="livesum",
             registry=registry,
         )
         self.saved_artifacts = Counter(
-            "context_proxy_saved_artifacts", "Artifacts that were written to the store.", registry=registry
+            "context_proxy_saved_artifacts", "Artifacts written to the store.", registry=registry
         )
         self.saved_bytes = Counter("context_proxy_saved_artifact_bytes", "Bytes of these artifacts.", registry=registry)
         self.stored_artifacts = Gauge(
             "context_proxy_stored_artifacts",
-            "Artifacts in the store when it was last looked through, once an hour.",
+            "Artifacts in the store at the last sweep, once an hour.",
             multiprocess_mode="mostrecent",
             registry=registry,
         )
@@ -133,7 +134,7 @@ class Metrics:
         )
         self.retrieval_rounds = Counter(
             "context_proxy_retrieval_rounds",
-            "Times that artifacts were read for a model before its client had the answer.",
+            "Reads of artifacts for a model before its client had the response.",
             registry=registry,
         )
         # Looked up once: finding the child of a label costs as much as counting.
@@ -142,7 +143,7 @@ class Metrics:
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
     def follow(self, learning: Sequence[Learning]) -> None:
-        """Tell from now on what these have learned, one for each upstream."""
+        """From now on, report what these have learned, one for each upstream."""
         self._learned.follow(learning)
 
     def planned(self, decision: Decision) -> None:
@@ -157,7 +158,7 @@ class Metrics:
             self.streams.inc()
 
     def finished(self, decision: Decision) -> None:
-        """A chat request is over."""
+        """A chat request is finished."""
         self.running.dec()
         if decision.counted_as_stream:
             self.streams.dec()
@@ -183,17 +184,17 @@ class Metrics:
             self.upstream_seconds.observe(decision.answered - decision.sent)
 
     def saved(self, size: int) -> None:
-        """An artifact of so many bytes is new in the store."""
+        """An artifact of this many bytes is new in the store."""
         self.saved_artifacts.inc()
         self.saved_bytes.inc(size)
 
     def stored(self, artifacts: int, size: int) -> None:
-        """The store was looked through."""
+        """A sweep of the store is over."""
         self.stored_artifacts.set(artifacts)
         self.stored_bytes.set(size)
 
     def exposed(self) -> bytes:
-        """What `/metrics` says: of this process, or of all workers when they share a folder."""
+        """The content of `/metrics`: of this process, or of all workers if they share a folder."""
         folder = os.environ.get(SHARED_FOLDER)
         if folder is None:
             return generate_latest(self.registry)
@@ -205,7 +206,7 @@ class Metrics:
 
 
 class LearnedCollector(Collector):
-    """What refusals have taught, read when somebody asks; the same in all workers, as they share one file."""
+    """Limits learned from refusals, read on request; the same in all workers, as they share one file."""
 
     def __init__(self, learning: Sequence[Learning]) -> None:
         self._learning = learning
@@ -215,7 +216,7 @@ class LearnedCollector(Collector):
         self._learning = learning
 
     def describe(self) -> list[Metric]:
-        """The family without values; asking for them at the start would be too early."""
+        """The family without values; it is too early for them at the start."""
         return [self._family()]
 
     def collect(self) -> list[Metric]:
@@ -241,7 +242,7 @@ class LearnedCollector(Collector):
 
 
 def _forget_the_dead(folder: Path) -> None:
-    """A worker that was killed has requests under way for ever."""
+    """The gauges of a killed worker would show its requests as under way for ever."""
     for file in folder.glob("gauge_live*.db"):
         number = file.stem.rpartition("_")[2]
         if not number.isdigit():

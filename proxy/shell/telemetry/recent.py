@@ -1,7 +1,7 @@
-"""The decisions of this process, the newest first: what `/decisions` and the dashboard show.
+"""The decisions of this process, the newest first, for `/decisions` and the dashboard.
 
-Rule: bounded in number and in bytes, and gone with the process; sizes, names and reasons, never a key and never
-content. A request pays for one entry in a queue; what is only for people is worked out when somebody looks.
+Rule: bounded in number and in bytes, and lost with the process; sizes, names and reasons, never a key and never
+content. A request pays for one entry in a queue; what only people need is computed when somebody looks.
 """
 
 from __future__ import annotations
@@ -22,36 +22,35 @@ from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
 MAX_DECISIONS: Final = 500
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of all that is remembered, counted as if each decision had its blocks for itself; most share those of the turn
-before."""
+"""Of everything remembered, counted as if each decision had its own blocks; most share those of the previous turn."""
 _LINE_BYTES: Final = 2_048
-"""What the members of a log line take in memory, about."""
+"""Approximate memory of a log line's members."""
 _BLOCK_BYTES: Final = 320
-"""What a block takes with the names in it, about."""
+"""Approximate memory of a block with its names."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """One request that is over; nobody changes it."""
+    """One finished request; immutable."""
 
     ended: float
     """Unix time."""
     line: Mapping[str, Any]
     """The members of its log line."""
     blocks: tuple[MessageReport, ...]
-    """Empty when there was no plan; by our estimate, as they were planned."""
+    """As planned, by our estimate; empty if there was no plan."""
     budget: Budget | None = None
     """Of the plan."""
     _summary: dict[str, Any] | None = None
-    """Remembered from the first look on, as the dashboard looks every other second."""
+    """Cached at the first look, as the dashboard looks every other second."""
 
     @property
     def held_bytes(self) -> int:
-        """What it takes, about."""
+        """Its approximate memory."""
         return _LINE_BYTES + len(self.line.get("problem", "")) + _BLOCK_BYTES * len(self.blocks)
 
     def summary(self) -> dict[str, Any]:
-        """The log line, and where the tokens of the messages went: kept, cut, left out."""
+        """The log line, and what became of the messages' tokens: kept, cut, left out."""
         if self._summary is None:
             self._summary = self._summed_up()
         return self._summary
@@ -70,8 +69,8 @@ class Recorded:
         return {**self.summary(), "blocks": described_blocks(self._sent_blocks())}
 
     def _sent_blocks(self) -> tuple[MessageReport, ...]:
-        """What the last send did, in the model's tokens: an original that went up in place of a refused plan has no
-        edits."""
+        """The edits of the last send, in the model's tokens: an original that was sent in place of a refused plan has
+        none."""
         blocks = self.blocks if self.budget is None else in_model_tokens(self.blocks, self.budget)
         if self.line.get("rung") != Rung.ORIGINAL:
             return blocks
@@ -86,20 +85,20 @@ class Totals:
 
     requests: int = 0
     tokens_before: int = 0
-    """Of the requests that were sent, as they came."""
+    """Of the requests sent, before edits."""
     tokens_saved: int = 0
     """Of these, tokens that the upstream did not have to read."""
     overflows: int = 0
     """Requests that the upstream refused as too long."""
     overflows_survived: int = 0
-    """Of these, answered all the same, with a second send."""
+    """Of these, those that succeeded with a second send."""
     followed: int = 0
-    """Requests that went on with a conversation whose last request is known."""
+    """Requests that continued a conversation whose previous request is known."""
     prefix_kept: float = 0.0
     """Sum over these of the share that stayed the same."""
 
     def count(self, *, tokens_before: int, tokens_saved: int, survived: bool | None, prefix_kept: float | None) -> None:
-        """A request is over. `survived`: whether a refusal for length was cured; None when there was none."""
+        """A request is finished. `survived`: whether a refusal for length was overcome; None if there was none."""
         self.requests += 1
         self.tokens_before += tokens_before
         self.tokens_saved += tokens_saved
@@ -113,14 +112,14 @@ class Totals:
 
 @dataclass(slots=True)
 class RecentDecisions:
-    """Remembers decisions; the oldest go."""
+    """Remembers decisions; the oldest go first."""
 
     max_decisions: int = MAX_DECISIONS
     max_bytes: int = MAX_BYTES
     totals: Totals = field(default_factory=Totals)
     started: float = field(default_factory=time.time)
     under_way: dict[int, Decision] = field(default_factory=dict)
-    """Requests that are not over, by their identity; a client may use an id twice."""
+    """Running requests, by identity; a client may use an id twice."""
     _held_bytes: int = 0
     _decisions: deque[Recorded] = field(default_factory=deque)
 
@@ -128,22 +127,22 @@ class RecentDecisions:
         return len(self._decisions)
 
     def add(self, recorded: Recorded) -> None:
-        """One more."""
+        """Add a finished request."""
         self._decisions.append(recorded)
         self._held_bytes += recorded.held_bytes
         while len(self._decisions) > self.max_decisions or self._held_bytes > self.max_bytes:
             self._held_bytes -= self._decisions.popleft().held_bytes
 
     def newest(self, limit: int) -> Iterator[Recorded]:
-        """At most so many, the newest first."""
+        """At most this many, the newest first."""
         return islice(reversed(self._decisions), limit)
 
     def find(self, request_id: str) -> Recorded | None:
-        """The newest of that id, which a client may use twice."""
+        """The newest with this id, which a client may use twice."""
         return next((one for one in reversed(self._decisions) if one.line["request_id"] == request_id), None)
 
     def described(self, limit: int, workers: int) -> dict[str, Any]:
-        """What `/decisions` says."""
+        """The content of `/decisions`."""
         totals = self.totals
         mean = round(totals.prefix_kept / totals.followed, 4) if totals.followed else None
         return {
@@ -168,7 +167,7 @@ class RecentDecisions:
 
 
 def _described(decision: Decision) -> dict[str, Any]:
-    """A request that is under way, as far as it is clear what becomes of it."""
+    """A running request, as far as its outcome is known."""
     seconds = round(time.perf_counter() - decision.started, 1)
     line: dict[str, Any] = {"request_id": decision.request_id, "seconds": seconds, "attempts": decision.attempts}
     if decision.planned is not None:

@@ -1,4 +1,4 @@
-"""Writes decisions down: log lines, metrics, spans, and what is remembered of late.
+"""Records decisions: log lines, metrics, spans, and the recent decisions.
 
 Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content.
 """
@@ -29,20 +29,20 @@ _RETRIED: Final = {
     Rung.FITTED: "cut_retried",
     Rung.REPAIRED: "history_healed",
 }
-"""Events of second sends that are not for length."""
+"""Events of second sends for reasons other than length."""
 
 
 class Recorder:
-    """Writes decisions to the log, the metrics and what is remembered of late."""
+    """Writes decisions to the log, the metrics and the recent decisions."""
 
     def __init__(self, metrics: Metrics, tracer: Tracer | None = None, recent: RecentDecisions | None = None) -> None:
         self._tracer = tracer
         self._metrics = metrics
         self.recent = RecentDecisions() if recent is None else recent
-        self._log = logger().bind()  # bound once and for all: every request writes a line
+        self._log = logger().bind()  # bound only once, as every request writes a line
 
     def plan_made(self, decision: Decision) -> None:
-        """Log what a plan changes: the whole of it once, each new excerpt on its own."""
+        """Log what a plan changes: one line for the plan, and one for each new excerpt."""
         planned = decision.planned
         if planned is None:
             return
@@ -83,7 +83,7 @@ class Recorder:
             )
 
     def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
-        """The upstream has cut the prompt without a word."""
+        """The upstream has silently cut the prompt."""
         model = decision.planned.request.model if decision.planned is not None else ""
         self._log.warning(
             "upstream_truncated_silently",
@@ -128,7 +128,7 @@ class Recorder:
         )
 
     def retried(self, decision: Decision, attempt: Attempt) -> None:
-        """A second request goes up that the client does not see."""
+        """A second request is sent that the client does not see."""
         self._metrics.attempts.labels(attempt.rung.value).inc()
         if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
             self._media_routed(decision, decision.planned.plan.edits)
@@ -163,7 +163,7 @@ class Recorder:
         return decision
 
     def finish(self, decision: Decision) -> None:
-        """The request is over."""
+        """The request is finished."""
         now = time.perf_counter()
         self.recent.under_way.pop(id(decision), None)
         self._metrics.finished(decision)
@@ -189,7 +189,7 @@ class Recorder:
 
 
 def system_tokens(planned: Planned) -> int:
-    """Tokens of the model in system and developer text, which can never be shortened."""
+    """The model's tokens in system and developer text, which can never be shortened."""
     tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES)
     return planned.plan.budget.model_tokens(tokens)
 

@@ -1,9 +1,9 @@
-"""Traces by OpenTelemetry: one span for each chat request, named and described by the GenAI conventions
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/), with the proxy's own sizes beside them.
+"""OpenTelemetry traces: one span for each chat request, with the names and attributes of the GenAI conventions
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/) and the proxy's own sizes.
 
-Rule: loaded only when tracing is on; a span is made when its request is over, so that nothing waits for it; sizes,
-names and reasons, never a key and never content. Where spans go is said by the standard `OTEL_…` variables, which
-OpenTelemetry reads itself.
+Rule: imported only if tracing is on; a span is made when its request is finished, so that nothing waits for it; sizes,
+names and reasons, never a key and never content. The standard `OTEL_…` variables, which OpenTelemetry itself reads, set
+the destination.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 from proxy.shell.upstream.client import Headers
 
 CLOSE_SECONDS: Final = 5
-"""For the last spans; a collector that is gone must not hold up the end of the process."""
+"""For the last spans; an unreachable collector must not delay the end of the process."""
 _CONTEXT_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _NANOSECONDS: Final = 1_000_000_000
 
 
 class Tracer:
-    """Makes a span of each decision."""
+    """Makes a span from each decision."""
 
     def __init__(self, upstream_url: str, processor: SpanProcessor | None = None) -> None:
         resource = Resource.create()
-        if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):  # OTEL_SERVICE_NAME has the say
+        if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):  # OTEL_SERVICE_NAME wins
             resource = resource.merge(Resource({SERVICE_NAME: "context-proxy", SERVICE_VERSION: __version__}))
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("context-proxy", __version__)
         self._propagator = TraceContextTextMapPropagator()
         parts = urlsplit(upstream_url)
-        # OpenAI's format is spoken by many; the conventions say `openai` where it is not known who answers.
+        # Many servers use OpenAI's format; the conventions say `openai` if the provider is unknown.
         self._same_for_all: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",
@@ -53,12 +53,12 @@ class Tracer:
         }
 
     def parent_of(self, headers: Headers) -> Context | None:
-        """The client's span, when it names one."""
+        """The client's span, if it names one."""
         carrier = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTEXT_HEADERS}
         return self._propagator.extract(carrier) if carrier else None
 
     def finished(self, decision: Decision, now: float) -> None:
-        """The request is over; `now` by the clock of the decision."""
+        """The request is finished; `now` by the decision's clock."""
         end = time.time_ns()
         start = end - int((now - decision.started) * _NANOSECONDS)
         attributes = {**self._same_for_all, **_described(decision)}
@@ -103,7 +103,7 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
     assert planned is not None
     request = planned.request
     found: dict[str, Any] = {
-        # Half a surrogate pair, which JSON can carry, has no UTF-8.
+        # Half a surrogate pair, which JSON can contain, has no UTF-8.
         "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
         "gen_ai.request.stream": request.stream,
         "context_proxy.messages": len(request.conversation),

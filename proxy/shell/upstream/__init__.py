@@ -1,1 +1,1 @@
-"""The upstream as seen from the proxy: the only place that knows its HTTP client."""
+"""The upstream as seen from the proxy: the only package that knows its HTTP client."""

@@ -1,7 +1,7 @@
 """The upstream as seen from the proxy; with its two parts, the only modules that know the HTTP client (aiohttp).
 
-Rule: what the client library raises stops here and becomes one of the proxy's errors; a connection whose answer nobody
-reads any more is closed at once, however that comes about. Why this library: docs/decisions/0001-http-client.md.
+Rule: the client library's exceptions stop here and become the proxy's own errors; a connection whose response nobody
+reads any more is closed at once, for whatever reason. Why this library: docs/decisions/0001-http-client.md.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Headers about one connection, not about the message: RFC 9110 7.6.1 and the older list of RFC 2616 13.5.1."""
 _OWN_TO_A_SEND: Final = frozenset((b"host", b"expect"))
-"""What the HTTP client states itself; `expect` was answered by our own server."""
+"""Set by the HTTP client itself; `expect` was answered by our own server."""
 _OWN_TO_A_POST: Final = _OWN_TO_A_SEND | {b"content-length"}
-"""Another length than the body's own stands there when a body was replaced."""
+"""A replaced body has another length than the one announced."""
 _LOCAL_IDLE_SECONDS: Final = 4
-"""uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. One that is closed while a
-request is on its way looks like a failure, and nobody may send a POST twice; so the proxy lets go first."""
+"""uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. A connection that is closed
+while a request is on its way looks like a failure, and a POST must not be sent twice; so the proxy closes first."""
 _HOSTED_IDLE_SECONDS: Final = 55
-"""Load balancers of hosted APIs keep connections for 60 seconds and more; TLS makes new ones dear."""
+"""Load balancers of hosted APIs keep connections for 60 seconds and more; TLS makes new ones expensive."""
 _DRAIN_SECONDS: Final = 2.0
-"""For the end of a body after the end of its answer: gateways write down what it cost in between. A connection that is
-not over then is closed, as the next one costs no more than a handshake."""
+"""For the end of the body after the end of its content: gateways record the cost in between. A connection that is not
+finished then is closed, as the next one costs only a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
 _TCP_KEEPALIVE_SECONDS: Final = 30
 """Models think for minutes; routers forget silent connections after less."""
 
 
 class WholePath(bytes):
-    """Path and query from the root of the upstream's host on, in place of those behind the base URL."""
+    """Path and query from the root of the upstream's host, instead of those after the base URL."""
 
 
 LOOP_HEADER: Final = b"x-context-proxy-loop"
-"""Names each process of this proxy that a request went through, as CDN-Loop does networks (RFC 8586): a balancer may
-hide that the upstream leads back here. Not `Via`, as nginx compresses no answer to a request that has one
+"""Names each process of this proxy that a request has passed, as CDN-Loop does for networks (RFC 8586): a balancer may
+hide that the upstream leads back here. Not `Via`, as nginx does not compress responses to requests that have one
 (https://nginx.org/en/docs/http/ngx_http_gzip_module.html#gzip_proxied)."""
 
 
 def end_to_end(headers: Headers) -> Headers:
-    """Headers without those that are about one connection, nor those that `Connection` names.
+    """Headers without those about a single connection, and without those that `Connection` names.
 
     >>> end_to_end([(b"connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"accept", b"*/*")])
     [(b'accept', b'*/*')]
@@ -73,7 +73,7 @@ def end_to_end(headers: Headers) -> Headers:
 
 
 class UpstreamAnswer:
-    """An answer whose head has been read and whose body waits. Close it, read or not."""
+    """A response whose head has been read and whose body waits. Close it, whether read or not."""
 
     def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
         self.status = response.status
@@ -83,13 +83,13 @@ class UpstreamAnswer:
         self._idle_seconds = idle_seconds
         self._loop = asyncio.get_running_loop()
         self._waiting_since: float | None = None
-        """Loop time; None while it is the reader that takes its time."""
+        """Loop time; None while the proxy waits for the reader."""
         self._cut_off = _end_of_connection(response)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable when it breaks off, and
-        UpstreamTimeout after a silence that is too long; the time that the reader takes does not count."""
-        # One timer for the whole answer, not one for each piece: pieces come by the thousand.
+        """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
+        UpstreamTimeout after too long a silence; the time that the reader takes does not count."""
+        # One timer for the whole response, not one for each piece: pieces come by the thousand.
         self._timer = self._loop.call_later(self._idle_seconds, self._end_silence)
         read, now = self._response.content.readany, self._loop.time
         try:
@@ -102,16 +102,16 @@ class UpstreamAnswer:
                 self._cut_off.result()
         except TimeoutError:
             raise UpstreamTimeout(
-                f"{self._where} was silent for {self._idle_seconds:g} s in the middle of its answer "
+                f"{self._where} was silent for {self._idle_seconds:g} s in the middle of its response "
                 "(upstream.idle_timeout_seconds)"
             ) from None
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError) as error:
-            raise UpstreamUnreachable(f"{self._where} broke off its answer: {_cause(error)}") from None
+            raise UpstreamUnreachable(f"{self._where} broke off its response: {_cause(error)}") from None
         finally:
             self._timer.cancel()
 
     async def drain(self) -> None:
-        """Read what is left of a body that is all but over, so that its connection can be used again; not for long."""
+        """Read the rest of a body that is all but over, so that its connection can be reused; not for long."""
         left, read = _DRAIN_BYTES, self._response.content.readany
         with contextlib.suppress(aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError):
             async with asyncio.timeout(_DRAIN_SECONDS):
@@ -119,7 +119,8 @@ class UpstreamAnswer:
                     left -= len(piece)
 
     async def aclose(self) -> None:
-        """Let go of the connection: it is back in the pool if the body was read to its end, else it is closed now."""
+        """Release the connection: it returns to the pool if the body was read to its end, otherwise it is closed
+        now."""
         self._response.close()
 
     def _end_silence(self) -> None:
@@ -144,18 +145,18 @@ class Upstream:
         proxies = {} if proxy_bypass(parts.netloc) else getproxies()
         self._proxy = proxies.get(parts.scheme) or proxies.get("all")
         self.base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
-        """Of the base URL, without a slash at its end."""
+        """Of the base URL, without a trailing slash."""
         self._mark = os.urandom(8).hex().encode()
         """Of this process, in LOOP_HEADER."""
         self._session: aiohttp.ClientSession | None = None
         self._exchanges: Exchanges | None = None
-        """None as well where a proxy of the environment stands before the upstream."""
+        """None, too, if the environment names a proxy for the upstream."""
 
     async def send(
         self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
     ) -> UpstreamAnswer:
-        """Send a request to `target`, path and query behind the base URL or a `WholePath`, and read the head of its
-        answer.
+        """Send a request to `target`, path and query after the base URL or a `WholePath`, and read the head of its
+        response.
 
         Raises UpstreamUnreachable, UpstreamTimeout, LoopDetected, and what a streamed body raises.
         """
@@ -166,7 +167,7 @@ class Upstream:
         path = _target_text(target if isinstance(target, WholePath) else self.base_path + target)
         if self._exchanges is not None and method == "POST" and isinstance(body, bytes):
             return await self._post(self._exchanges, path.encode(), headers, body)
-        # Another length than the body's own stands there when a body was replaced; a stream keeps the announced one.
+        # A replaced body has another length than the one announced; a stream keeps the announced one.
         whole = isinstance(body, bytes)
         pairs = [
             (name.decode("latin-1"), _header_text(value))
@@ -197,7 +198,7 @@ class Upstream:
         return self._answer(response)
 
     async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
-        """The short way of nearly all requests: a body that is all there, to an upstream without a proxy before it."""
+        """The fast path of nearly all requests: a complete body, to an upstream that is not behind a proxy."""
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
         try:
             async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
@@ -214,13 +215,13 @@ class Upstream:
         return UpstreamAnswer(response, self._where, self._settings.idle_timeout_seconds)
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
-        """What the HTTP client raised before there was an answer, in the proxy's words."""
+        """The proxy's error for what the HTTP client raised before there was a response."""
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             limit, setting = self._settings.connect_timeout_seconds, "upstream.connect_timeout_seconds"
             return UpstreamTimeout(f"{self._where} took no connection within {limit:g} s ({setting})")
         if isinstance(error, TimeoutError):
             limit, setting = self._settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
-            return UpstreamTimeout(f"{self._where} began no answer within {limit:g} s ({setting})")
+            return UpstreamTimeout(f"{self._where} began no response within {limit:g} s ({setting})")
         return UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}")
 
     async def aclose(self) -> None:
@@ -229,11 +230,11 @@ class Upstream:
             await self._session.close()
 
     def _open(self) -> aiohttp.ClientSession:
-        """Made at the first send, as it belongs to the running loop."""
+        """Created at the first send, as it belongs to the running loop."""
         connector = aiohttp.TCPConnector(
             limit=0,
             keepalive_timeout=self._idle_seconds,
-            # Reads SSL_CERT_FILE; 20 ms, so only where TLS is spoken.
+            # Reads SSL_CERT_FILE; 20 ms, so only if TLS is used.
             ssl=ssl.create_default_context() if self._base_url.startswith("https") else False,
             socket_factory=_kept_alive_socket,
         )
@@ -241,7 +242,7 @@ class Upstream:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),  # added where there is none
+            skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),  # added if missing
             timeout=aiohttp.ClientTimeout(total=None, connect=self._settings.connect_timeout_seconds),
             max_field_size=MAX_HEADER_BYTES,
             max_line_size=MAX_HEADER_BYTES,
@@ -254,7 +255,7 @@ class Upstream:
 
 
 def _end_of_connection(response: aiohttp.ClientResponse | Exchange) -> asyncio.Future[None] | None:
-    """How the connection ends, for an answer that ends with it: aiohttp takes a reset for an end there, too."""
+    """How the connection ends, for a response that ends with it: aiohttp takes a reset for an end there, too."""
     if isinstance(response, Exchange):
         return response.ending
     protocol = response.connection.protocol if response.connection else None
@@ -272,12 +273,12 @@ def _kept_alive_socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 def _target_text(target: bytes) -> str:
-    """The target as it came; bytes that no URL may hold are escaped, as the HTTP client takes ASCII only."""
+    """The target as received; bytes that no URL may contain are escaped, as the HTTP client takes only ASCII."""
     return target.decode() if target.isascii() else "".join(chr(b) if b < 128 else f"%{b:02X}" for b in target)
 
 
 def _header_text(value: bytes) -> str:
-    """The client library sends text as UTF-8: what is UTF-8 arrives as it was."""
+    """The client library sends text as UTF-8: a value in UTF-8 arrives unchanged."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -285,7 +286,7 @@ def _header_text(value: bytes) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """Why, in words of the operating system or the name of the error: other texts may quote the URL or a header."""
+    """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "it closed the connection"
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:

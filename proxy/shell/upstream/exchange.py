@@ -1,9 +1,9 @@
-"""One POST and the head of its answer over a connection of aiohttp's pool, without what a session does around them.
+"""One POST and the head of its response over a connection of aiohttp's pool, without what a session does around them.
 
-Rule: connections, TLS and the parsing of answers are aiohttp's; what is left out is what a proxy has no use for (URLs
-taken apart, cookies, redirects, traces, a task for each body), which is half of the cost of a small request. A
-connection goes back to the pool only when the request was written and the answer read to their ends. Only `upstream.py`
-uses this; docs/decisions/0001-http-client.md has the figures.
+Rule: connections, TLS and the parsing of responses are aiohttp's. Left out is what a proxy does not need (parsed URLs,
+cookies, redirects, traces, a task for each body), which is half of the cost of a small request. A connection returns to
+the pool only if the request was written and the response read to their ends. Only `upstream.py` uses this module;
+docs/decisions/0001-http-client.md has the figures.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 MAX_HEADER_BYTES: Final = 128 * 1024
-"""Of one header of an answer; aiohttp's own 8 KB are less than some content-security policies."""
+"""Of one header of a response; aiohttp's own 8 KB are less than some content-security policies."""
 MAX_HEADERS: Final = 1_000
-"""Of an answer; the client library's own bound of 128 is met by cookies and rate limits behind two gateways."""
+"""Of a response; cookies and rate limits behind two gateways reach the client library's own limit of 128."""
 _MAX_HEADS: Final = 1_000
-"""Of one answer, interim ones included: one or two are common, and gateways that are slow send one now and then."""
+"""Of one response, interim ones included: one or two are common, and slow gateways send one now and then."""
 
 
 class Exchange:
-    """An answer whose head has been read; the members of aiohttp's `ClientResponse` that the proxy uses."""
+    """A response whose head has been read; has the members of aiohttp's `ClientResponse` that the proxy uses."""
 
     def __init__(self, connection: Connection) -> None:
         assert connection.protocol is not None, "a connection that is open"
@@ -35,20 +35,20 @@ class Exchange:
         self.raw_headers: tuple[tuple[bytes, bytes], ...] = ()
         self.content: aiohttp.StreamReader
         self.ending: asyncio.Future[None] | None = None
-        """How the connection ends, for an answer that ends with it."""
+        """How the connection ends, for a response that ends with it."""
         self._connection: Connection | None = connection
         self._protocol = connection.protocol
 
     async def is_open(self) -> bool:
-        """Whether the connection is, as far as the kernel knows: the pool may hold some that were closed while the loop
-        was busy, and what was sent into one of them may not be sent again."""
+        """Whether the connection is open, as far as the kernel knows: the pool may hold some that were closed while the
+        loop was busy, and what was sent into one of them must not be sent again."""
         transport = self._protocol.transport
         if transport is not None and _has_news(transport):
             await notice_what_was_closed()
         return self._protocol.is_connected()
 
     async def run(self, request: bytes, body: bytes) -> None:
-        """Send a request and read the head of its answer. Raises what aiohttp's protocol does."""
+        """Send a request and read the head of its response. Raises what aiohttp's protocol does."""
         protocol, transport = self._protocol, self._protocol.transport
         assert transport is not None, "a connection that is open"
         protocol.set_response_params(
@@ -58,20 +58,20 @@ class Exchange:
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
-        transport.writelines((request, body))  # in one system call, and not copied into one piece
+        transport.writelines((request, body))  # in one system call, and without copying them together
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
             if (status := message.code) == 101 or not 100 <= status < 200:
                 break
-        else:  # those that wait to be read cost the loop no turn, so they would hold up everybody
-            raise HttpProcessingError(message="too many interim answers")
+        else:  # reading queued ones takes no loop turn, so they would block all requests
+            raise HttpProcessingError(message="too many interim responses")
         self.status, self.raw_headers, self.content = status, message.raw_headers, payload
         if "content-length" not in message.headers and "transfer-encoding" not in message.headers:
             self.ending = protocol.closed
         payload.on_eof(self._release)
 
     def close(self) -> None:
-        """Let go of the connection, closing it when the answer was not read to its end."""
+        """Release the connection; closes it if the response was not read to its end."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -81,7 +81,7 @@ class Exchange:
             return
         transport = self._protocol.transport
         if transport is None or transport.get_write_buffer_size():
-            self.close()  # answered before the request was taken: what is left of it must not meet the next one
+            self.close()  # a response before the whole request was sent: the rest must not precede the next one
         else:
             self._connection.release()
             self._connection = None
@@ -94,12 +94,12 @@ class Exchanges:
         assert session.connector is not None, "a session that is open"
         self._connector = session.connector
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_seconds)
-        # Never sent: the connector is asked with it for a connection to where it leads.
+        # Never sent: it tells the connector where to connect.
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host = self._like.headers["Host"].encode()
 
     async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Exchange:
-        """The answer to a request. Raises what aiohttp does, and ValueError for a header of several lines."""
+        """The response to a request. Raises what aiohttp does, and ValueError for a header of several lines."""
         lines = [b"POST %b HTTP/1.1" % target, b"host: %b" % self._host]
         lines += [b"%b: %b" % pair for pair in headers]
         lines += [b"content-length: %d" % len(body), b"", b""]
@@ -118,7 +118,7 @@ class Exchanges:
             exchange.close()
 
     async def _connection(self) -> Connection:
-        """One of the pool, or a new one."""
+        """One from the pool, or a new one."""
         try:
             return await self._connector.connect(self._like, traces=[], timeout=self._timeout)
         except TimeoutError as error:
@@ -126,13 +126,13 @@ class Exchanges:
 
 
 async def notice_what_was_closed() -> None:
-    """A pooled connection that was closed while the loop was busy is noticed now, not when it is used."""
+    """Lets the loop notice now, not at the next use, that a pooled connection was closed while the loop was busy."""
     for _ in range(2):  # uvloop takes one turn for it, asyncio two
         await asyncio.sleep(0)
 
 
 def _has_news(transport: asyncio.Transport) -> bool:
-    """Whether something waits to be read, of an upstream that has nothing to say: an end, most likely."""
+    """Whether something waits to be read from an upstream that has nothing to say: an end, most likely."""
     poll = select.poll()
     poll.register(transport.get_extra_info("socket"), select.POLLIN)
     return bool(poll.poll(0))

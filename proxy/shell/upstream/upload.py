@@ -1,7 +1,7 @@
 """Bodies on their way upstream, as the HTTP client takes them: streamed ones piece by piece.
 
-Rule: while the client sends, the client's time runs; while the upstream takes, the upstream's. Only `upstream.py` uses
-this.
+Rule: while the client sends, the client's time runs; while the upstream receives, the upstream's. Only `upstream.py`
+uses this module.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from proxy.errors import ClientError
 
 
 class Upload:
-    """A streamed body that remembers why it broke off: the HTTP client reports only that it did."""
+    """A streamed body that remembers why it broke off: the HTTP client only reports that it did."""
 
     def __init__(self, body: AsyncIterator[bytes]) -> None:
         self._body = body
         self.failure: ClientError | None = None
         self.wait_for_upstream: Callable[[], None] = lambda: None
-        """Called with each piece that the upstream has to take, and when it has to answer: its time runs."""
+        """Called with each piece that the upstream has to receive, and when it has to respond: its time runs."""
         self.wait_for_client: Callable[[], None] = lambda: None
-        """Called when it is for the client to send more."""
+        """Called when the client has to send more."""
 
     async def pieces(self) -> AsyncIterator[bytes]:
         try:
@@ -37,7 +37,7 @@ class Upload:
 
 
 class Whole(BytesPayload):
-    """A body in one write. aiohttp's own class warns of every body over 1 MB."""
+    """A body in one write. aiohttp's own class warns about every body over 1 MB."""
 
     def __init__(self, body: bytes) -> None:
         Payload.__init__(self, body, content_type="application/octet-stream")

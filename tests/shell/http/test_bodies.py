@@ -106,7 +106,7 @@ def test_a_client_that_pauses_for_too_long_is_told_apart() -> None:
         await asyncio.Event().wait()
 
     async def read() -> None:
-        with pytest.raises(RequestTimeout, match=r"nothing of the request's body came for 0\.01 s"):
+        with pytest.raises(RequestTimeout, match=r"nothing of the request's body arrived for 0\.01 s"):
             await read_body(silent, 0, 100, 0.01)
         with pytest.raises(RequestTimeout):
             _ = [piece async for piece in BodyStream(silent, 0.01)]

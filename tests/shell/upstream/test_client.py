@@ -523,7 +523,7 @@ async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: byte
             with pytest.raises(StopAsyncIteration):  # this is how such an answer ends
                 await anext(pieces)
         else:
-            with pytest.raises(UpstreamUnreachable, match="broke off its answer") as caught:
+            with pytest.raises(UpstreamUnreachable, match="broke off its response") as caught:
                 await anext(pieces)
             assert SECRET not in caught.value.message
         await answer.aclose()
@@ -602,7 +602,7 @@ async def test_no_first_byte_is_a_timeout_and_closes_the_connection() -> None:
         ScriptedUpstream(script) as scripted,
         opened(scripted.base_url, first_byte_timeout_seconds=0.05) as upstream,
     ):
-        with pytest.raises(UpstreamTimeout, match=r"no answer within 0\.05 s"):
+        with pytest.raises(UpstreamTimeout, match=r"no response within 0\.05 s"):
             await post(upstream)
         await soon(closed.wait())
 
