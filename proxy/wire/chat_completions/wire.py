@@ -1,7 +1,7 @@
-"""Chat completions as a wire: OpenAI's API, and all who speak it.
+"""Chat completions as a wire: OpenAI's API, and all compatible ones.
 
-Rule: a request that nothing changes is its own bytes; in one that is changed, every member and message that was not
-touched keeps its bytes.
+Rule: an unchanged request keeps its own bytes; in a changed one, every member and message that was not touched keeps
+its bytes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def _may_hold_images(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape("messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images)
-"""Of the two limits the newer name has the say."""
+"""Of the two limits, the newer name takes precedence."""
 
 
 class ChatCompletions:
-    """`/chat/completions`; what each member is for stands with the protocol."""
+    """`/chat/completions`; the protocol describes each member."""
 
     path: Final = "/chat/completions"
     results_hold_media: Final = False
@@ -60,7 +60,7 @@ class ChatCompletions:
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 
     def message(self, raw: bytes) -> Message:
-        """A message out of its bytes."""
+        """A message from its bytes."""
         return ChatMessage.read(raw)
 
     def instructions(self, _: Mapping[str, Raw]) -> bytes:
@@ -88,7 +88,7 @@ class ChatCompletions:
         return result_of(call, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
-        """Whether a choice has begun, and no word of a refusal stands there."""
+        """Whether a choice has begun, and there is no word of a refusal."""
         return (
             _CHOICE.search(evidence) is not None
             and b"error" not in evidence
@@ -97,7 +97,7 @@ class ChatCompletions:
         )
 
     def says_something(self, data: bytes) -> bool:
-        """A chunk without content, as one that only names the role, says nothing."""
+        """A chunk without content, such as one that only names the role, says nothing."""
         return bool(data) and not holds_nothing(data)
 
     def counted(self, end: bytes) -> Counted | None:
@@ -105,7 +105,7 @@ class ChatCompletions:
         return counted_in(end)
 
     def is_complete(self, told: bytes) -> bool:
-        """By `[DONE]`, or what stands for it."""
+        """By `[DONE]`, or its substitute."""
         return answer_end.is_whole(told)
 
     def whole_reply(self) -> AnswerBody:
