@@ -1,6 +1,6 @@
-"""Body → what it says: plain, JSON or server-sent events; of a success only errors, finish reasons and usage.
+"""Body → what it says: plain, JSON or server-sent events; for a success only errors, finish reasons and usage.
 
-Rule: what the assistant said is never read, whatever it looks like.
+Rule: the assistant's words are never read, whatever they look like.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from proxy.core.overflow import ErrorCode
 from proxy.wire.error_bodies.nested import Found, collect, collect_text, joined, json_or_none, snake
 
 MAX_BODY_BYTES: Final = 65_536
-"""An error is short; what is longer is an echo of the request."""
+"""An error is short; anything longer is an echo of the request."""
 _MAX_CHOICES: Final = 16
 _MAX_DEPTH: Final = 8
-"""Of responses within events; two are seen. Python 3.12 and later read JSON that is nested deeper than calls may be."""
+"""Of responses within events; two are seen. Python 3.12 and later parse JSON nested deeper than calls may be."""
 
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
@@ -29,7 +29,7 @@ _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 
 def opened(body: bytes, *, is_success: bool) -> Found:
-    """What an answer says, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
+    """What a response says, read from its first 64 KiB; `is_success`: a 2xx, of which only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
     found = Found()
     if _SSE_LINE.match(text):
@@ -60,7 +60,7 @@ def _add_events(found: Found, text: str, *, is_success: bool) -> None:
 
 
 def _events(text: str) -> Iterator[tuple[str, str]]:
-    """(event name, data) of every event; a line without a field name goes on with the data (some servers do)."""
+    """(event name, data) of every event; a line without a field name continues the data (some servers do this)."""
     name, lines = "", list[str]()
     for line in [*text.splitlines(), ""]:
         field = _SSE_LINE.match(line)
@@ -93,21 +93,21 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
 
 
 def holds_nothing(data: bytes) -> bool:
-    """Whether the data of an event of a stream is an object without any part of an answer, usage or error: what Azure
-    sends first, `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
-    content-streaming), and what some servers send alone."""
+    """Whether the data of a stream's event is an object without any part of a reply, usage or error: Azure's first one,
+    `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
+    content-streaming), which some servers send alone."""
     return b'"delta"' not in data and _holds_nothing(json_or_none(data.decode("utf-8", "replace")))
 
 
 def _holds_nothing(value: Any) -> bool:
-    """Usage alone is the end of an answer, and an empty message is one; an object of another kind may be one."""
+    """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
     if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
         return False
     return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
 
 
 def _says_success(value: Any) -> bool:
-    """MiniMax's `base_resp` stands in every answer: `{"status_code": 0, "status_msg": "success"}`."""
+    """MiniMax's `base_resp` is in every response: `{"status_code": 0, "status_msg": "success"}`."""
     return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
 
 
