@@ -349,6 +349,9 @@ class Settings(BaseSettings):
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"
     """`on`; `observe`: plan and log only; `off`: not even that. The header `x-context-proxy-mode` beats it."""
+    history: Literal["heal", "off"] = "heal"
+    """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
+    send it once more, repaired. Never before a refusal."""
     language: Literal["en", "zh"] = "en"
     """Of the notices that models read."""
     defaults: DefaultSettings = DefaultSettings()

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -29,8 +30,16 @@ class Wire(Protocol):
         """After the base URL: `/chat/completions`."""
 
     @property
+    def content_type(self) -> bytes:
+        """Of a body that is not a stream."""
+
+    @property
     def results_hold_media(self) -> bool:
         """Whether images and files are allowed in tool results."""
+
+    @property
+    def results_may_repeat(self) -> bool:
+        """Whether a call may have several results."""
 
     # Requests
 
@@ -53,6 +62,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text."""
+
     # Tools
 
     def tool_names(self, tools: bytes) -> Sequence[str]:
@@ -63,6 +75,9 @@ class Wire(Protocol):
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """Whether a request demands a call, or names the tools that may be called."""
+
+    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+        """The message that answers this message's call of a client's tool."""
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
@@ -88,6 +103,13 @@ class Wire(Protocol):
         """Reads the reply to one request that is a stream."""
 
     # Errors
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """The meaning of a response, or of its beginning, which is read here and judged by the core. `sent`: our own
+        knowledge of the prompt; `request`: the body that was answered, because a response's echo of it is no
+        evidence."""
 
     def error(self, error: ProxyError) -> bytes:
         """The body of an error that the proxy itself makes."""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.conversation.pairing import Unpaired
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -39,6 +40,8 @@ class RequestShape(NamedTuple):
     may_hold_images: Callable[[bytes], bool]
     goes_on: Callable[[Message], bool] = lambda _: False
     """Whether items that come later may belong to a message: then it is read again with them."""
+    tools: str = "tools"
+    """The member with the tool list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ class Request:
     conversation: Conversation
     shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` the last item of each message ends; empty if unknown, in which case nothing is reused. An
-    inserted message ends where the one before it does."""
+    """Where in `body` the last item of each message ends, including whatever makes that end certain; empty if unknown,
+    in which case nothing is reused. An inserted message ends where the one before it does."""
     added_bytes: int = 0
     """The bytes of the conversation that are not in `body`."""
     has_images: bool = False
@@ -63,6 +66,8 @@ class Request:
     history: bytes = field(repr=False, default=b"")
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
+    healed: int = 0
+    """Number of messages that a repair took out or put in."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
     model: str = field(init=False)
@@ -128,6 +133,47 @@ class Request:
             told.append(history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
         completed = self._with(tuple(messages), tuple(ends), tuple(put_in))
         return replace(completed, history=b"".join(told))
+
+    def followed(
+        self,
+        count: int,
+        body: bytes,
+        members: Mapping[str, Raw],
+        messages: Sequence[Message],
+        ends: tuple[int, ...],
+    ) -> Request:
+        """The request of another body whose first `count` messages are those of this one, byte for byte; `messages` are
+        the others, and `ends` their ends."""
+        put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
+        return Request(
+            body,
+            members,
+            Conversation((*self.conversation.messages[:count], *messages)),
+            self.shape,
+            (*self.ends[:count], *ends),
+            added_bytes=self.added_bytes if put_in else 0,
+            has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
+            put_in=put_in,
+            history=self.history[: HISTORY_BYTES * count],
+        )
+
+    def repaired(self, unpaired: Unpaired, result_for: Callable[[Message, ToolCall], Message]) -> Request:
+        """The request without results that belong to no call, and with the results that calls lack. No client's body
+        continues from there."""
+        lacking: dict[int, list[Message]] = {}
+        for found in unpaired.unanswered:
+            caller = self.conversation.messages[found.message]
+            lacking.setdefault(found.after, []).extend(result_for(caller, call) for call in found.calls)
+        messages: list[Message] = []
+        put_in: list[int] = []
+        for index, message in enumerate(self.conversation.messages):
+            if index not in unpaired.orphans:
+                put_in += [len(messages)] * (index in self.put_in)
+                messages.append(message)
+            added = lacking.get(index, [])
+            put_in += range(len(messages), len(messages) + len(added))
+            messages += added
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""
@@ -197,14 +243,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         return None
     # Copied, because a view of any of them would keep alive a second copy of everything new.
     tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
-    messages = known.conversation.messages[:count] + tuple([message for message, _ in read])
-    ends = known.ends[:count] + _ends_from(body, end, items, read)
-    has_images = known.has_images or shape.may_hold_images(rest)
-    put_in = known.put_in[: bisect.bisect_left(known.put_in, count)]
-    history = known.history[: HISTORY_BYTES * count]
-    added_bytes = known.added_bytes if put_in else 0
-    members = {**head, **tail}
-    return Request(body, members, Conversation(messages), shape, ends, added_bytes, has_images, put_in, history)
+    messages = [message for message, _ in read]
+    return known.followed(count, body, {**head, **tail}, messages, _ends_from(body, end, items, read))
 
 
 def _members_before_messages(known: Request) -> dict[str, Raw]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,16 @@ def test_calls_and_results_are_left_out_together_and_a_note_says_so():
     assert [message.text() for message in found[:2]] == ["Be careful.", "Find the bug in src/app.py."]
     assert sum("earlier messages" in message.text() for message in found) == 1
     assert made.after == sum((size_of(message, ByteClassCounter()) for message in found), Size())
+
+
+def test_what_is_left_out_is_kept_message_by_message_each_on_a_line():
+    messages = run(60)
+    found, made = sent(messages, Budget(4_000))
+    cuts = [json.loads(artifact.content) for artifact in made.artifacts]
+    kept = [one.encode() for cut in cuts for one in cut["messages"]]
+    assert kept == [message.raw for message in messages[2 : 2 + len(kept)]]
+    assert len(kept) >= len(messages) - len(found)
+    assert made.artifacts[0].content.count(b"\n") == len(cuts[0]["messages"]) + 1
 
 
 def test_between_two_cuts_the_prefix_stays():

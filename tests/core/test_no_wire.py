@@ -1,4 +1,4 @@
-"""The core knows no API: no member name of a request or an answer stands in it."""
+"""The core knows no API, nor does what plans and sends: no member name of a request or an answer stands there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pytest
 import proxy.core
 
 CORE = Path(proxy.core.__file__).parent
+SHELL = CORE.parent / "shell"
+HTTP_STATUS = "status_code"
+"""What a client library calls it, too."""
 MEMBERS = frozenset(
     """tool_calls tool_call_id function_call tool_choice reasoning_content image_url input_audio video_url audio_url
     file_data choices finish_reason max_completion_tokens cache_control tool_use tool_result input_schema
@@ -61,6 +64,12 @@ def test_phrases_need_their_exception_and_nothing_is_looked_up_by_them(module: P
     keys = [node.slice for node in nodes if isinstance(node, ast.Subscript)]
     assert not [key for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
     assert not any(isinstance(node, ast.Attribute) and node.attr in {"get", "pop"} for node in nodes)
+
+
+@pytest.mark.parametrize("folder", ["planning", "references", "relay"])
+def test_no_member_name_of_an_api_stands_where_the_shell_plans_and_sends(folder: str) -> None:
+    found = {module.name: words_of(module) & (MEMBERS - {HTTP_STATUS}) for module in (SHELL / folder).glob("*.py")}
+    assert {module: words for module, words in found.items() if words} == {}
 
 
 def test_no_module_opens_json_but_those_that_read_what_tools_print() -> None:

@@ -96,12 +96,20 @@ class World:
     output: io.BytesIO
     client: httpx.Client
 
-    def ask(self, body: bytes | dict[str, Any], *, proxy: int = 0, key: str = KEY, **headers: str) -> httpx.Response:
-        """Send a chat request; headers with `_` for `-`."""
+    def ask(
+        self,
+        body: bytes | dict[str, Any],
+        *,
+        proxy: int = 0,
+        key: str = KEY,
+        path: str = "/chat/completions",
+        **headers: str,
+    ) -> httpx.Response:
+        """Send a request, for a chat unless the path is another wire's; headers with `_` for `-`."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         sent = {"content-type": "application/json", "authorization": f"Bearer {key}", **named}
-        return self.client.post(f"{self.proxies[proxy]}/chat/completions", content=content, headers=sent)
+        return self.client.post(f"{self.proxies[proxy]}{path}", content=content, headers=sent)
 
     @property
     def kept(self) -> dict[str, bytes]:

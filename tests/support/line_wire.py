@@ -9,17 +9,18 @@
     ! data:image/png;base64,…
 
 Head: role and, of a result, the call that it answers, or the calls it makes. Then `=` the arguments of the calls in
-order, `>` the lines of a text, `!` an image. A part is a run of lines with one sign.
+order, `>` the lines of a text, `!` an image, here or at an address. A part is a run of lines with one sign.
 """
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from proxy.core.content_types.encoded import data_url
+from proxy.core.content_types.encoded import data_url, is_address, last_of
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.message import (
     Address,
@@ -35,6 +36,7 @@ from proxy.core.conversation.message import (
     ToolCall,
     Words,
 )
+from proxy.wire.media_shapes import texts
 
 ALL = "all"
 """The address of everything that a message says."""
@@ -59,9 +61,9 @@ class LineMessage:
     @property
     def _runs(self) -> list[tuple[str, str]]:
         """Sign and text of each part."""
-        lines = self.raw.decode().split("\n")[1:]
-        runs = itertools.groupby(lines, key=lambda line: line[:1] if line[:1] != "=" else line)
-        return [(sign[:1], "\n".join(line[2:] for line in found)) for sign, found in runs]
+        lines = enumerate(self.raw.decode().split("\n")[1:])
+        runs = itertools.groupby(lines, key=lambda found: (found[1][:1], found[0] if found[1][:1] == "=" else 0))
+        return [(sign, "\n".join(line[2:] for _, line in found)) for (sign, _), found in runs]
 
     @property
     def role(self) -> str:
@@ -103,10 +105,10 @@ class LineMessage:
         return [ImageView(text, None) for sign, text in self._runs if sign == "!"]
 
     def addresses(self) -> Iterator[str]:
-        return iter(())
+        return (text for sign, text in self._runs if sign == "!" and is_address(text))
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        return text
+        return texts.with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         whole = changes.get(ALL)
@@ -126,10 +128,21 @@ class LineMessage:
         return sum(_line_of(item).startswith("!") for item in items)
 
     def conversational(self) -> Any:
-        return self.raw.decode()
+        return meant_by(self._written_calls) if self.calls else self.text()
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        raise NotImplementedError("this API has no tool of the proxy's own")
+        written = self._written_calls
+        for position, call in calls.items():
+            written.insert(position, call)
+        said = [_written(sign, text) for sign, text in self._runs if sign != "="]
+        return self.again(assistant(written, said))
+
+    @property
+    def _written_calls(self) -> list[bytes]:
+        """Each call as a piece of its own: `call_1=read_file`, and its arguments in the next line."""
+        named = [word for word in self._head[1:] if "=" in word]
+        given = [text for sign, text in self._runs if sign == "="]
+        return [f"{word}\n= {text}".encode() for word, text in zip(named, given, strict=True)]
 
     def again(self, raw: bytes) -> Self:
         return replace(self, raw=raw)
@@ -138,10 +151,25 @@ class LineMessage:
         return self.again("\n".join([" ".join(self._head), *map(_line_of, items)]).encode())
 
 
+def assistant(calls: Sequence[bytes], said: Sequence[str]) -> bytes:
+    """A message of a model: its calls, each as a piece of its own, and the lines that it says."""
+    pieces = [call.decode().split("\n") for call in calls]
+    head = " ".join(["assistant", *(named for named, _ in pieces)])
+    return "\n".join([head, *(given for _, given in pieces), *said]).encode()
+
+
+def meant_by(calls: Sequence[bytes]) -> list[list[str]]:
+    """Id, name and arguments of each call."""
+    pieces = [call.decode().split("\n= ") for call in calls]
+    return [[*named.split("="), given] for named, given in pieces]
+
+
 def _part(sign: str, text: str) -> Part:
     raw = _written(sign, text).encode()
     if sign != "!":
         return Part(raw, text if sign == ">" else None)
+    if is_address(text):
+        return Part(raw, None, Attachment(Shape.IMAGE, address=text, name=last_of(text)))
     url = data_url(text)
     assert url is not None
     return Part(raw, None, Attachment(Shape.IMAGE, url.payload, url.declared, is_data_url=True))
@@ -150,7 +178,8 @@ def _part(sign: str, text: str) -> Part:
 def _line_of(item: Item) -> str:
     if isinstance(item, Carried):
         return item.raw.decode()
-    assert not isinstance(item, Shown), "an image stays as it is in these tests"
+    if isinstance(item, Shown):
+        return f"! data:{item.found.mime};base64,{base64.b64encode(item.content or b'').decode()}"
     return _written(">", item.text)
 
 

@@ -40,6 +40,8 @@ class Reason(StrEnum):
     """The newest words or calls, or what the user asked, did not fit: they were cut in their middle."""
     CLAMP_REPLY = "clamp_reply"
     """The reply limit was lowered so that the prompt fits."""
+    HISTORY_HEALED = "history_healed"
+    """A result of no call was left out, or a call got the result that it lacked, after an upstream had refused that."""
     RETRIEVAL_TOOL = "retrieval_tool"
     """The proxy's own tool was added to the tool list."""
 

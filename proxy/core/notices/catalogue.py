@@ -127,6 +127,14 @@ READING: Final[Phrases] = {
 }
 """The other texts of the proxy's own tool."""
 
+HISTORY: Final[Phrases] = {
+    "lacking": (
+        "(This call has no result: the run was interrupted before there was one.)",
+        "（此调用没有结果：运行在得到结果之前被中断。）",
+    ),
+}
+"""Texts in repaired histories."""
+
 BAD_QUERIES: Final[Phrases] = {
     "lines": ("{message}", '`lines` 应写作 "400-480"、"400-" 或 "-80"，从 1 起计，末行不得在首行之前'),
     "grep": ("{message}", "`grep` 须为 1 至 {most} 个字符的 RE2 正则表达式，不得含环视或反向引用"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core.artifact_reading.patterns import MAX_CONTEXT, MAX_PATTERN_CHARACTERS
-from proxy.core.notices.catalogue import BAD_QUERIES, NOT_READ, READING, Language, framed, say
+from proxy.core.notices.catalogue import BAD_QUERIES, HISTORY, NOT_READ, READING, Language, framed, say
 from proxy.errors import BadArtifactQuery, ProxyError
 
 _ALLOWED: Final = {"grep": MAX_PATTERN_CHARACTERS, "context": MAX_CONTEXT}
@@ -49,6 +49,11 @@ def stopped(rounds: int, language: Language) -> str:
 def withheld(language: Language) -> str:
     """What the client reads if the model has not said a word and its page cannot be shown for lack of room."""
     return say(READING, "withheld", language)
+
+
+def lacking_result(language: Language) -> str:
+    """The result of a call that has none. Without the mark of a notice, which would name an artifact."""
+    return say(HISTORY, "lacking", language)
 
 
 def _line(name: str, language: Language, /, **values: object) -> str:

@@ -41,6 +41,7 @@ class Rung(StrEnum):
     WITHOUT_MEDIA = "without_media"
     FITTED = "fitted"
     ORIGINAL = "original"
+    REPAIRED = "repaired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class Outcome:
     verdict: Verdict
     media: frozenset[Modality] = frozenset()
     """Kinds of input in what was sent; stated only if media were refused."""
+    is_unpaired: bool = False
+    """Whether calls and results do not pair up in the client's history; stated only for a refusal because of that."""
     fitting_tokens: int | None = None
     """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
     that this one was cut."""
@@ -114,6 +117,8 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
         yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
     elif verdict.kind is VerdictKind.MEDIA and outcome.media:
         yield Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
+    elif outcome.is_unpaired and outcome.status in _REFUSING_STATUSES:
+        yield Attempt(Rung.REPAIRED)
     elif (
         outcome.status in _REFUSING_STATUSES
         and verdict.kind in _REFUSED_FOR_CONTENT

@@ -31,6 +31,7 @@ class _Record(msgspec.Struct, frozen=True):
     positions: list[int]
     """The indexes of the hidden calls among all of them."""
     calls: list[msgspec.Raw]
+    """Each as its wire wrote it; a JSON string if that is not JSON."""
     results: list[msgspec.Raw]
     """The messages that answer the hidden calls."""
 
@@ -58,11 +59,11 @@ class HiddenToolCalls:
         """The record under a mark; None if the content is something else."""
         try:
             record = msgspec.json.decode(content, type=_Record)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            calls, results = (tuple(map(jsontext.taken_out, found)) for found in (record.calls, record.results))
+        except (msgspec.DecodeError, UnicodeError, jsontext.NotJson):
             return None
         if record.visible != mark or not len(record.positions) == len(record.calls) == len(record.results):
             return None
-        calls, results = tuple(map(bytes, record.calls)), tuple(map(bytes, record.results))
         return cls(mark, tuple(record.positions), calls, results)
 
     @staticmethod
@@ -72,7 +73,7 @@ class HiddenToolCalls:
 
     def artifact(self) -> Artifact:
         """How it is kept: among the artifacts of its owner, under the mark."""
-        raw = [jsontext.join_array(self.calls), jsontext.join_array(self.results)]
+        raw = [jsontext.join_array([*map(jsontext.embedded, found)]) for found in (self.calls, self.results)]
         members = {"visible": jsontext.dump(self.mark), "positions": jsontext.dump(self.positions)}
         content = jsontext.join_object(members | {"calls": raw[0], "results": raw[1]})
         return Artifact(content, RETRIEVAL_TOOL, "json", named_by=self.mark)

@@ -109,6 +109,27 @@ def join_array(parts: Sequence[Raw]) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
+def embedded(raw: bytes) -> bytes:
+    """A message of any API as a part of JSON: unchanged if it is JSON, or several values separated by commas; otherwise
+    a string. `taken_out` returns the same bytes.
+
+    >>> embedded(b'{"a": 1}'), embedded(b"user: a"), taken_out(embedded(b"user: a"))
+    (b'{"a": 1}', b'"user: a"', b'user: a')
+    """
+    try:
+        if items(b"[%b]" % raw) and not raw.startswith(b'"'):
+            return raw
+    except NotJson:
+        pass
+    return dump(raw.decode("utf-8", "surrogateescape"))
+
+
+def taken_out(raw: Raw) -> bytes:
+    """The bytes that were embedded."""
+    written = bytes(raw)
+    return value(written).encode("utf-8", "surrogateescape") if written.startswith(b'"') else written
+
+
 def _leniently(raw: Raw, error: Exception) -> tuple[str, Any]:
     """The JSON as a text, and its value. Invalid UTF-8 becomes lone surrogates; `_encoded` turns them back."""
     whole = bytes(raw)

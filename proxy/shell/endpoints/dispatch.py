@@ -123,7 +123,7 @@ class AnswerSender:
         if self.status or isinstance(error, ClientLeft):
             return
         body = self._wire.error(error)
-        described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        described = [(b"content-type", self._wire.content_type), (b"content-length", str(len(body)).encode())]
         if isinstance(error, RequestTimeout):
             described.append((b"connection", b"close"))  # in the middle of a request there can be no other
         headers = [*self._with_request_id(described), *(own or [])]

@@ -23,6 +23,7 @@ from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages
 from proxy.core.models.providers import usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.notices.catalogue import Language
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -63,6 +64,11 @@ class Pipelines:
             max_request_chars=defaults.max_request_chars,
             max_request_bytes=defaults.max_request_bytes,
         )
+
+    @property
+    def language(self) -> Language:
+        """Of the notices that models read."""
+        return self._settings.language
 
     @property
     def retrieval_policy(self) -> RetrievalPolicy:

@@ -106,5 +106,5 @@ class Planned:
             return self.request.body
         members = {} if limit is None else {limit[0]: jsontext.dump(limit[1])}
         if self.offered and self.inputs.terms.tools is not None:
-            members["tools"] = self.inputs.terms.tools
+            members[self.request.shape.tools] = self.inputs.terms.tools
         return self.wire.render(self.request, self.plan.sent, members)

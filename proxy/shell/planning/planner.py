@@ -16,10 +16,12 @@ from proxy.core.compaction.plain_plan import plain_plan
 from proxy.core.compaction.plan import Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
+from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.notices.retrieval import lacking_result
 from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
@@ -47,8 +49,9 @@ _COPIES: Final = 4
 class Lookup(Protocol):
     """Finds what stands elsewhere: images on the web, artifacts."""
 
-    def may_refer(self, body: bytes, start: int) -> bool:
-        """Whether a body may name something behind that position, told by its bytes."""
+    def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
+        """Whether a body may name something behind that position, told by its bytes. `may_name_images`: whether an
+        image may be named in a piece of it."""
 
     async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
         """What these stand for."""
@@ -106,7 +109,8 @@ class Planner:
         came = _Incoming(wire, owner, body, access, model)
         match = self._memory.find((wire.path, owner), body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
-        if looking_up and self._lookup and self._lookup.may_refer(body, match.shared_bytes if match else 0):
+        known_bytes = match.shared_bytes if match else 0
+        if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
             started = time.perf_counter()
             resolved = await self._resolved(wire, self._lookup, owner, body, match)
             lookup_seconds = time.perf_counter() - started
@@ -150,6 +154,18 @@ class Planner:
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: what is of these kinds is sent as text."""
         return await self._again(refused, without=media, keeping=keeping)
+
+    async def plan_repaired(self, refused: Planned, *, keeping: bool) -> Planned:
+        """A plan for a request whose history was refused as its calls and results do not pair up: for the repaired
+        one."""
+        wire, request = refused.wire, refused.request
+        text = lacking_result(self._pipelines.language)
+        request = request.repaired(
+            unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
+            lambda message, call: wire.message(wire.missing_result(message, call, text)),
+        )
+        terms = refused.inputs.terms._replace(keeping=keeping)
+        return await in_thread(self.made, wire, request, refused.owner, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, as harsh as the one for it was."""
@@ -257,7 +273,7 @@ class Planner:
             made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
         lowered = _lowered(request, inputs.budget, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
-        reasons = _reasons(made, lowered is not None, offered)
+        reasons = _reasons(made, lowered is not None, offered, request.healed)
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
         return Planned(
             wire, request, owner, inputs, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered
@@ -282,12 +298,14 @@ def _progress(known: Planned | None, inputs: PlanInputs, shared: int) -> Progres
     return known.progress if known.inputs is inputs or known.inputs == inputs else None
 
 
-def _reasons(made: Plan, reply_lowered: bool, offered: bool) -> dict[str, int]:
-    if not made.edits and not reply_lowered and not offered:
+def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dict[str, int]:
+    if not made.edits and not reply_lowered and not offered and not healed:
         return {}
     counts = Counts(edit.reason for edit in made.edits)
     if reply_lowered:
         counts[Reason.CLAMP_REPLY] += 1
+    if healed:
+        counts[Reason.HISTORY_HEALED] += healed
     if offered:
         counts[Reason.RETRIEVAL_TOOL] += 1
     return {reason.value: counts[reason] for reason in sorted(counts)}

@@ -74,11 +74,12 @@ class Resolver:
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
         self._log = logger()
 
-    def may_refer(self, body: bytes, start: int = 0) -> bool:
-        """Whether a request may hold a reference behind that position, told by its bytes: most have none."""
+    def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
+        """Whether a request may hold a reference behind that position, told by its bytes: most have none.
+        `may_name_images`: whether an image may be named in a piece of it."""
         if body.find(b"artifact:", start) >= 0:
             return True
-        return self._downloads is not None and body.find(b"image_url", start) >= 0 and body.find(b"http", start) >= 0
+        return self._downloads is not None and body.find(b"http", start) >= 0 and may_name_images(body[start:])
 
     async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
         """What these stand for. What is missing in the answer stays as it is."""

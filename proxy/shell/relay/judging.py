@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
 from proxy.core.models.profile import Modality, Witness
@@ -26,7 +27,6 @@ from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.wire.error_bodies import judge_answer
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 
@@ -34,7 +34,9 @@ ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 class Judge:
     """Judges the answers to requests."""
 
-    def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str) -> None:
+    def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str, *, heals: bool) -> None:
+        """`heals`: whether a history that was refused is to be repaired."""
+        self._heals = heals
         self._recorder = recorder
         self._learning = learning
         self._is_own_server = is_own_server(upstream_url)
@@ -67,7 +69,12 @@ class Judge:
             media = media.union(*(modalities_in(message) for message in plan.sent))
         is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
         fitting = self._fitting(answer, planned, decision) if is_answer else None
-        return Outcome(answer.status, verdict, media, fitting)
+        is_unpaired = (
+            self._heals
+            and verdict.kind is VerdictKind.PAIRING
+            and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
+        )
+        return Outcome(answer.status, verdict, media, is_unpaired, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Write down what a request was refused for that went up as it came; nothing is learned or done about it."""
@@ -213,4 +220,5 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
-    return judge_answer(answer.status, answer.headers, answer.evidence, sent=sent, request=planned.request.body)
+    body = planned.request.body
+    return planned.wire.judged(answer.status, answer.headers, answer.evidence, sent=sent, request=body)

@@ -84,7 +84,7 @@ class Relay:
         self._upstream = upstream
         self._models = models
         self._planner = planner
-        self._judge = Judge(recorder, learning, settings.upstream.base_url)
+        self._judge = Judge(recorder, learning, settings.upstream.base_url, heals=settings.history == "heal")
         self._plans = SendPlans(settings, planner, store, self._judge)
         self._owners = owners
         self._recorder = recorder

@@ -76,6 +76,9 @@ class SendPlans:
             planned = await self._without_media(journey, attempt.refused)
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
+        if attempt.rung is Rung.REPAIRED:
+            planned = await self._made(partial(self._planner.plan_repaired, journey.planned), journey.owner)
+            return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:

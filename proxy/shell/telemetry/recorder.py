@@ -27,6 +27,7 @@ _RETRIED: Final = {
     Rung.ORIGINAL: "original_retried",
     Rung.WITHOUT_MEDIA: "media_refused",
     Rung.FITTED: "cut_retried",
+    Rung.REPAIRED: "history_healed",
 }
 """Events of second sends that are not for length."""
 

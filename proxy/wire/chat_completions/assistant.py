@@ -67,6 +67,6 @@ def _is_said(raw: Raw | None) -> bool:
     return raw is not None and bytes(raw) != b"null"
 
 
-def result_of(call: OwnCall, text: str) -> bytes:
+def result_of(call_id: str, text: str) -> bytes:
     """The message that answers a call."""
-    return jsontext.dump({"role": "tool", "tool_call_id": call.id, "content": text})
+    return jsontext.dump({"role": "tool", "tool_call_id": call_id, "content": text})

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -23,7 +24,7 @@ from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.assistant import result_of
 from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.error_bodies import holds_nothing
+from proxy.wire.error_bodies import holds_nothing, judge_answer
 from proxy.wire.request import Request, RequestShape, read_request
 
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
@@ -46,7 +47,9 @@ class ChatCompletions:
     """`/chat/completions`; the protocol describes each member."""
 
     path: Final = "/chat/completions"
+    content_type: Final = b"application/json"
     results_hold_media: Final = False
+    results_may_repeat: Final = False
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -71,6 +74,10 @@ class ChatCompletions:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
 
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the same name; the quotes around it are escaped inside a text."""
+        return b"image_url" in raw
+
     def tool_names(self, found: bytes) -> Sequence[str]:
         """The names in a tool list."""
         return tools.tool_names(found or None)
@@ -83,9 +90,13 @@ class ChatCompletions:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
 
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """A message of the role `tool`."""
+        return result_of(call.id, text)
+
     def result(self, call: OwnCall, text: str) -> bytes:
         """A message of the role `tool`."""
-        return result_of(call, text)
+        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether a choice has begun, and there is no word of a refusal."""
@@ -115,6 +126,12 @@ class ChatCompletions:
     def streamed_reply(self) -> AnswerStream:
         """Chunks."""
         return AnswerStream()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By the words of this API's servers, in whatever shape."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError) -> bytes:
         """In OpenAI's shape."""

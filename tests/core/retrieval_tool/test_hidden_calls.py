@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.answer_shapes import is_own, messages
+from support.line_wire import LineMessage
+from support.line_wire import meant_by as lines_meant_by
 
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in, mark_of
 from proxy.wire.chat_completions.assistant import said_in as read_said
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
@@ -148,3 +151,24 @@ def test_the_name_follows_from_the_mark():
     hidden = HiddenToolCalls("mark", (0,), (b"{}",), (b"{}",))
     assert hidden.artifact().id == HiddenToolCalls.name_of("mark")
     assert HiddenToolCalls.name_of("mark") != HiddenToolCalls.name_of("another")
+
+
+def test_what_is_hidden_on_a_wire_without_json_comes_back_as_it_was():
+    own, others = b'call_2=read_artifact\n= {"id": "x"}', b"call_1=ls\n= {}"
+    call = OwnCall(1, "call_2", '{"id": "x"}', own)
+    said = AssistantMessage(b"", (call,), (others,), lines_meant_by([others]), {})
+    hidden = HiddenToolCalls.of(HISTORY, said, [b"tool call_2\n> page"])
+    kept = HiddenToolCalls.read(hidden.artifact().content, hidden.mark)
+    assert kept == hidden
+    returned = LineMessage(b"assistant call_1=ls\n= {}\n> I look.")
+    assert mark_in(HISTORY, returned) == hidden.mark
+    assert [message.raw for message in kept.put_back(returned)] == [
+        b'assistant call_1=ls call_2=read_artifact\n= {}\n= {"id": "x"}\n> I look.',
+        b"tool call_2\n> page",
+    ]
+
+
+def test_what_was_kept_before_as_json_is_read_as_it_was():
+    content = b'{"visible":"m","positions":[0],"calls":[{"id": 1}],"results":[{"role": "tool"}]}'
+    assert HiddenToolCalls.read(content, "m") == HiddenToolCalls("m", (0,), (b'{"id": 1}',), (b'{"role": "tool"}',))
+    assert HiddenToolCalls.read(content.replace(b'{"id": 1}', b'"\\ud83d"'), "m") is None

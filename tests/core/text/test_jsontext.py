@@ -99,3 +99,15 @@ def test_what_is_wrong_is_said_without_what_stands_there(raw):
 def test_lone_surrogates_are_written_as_escapes():
     assert jsontext.dump(["\ud800", "é\\"]) == '["\\ud800", "é\\\\"]'.encode()
     assert jsontext.dump(["é"]) == '["é"]'.encode()
+
+
+@given(st.binary(max_size=40) | VALUES | st.lists(VALUES, min_size=1, max_size=3).map(b",".join))
+def test_the_bytes_of_any_message_may_stand_among_json_and_come_out_again(raw):
+    told = jsontext.embedded(raw)
+    assert jsontext.taken_out(told) == raw
+    assert jsontext.items(b"[" + told + b"]")
+
+
+@given(VALUES.filter(lambda raw: not raw.startswith(b'"')))
+def test_what_is_json_stands_there_as_it_is(raw):
+    assert jsontext.embedded(raw) == raw

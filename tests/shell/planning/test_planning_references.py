@@ -24,7 +24,7 @@ class Lookup:
         self.found = {address(name): outcome for name, outcome in found.items()}
         self.asked: list[list[str]] = []
 
-    def may_refer(self, body: bytes, start: int) -> bool:
+    def may_refer(self, body: bytes, start: int, _: Any) -> bool:
         return body.find(b"http", start) >= 0
 
     async def resolve(self, references: Any, owner: str) -> dict[str, Any]:

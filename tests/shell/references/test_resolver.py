@@ -20,6 +20,7 @@ from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.references import resolver as resolver_module
 from proxy.shell.references.fetch_cache import FetchCache
 from proxy.shell.references.resolver import Resolver, host_of
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 OWNER, OTHER = "5eed" * 8, "beef" * 8
 PNG = png()
@@ -79,15 +80,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_most_requests_are_told_by_their_bytes_to_name_nothing(folder: Path) -> None:
-    resolver = House(folder, Web()).resolver
-    assert not resolver.may_refer(b'{"messages":[{"role":"user","content":"see http://example.org"}]}')
-    assert not resolver.may_refer(b'"image_url":{"url":"data:image/png;base64,"}')
-    assert resolver.may_refer(b'"image_url":{"url":"https://example.org"}')
-    assert not resolver.may_refer(b'"image_url":{"url":"https://example.org"} and more', 30)
-    assert resolver.may_refer(b'"artifact:x"')
-    passing = House(folder, None).resolver
-    assert not passing.may_refer(b'"image_url":{"url":"https://example.org"}')
-    assert passing.may_refer(b'"artifact:x"')
+    def may_refer(house: House, body: bytes, start: int = 0) -> bool:
+        return house.resolver.may_refer(body, start, CHAT_COMPLETIONS.may_name_images)
+
+    looking = House(folder, Web())
+    assert not may_refer(looking, b'{"messages":[{"role":"user","content":"see http://example.org"}]}')
+    assert not may_refer(looking, b'"image_url":{"url":"data:image/png;base64,"}')
+    assert may_refer(looking, b'"image_url":{"url":"https://example.org"}')
+    assert not may_refer(looking, b'"image_url":{"url":"https://example.org"} and more', 30)
+    assert may_refer(looking, rb'"content":"{\"routing\":\"image_url\",\"imageUrl\":\"https://example.org\"}"')
+    assert may_refer(looking, b'"artifact:x"')
+    passing = House(folder, None)
+    assert not may_refer(passing, b'"image_url":{"url":"https://example.org"}')
+    assert may_refer(passing, b'"artifact:x"')
 
 
 async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder: Path) -> None:

@@ -1,0 +1,69 @@
+"""Whether calls and results pair up, and which messages an upstream refuses where they do not: agents that were
+interrupted in the middle of a call leave such histories.
+
+Rule: nothing is repaired before an upstream has refused it; then as little as possible: a result of no call is left
+out, a call without a result gets one that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.core.conversation.message import TOOL_ROLES, Message, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Calls of one message that have no result."""
+
+    message: int
+    """Index of the message that makes them."""
+    after: int
+    """Index of the message after which their results belong: the last result of its batch, or the message itself."""
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """What does not pair up in a history."""
+
+    orphans: tuple[int, ...] = ()
+    """Indexes of results that answer no call of the message before their batch."""
+    unanswered: tuple[Unanswered, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.orphans or self.unanswered)
+
+    @property
+    def count(self) -> int:
+        """How many messages a repair takes out or puts in."""
+        return len(self.orphans) + sum(len(found.calls) for found in self.unanswered)
+
+
+def unpaired(messages: Sequence[Message], *, may_repeat: bool = False) -> Unpaired:
+    """What does not pair up; `may_repeat`: whether a call may have several results."""
+    orphans: list[int] = []
+    unanswered: list[Unanswered] = []
+    caller, last, calls = -1, -1, dict[str, ToolCall]()
+    answered: set[str] = set()
+
+    def close() -> None:
+        left = tuple(call for name, call in calls.items() if name not in answered)
+        if left:
+            unanswered.append(Unanswered(caller, last, left))
+
+    for index, message in enumerate(messages):
+        if message.role in TOOL_ROLES:
+            name = message.answers
+            if name not in calls or (name in answered and not may_repeat):
+                orphans.append(index)
+            else:
+                answered.add(name)
+                last = index
+        elif not message.is_companion:
+            close()
+            caller = last = index
+            calls, answered = {call.id: call for call in message.calls}, set()
+    close()
+    return Unpaired(tuple(orphans), tuple(unanswered))

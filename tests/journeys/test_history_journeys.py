@@ -1,0 +1,68 @@
+"""Histories that agents leave behind when a run is interrupted: refused by the upstream, and healed unseen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.journey import call, long_text, result
+
+TASK = {"role": "user", "content": "Look at the log."}
+ABORTED = {"model": "m", "messages": [TASK, call(1), {"role": "user", "content": "Stop. Try again."}]}
+ORPHANED = {
+    "model": "m",
+    "messages": [TASK, result(7, "of a call that is gone"), {"role": "user", "content": "Go on."}],
+}
+
+
+def test_a_call_without_a_result_gets_one_after_the_refusal(build: Any) -> None:
+    world = build()
+    answer = world.ask(ABORTED)
+    assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
+    assert answer.headers["x-context-proxy-edits"] == "history_healed=1"
+    assert [json.loads(one.body) == ABORTED for one in world.upstream.received] == [True, False]
+    found = world.upstream.last.messages
+    assert [message["role"] for message in found] == ["user", "assistant", "tool", "user"]
+    assert (found[2]["tool_call_id"], "no result" in found[2]["content"]) == ("call_1", True)
+    assert [found[0], found[1], found[3]] == ABORTED["messages"]
+    assert [line["rung"] for line in world.logged("history_healed")] == ["repaired"]
+
+
+def test_a_result_of_no_call_is_left_out_after_the_refusal(build: Any) -> None:
+    world = build(language="zh")
+    answer = world.ask(ORPHANED)
+    assert (answer.status_code, world.upstream.last.messages) == (200, [TASK, ORPHANED["messages"][2]])
+
+
+@pytest.mark.parametrize("settings", [{"history": "off"}, {"overflow": {"retry": False}}])
+def test_the_refusal_passes_where_nothing_is_to_be_healed(build: Any, settings: dict[str, Any]) -> None:
+    world = build(**settings)
+    answer = world.ask(ABORTED)
+    assert (answer.status_code, len(world.upstream.received)) == (400, 1)
+    assert "must be followed by tool messages" in answer.json()["error"]["message"]
+
+
+def test_what_the_upstream_takes_is_never_repaired(build: Any) -> None:
+    async def lenient(_: Any, send: Any) -> bool:
+        body = b'{"choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}'
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        return True
+
+    world = build(answer=lenient)
+    assert world.ask(ABORTED).status_code == 200
+    assert [json.loads(one.body) for one in world.upstream.received] == [ABORTED]
+
+
+def test_a_history_that_is_cut_besides_is_healed_and_cut(build: Any) -> None:
+    """The first send has an excerpt in it; the second one, too."""
+    world = build()
+    body = {"model": "m", "messages": [TASK, call(1), result(1, long_text(5_000)), call(2), TASK]}
+    answer = world.ask(body)
+    assert answer.status_code == 200
+    assert answer.headers["x-context-proxy-edits"] == "history_healed=1;truncate_tool_output=1"
+    sent = [one.messages for one in world.upstream.received]
+    assert sent[0][2] == sent[1][2]
+    assert len(sent[1]) == len(sent[0]) + 1

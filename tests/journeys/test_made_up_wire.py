@@ -1,0 +1,345 @@
+"""The whole proxy on an API that nobody speaks, whose bodies are lines: a wire is one folder, and all that is above it
+works for this one, too."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+from support.journey import World, long_text
+from support.journey_models import said
+from support.line_api import LINES
+from support.line_model import LineModel, tokens_of
+from support.media_samples import PNG, data_url
+
+from proxy.core.conversation.message import Message
+from proxy.demo.servers import serving
+from proxy.wire.protocol import Wire
+from proxy.wire.roads import WIRES
+
+Build = Callable[..., World]
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+LONG = long_text(5_000)
+TASK = [b"system\n> You help.", b"user\n> Look at the log."]
+
+
+@pytest.fixture
+def lines(build: Build, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """`build` for a proxy to which lines are one more wire."""
+    monkeypatch.setitem(cast(dict[bytes, Wire], WIRES), LINES.path.encode(), LINES)
+    return build
+
+
+def asked(world: World, content: bytes, **how: Any) -> httpx.Response:
+    return world.ask(content, path=LINES.path, **how)
+
+
+def message(head: str, text: str) -> bytes:
+    return "\n".join([head, *(f"> {line}" for line in text.split("\n"))]).encode()
+
+
+def call(number: int) -> bytes:
+    return f"assistant call_{number}=fetch\n= {{}}".encode()
+
+
+def body(messages: Sequence[bytes], *, stream: bool = False, offers: str = "", **head: str) -> bytes:
+    named = {"model": "m", **({"stream": "yes"} if stream else {}), **({"offers": offers} if offers else {}), **head}
+    blocks = ["\n".join(f"{name}: {value}" for name, value in named.items()).encode(), *messages]
+    return b"".join(block + b"\n\n" for block in blocks)
+
+
+def one_call(text: str = LONG) -> list[bytes]:
+    return [*TASK, call(1), message("tool call_1", text)]
+
+
+def sent(world: World, number: int = -1) -> Sequence[Message]:
+    return LINES.parse(world.upstream.received[number].body).conversation.messages
+
+
+def told(answer: httpx.Response) -> list[str]:
+    """The lines of an answer, however it came."""
+    text = answer.text
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        assert text.endswith("\n\n")
+        text = "\n".join(line[6:] for line in text.split("\n") if line.startswith("data: "))
+    return text.split("\n")
+
+
+def words(answer: httpx.Response) -> str:
+    return "\n".join(line[2:] for line in told(answer) if line.startswith("> "))
+
+
+@STREAMED
+def test_what_fits_passes_byte_for_byte_in_both_directions(stream: bool, lines: Build) -> None:
+    world = lines(answer=LineModel("> Hello\n> there."))
+    content = body(TASK, stream=stream, colour="blue")
+    answer = asked(world, content)
+    assert world.upstream.last.body == content
+    assert told(answer)[:4] == ["assistant", "> Hello", "> there.", "ended: done"]
+    assert world.logged("request_done")[0]["outcome"] == "answered"
+
+
+def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(lines: Build) -> None:
+    world = lines(answer=LineModel())
+    messages = one_call()
+    answer = asked(world, body(messages, offers="fetch bash", colour="blue"))
+    assert answer.headers["x-context-proxy-edits"] == "truncate_tool_output=1"
+    assert list(world.upstream.last.files.values()) == [LONG.encode()]
+    *before, result = sent(world)
+    assert [found.raw for found in before] == messages[:-1]
+    assert next(iter(world.kept)) in result.text()
+    assert "[context-proxy: " in result.text()
+    assert (result.role, result.answers) == ("tool", "call_1")
+    shown = world.client.get(f"{world.proxies[0].removesuffix('/v1')}/decisions/{answer.headers['x-request-id']}")
+    assert [block["role"] for block in shown.json()["blocks"]] == ["system", "user", "assistant", "tool"]
+    assert len(result.raw) < 51_200
+    assert world.upstream.last.body.startswith(body([], offers="fetch bash", colour="blue").rstrip())
+
+
+def grown(exchanges: int) -> list[bytes]:
+    """A task and so many exchanges of two parallel calls."""
+    found = list(TASK)
+    for number in range(exchanges):
+        ids = f"{number}a", f"{number}b"
+        named = " ".join(f"call_{one}=fetch" for one in ids)
+        found.append(f"assistant {named}\n= {{}}\n= {{}}\n> Step {number}.".encode())
+        found += [message(f"tool call_{one}", f"{one}\n" + long_text(15, f"row {one}")) for one in ids]
+    return found
+
+
+def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(lines: Build) -> None:
+    window = 6_000
+    model, learning = [{"match": "*", "tokenizer": "o200k_base"}], {"enabled": False}
+    answers = LineModel(window_tokens=window)
+    world = lines(window, answer=answers, proxies=[{}, {}], models=model, learning=learning)
+    for exchanges in range(1, 41):
+        answer = asked(world, body(grown(exchanges), most="300"))
+        assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "1"), answer.text
+    last = sent(world)
+    assert [found.raw for found in last[:2]] == TASK
+    assert sum("earlier messages" in found.text() for found in last) == 1
+    assert last[-1].raw == grown(40)[-1]
+    bodies = [received.body for received in world.upstream.received]
+    cuts = sum(not after.startswith(before) for before, after in itertools.pairwise(bodies))
+    assert 0 < cuts < 8
+    assert asked(world, body(grown(40), most="300"), proxy=1).status_code == 200
+    assert world.upstream.last.body == bodies[-1], "a replica that has seen none of it sends the same"
+    gone = [found.raw for found in LINES.parse(body(grown(40))).conversation if found not in last]
+    named = next(name for name in world.kept if any(name in found.text() for found in last))
+    kept: list[str] = []
+    while named is not None:
+        cut = json.loads(world.kept[named])
+        named, kept = cut["earlier"], [*cut["messages"], *kept]
+    assert [one.encode() for one in kept] == gone[: len(kept)]
+    assert len(gone) - len(kept) <= 1, "the message with the note is another one"
+
+
+@pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
+def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str], lines: Build) -> None:
+    world = lines(answer=LineModel(), models=[{"match": "*", "input": reads}])
+    result = f"tool call_1\n> a screenshot\n! {data_url(PNG, 'image/png')}".encode()
+    shown = f"user\n> and this\n! {data_url(PNG, 'image/jpeg')}".encode()
+    answer = asked(world, body([*TASK, call(1), result, shown]))
+    assert answer.status_code == 200, answer.text
+    found = sent(world)
+    payload = base64.b64encode(PNG)
+    if "vision" in reads:
+        assert [one.role for one in found if one.images] == ["user", "user"]
+        assert found[-1].raw == shown.replace(b"image/jpeg", b"image/png"), "a wrong type is corrected"
+    else:
+        assert payload not in world.upstream.last.body
+        assert PNG in world.kept.values()
+        assert "[cannot read]" in found[3].text()
+    assert found[3].answers == "call_1"
+
+
+def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> None:
+    async def site(scope: Scope, _: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await said(send, PNG, b"image/png")
+
+    world = lines(
+        answer=LineModel(),
+        models=[{"match": "*", "input": ["text", "vision"]}],
+        media={"fetch_remote_images": True, "allow_private_addresses": True},
+    )
+    with serving(site) as address:
+        answer = asked(world, body([*TASK, f"user\n> What is it?\n! {address}/a.png".encode()]))
+    assert answer.status_code == 200, answer.text
+    assert sent(world)[-1].raw == f"user\n> What is it?\n! {data_url(PNG, 'image/png')}".encode()
+
+
+def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:
+    world = lines(answer=LineModel())
+    asked(world, body(one_call(f"Here: {data_url(PNG, 'image/png')} is it.")))
+    assert "[cannot read]" in sent(world)[3].text()
+    assert base64.b64encode(PNG) not in world.upstream.last.body
+
+
+@STREAMED
+@pytest.mark.parametrize("late", [False, True], ids=["status", "event"])
+def test_a_refusal_is_cured_unseen(stream: bool, late: bool, lines: Build) -> None:
+    world = lines(15_000, answer=LineModel("> Here I am.", window_tokens=8_000, is_late=late))
+    answer = asked(world, body(grown(30), stream=stream))
+    assert (answer.status_code, words(answer)) == (200, "Here I am.")
+    assert answer.headers["x-context-proxy-attempts"] == "2"
+    first, second = (LINES.parse(received.body) for received in world.upstream.received)
+    assert len(second.conversation) < len(first.conversation)
+    assert "refused" not in answer.text
+    assert world.logged("limit_learned")[0]["limit_tokens"] == 8_000
+    assert asked(world, body(grown(31), stream=stream)).headers["x-context-proxy-attempts"] == "1"
+
+
+@STREAMED
+def test_an_image_that_is_refused_is_sent_as_words_and_that_is_remembered(stream: bool, lines: Build) -> None:
+    world = lines(answer=LineModel("> I cannot see it.", is_blind=True))
+    messages = [*TASK, f"user\n> What is it?\n! {data_url(PNG, 'image/png')}".encode()]
+    for attempts in ("2", "1"):
+        answer = asked(world, body(messages, stream=stream))
+        assert (answer.status_code, words(answer)) == (200, "I cannot see it.")
+        assert answer.headers["x-context-proxy-attempts"] == attempts
+        assert "[cannot read]" in sent(world)[-1].text()
+    assert PNG in world.kept.values()
+
+
+@STREAMED
+def test_what_cannot_be_cured_is_refused_in_the_words_of_the_api(stream: bool, lines: Build) -> None:
+    world = lines(15_000, answer=LineModel(window_tokens=10))
+    answer = asked(world, body(grown(30), stream=stream))
+    assert len(world.upstream.received) == 2
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8")
+    assert told(answer)[0] == "refused: context_length_exceeded"
+    assert "once more after its prompt" in words(answer)
+
+
+def test_what_is_too_long_by_itself_is_refused_before_it_is_sent(lines: Build) -> None:
+    world = lines(8_000, answer=LineModel())
+    answer = asked(world, body([message("system", LONG), *TASK[1:]], model="gpt-4o"))
+    assert (answer.status_code, told(answer)[0]) == (400, "refused: context_length_exceeded")
+    assert "messages[0] (system" in words(answer)
+    assert world.upstream.received == []
+
+
+def test_a_refusal_in_a_stream_that_has_begun_for_the_client_is_told_there(lines: Build) -> None:
+    heard = threading.Event()
+    world = lines(15_000, answer=LineModel(window_tokens=10, is_late=True, heard=heard))
+    with world.client.stream("POST", world.proxies[0] + LINES.path, content=body(grown(30), stream=True)) as answer:
+        pieces = answer.iter_raw()
+        assert next(pieces) == b": wait\n\n"
+        heard.set()
+        rest = b"".join(pieces)
+    assert answer.status_code == 200
+    assert len(world.upstream.received) == 2
+    assert b"data: refused: context_length_exceeded\ndata: > The upstream refused" in rest
+    assert rest.endswith(b"\n\n")
+
+
+def test_what_repeats_the_words_of_the_request_teaches_nothing(lines: Build) -> None:
+    world = lines(15_000, answer=LineModel("> Done.", window_tokens=8_000))
+    quoted = message("user", 'It said "the context window is 8000 tokens" again.')
+    answer = asked(world, body([*grown(30), quoted]))
+    assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
+    assert world.log("limit_learned") == []
+
+
+def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:
+    answer = asked(lines(answer=LineModel()), b"model: m")
+    assert answer.status_code == 400
+    assert told(answer) == ["refused: malformed_request", "> a request ends with a blank line"]
+
+
+# read_artifact
+
+
+def learnt(lines: Build) -> tuple[World, str]:
+    """A world, and the name of the artifact in it; its model is taught later."""
+    world = lines(answer=LineModel())
+    asked(world, body(one_call(), offers="fetch"))
+    world.upstream.received.clear()
+    return world, next(iter(world.kept))
+
+
+def reads(name: str, number: int = 1, **asked: str) -> str:
+    given = ", ".join(f'"{key}": "{value}"' for key, value in {"id": name, **asked}.items())
+    return f"+ own_{number}=read_artifact\n= {{{given}}}"
+
+
+@STREAMED
+def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, lines: Build) -> None:
+    world, name = learnt(lines)
+    world.upstream.answer = LineModel(f"> Let me look.\n{reads(name, lines='2500-2502')}", "> It is 42.")
+    answer = asked(world, body(one_call(), offers="fetch", stream=stream))
+    assert words(answer) == "Let me look.\n\nIt is 42."
+    assert "read_artifact" not in answer.text
+    assert told(answer).count("assistant") == 1
+    first, second = world.upstream.received
+    assert b"\noffers: fetch read_artifact\n" in first.body
+    assert second.body.startswith(first.body)
+    made, page = sent(world)[-2:]
+    given = f'{{"id": "{name}", "lines": "2500-2502"}}'
+    assert made.raw == f"assistant own_1=read_artifact\n= {given}\n> Let me look.".encode()
+    assert page.answers == "own_1"
+    assert page.text().rstrip("\n").endswith("".join(LONG.splitlines(keepends=True)[2499:2502]).rstrip("\n"))
+    done = world.logged("request_done", 2)[-1]
+    assert (done["retrieval_rounds"], done["outcome"]) == (1, "answered")
+    counted = next(line for line in told(answer) if line.startswith("counted: ")).split()
+    assert int(counted[1]) == tokens_of(LINES.parse(first.body)), "of the prompt that the client has"
+    assert done["usage"]["prompt_tokens"] == sum(tokens_of(LINES.parse(one.body)) for one in (first, second))
+    assert int(counted[2]) == done["usage"]["completion_tokens"]
+
+
+@STREAMED
+@pytest.mark.parametrize("spoken", [True, False])
+def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines: Build) -> None:
+    world, name = learnt(lines)
+    world.upstream.answer = LineModel(("> Once more.\n" if spoken else "") + reads(name, lines="1-5"))
+    answer = asked(world, body(one_call(), offers="fetch", stream=stream))
+    assert len(world.upstream.received) == 9
+    assert "ended: done" in told(answer)
+    assert words(answer) == "\n\n".join(["Once more."] * 9) if spoken else "8 pages" in words(answer)
+
+
+@STREAMED
+def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(stream: bool, lines: Build) -> None:
+    world, name = learnt(lines)
+    mixed = f'{reads(name, lines="7-8")}\n+ call_2=fetch\n= {{"url": "x"}}'
+    world.upstream.answer = LineModel(f"> Both.\n{mixed}", "> I see.")
+    answer = asked(world, body(one_call(), offers="fetch", stream=stream))
+    assert told(answer)[1:5] == ["> Both.", "+ call_2=fetch", '= {"url": "x"}', "ended: calls"]
+    back = [*one_call(), b'assistant call_2=fetch\n= {"url": "x"}\n> Both.', message("tool call_2", "a page")]
+    assert words(asked(world, body(back, offers="fetch"))) == "I see."
+    whole, page, result = sent(world)[-3:]
+    assert [one.name for one in whole.calls] == ["read_artifact", "fetch"]
+    assert whole.text().endswith("Both.")
+    assert (page.answers, result.answers) == ("own_1", "call_2")
+    assert "line 6: " in page.text()
+    first = world.upstream.last.body
+    asked(world, body([*back, b"assistant\n> I see.", b"user\n> Go on."], offers="fetch"))
+    assert world.upstream.last.body.startswith(first)
+
+
+def test_a_replica_that_has_seen_none_of_it_puts_back_the_same(lines: Build) -> None:
+    world = lines(answer=LineModel(), proxies=[{}, {}])
+    asked(world, body(one_call(), offers="fetch"))
+    name = next(iter(world.kept))
+    world.upstream.answer = LineModel(f"{reads(name)}\n+ call_2=fetch\n= {{}}", "> I see.")
+    asked(world, body(one_call(), offers="fetch"))
+    back = body([*one_call(), call(2), message("tool call_2", "a page")], offers="fetch")
+    for proxy in (0, 1):
+        asked(world, back, proxy=proxy)
+    assert world.upstream.received[-1].body == world.upstream.received[-2].body
+    assert [one.name for one in sent(world)[4].calls] == ["read_artifact", "fetch"]
+
+
+def test_a_request_that_must_call_goes_without_our_tool(lines: Build) -> None:
+    world = lines(answer=LineModel())
+    content = body([*TASK], offers="fetch", **{"must call": "yes"})
+    asked(world, content)
+    assert world.upstream.last.body == content

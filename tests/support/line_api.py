@@ -1,0 +1,319 @@
+"""The rest of the made-up API of `line_wire`, a whole wire: what is sent to it, what it answers, and how it refuses. No
+JSON stands in any of it but in what a model writes for a call.
+
+    model: m
+    stream: yes
+    most: 500
+    offers: fetch look
+
+    user
+    > Look at it.
+
+A request is blocks of lines, each with a blank line behind it: a head, and the messages. A reply is lines, too:
+
+    assistant
+    > I look.
+    + call_1=fetch
+    = {"path": "a.py"}
+    ended: calls
+    counted: 1000 20
+
+As a stream it is events whose data are such lines. An error is `refused:` with a code, and `>` its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.overflow import Sent, Verdict, judge
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.retrieval_tool.tool import RetrievalPolicy, is_offered
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.errors import MalformedRequest, ProxyError
+from proxy.wire.error_bodies import report_of
+from proxy.wire.request import Request, RequestShape
+from proxy.wire.sse import EventSplitter, data_of
+from support.line_wire import LineMessage, assistant, meant_by
+
+_BLANK: Final = b"\n\n"
+_COUNTED: Final = re.compile(rb"^(?:data: )?counted: (\d{1,9}) (\d{1,9})$", re.MULTILINE)
+_ENDED: Final = re.compile(rb"^data: (?:ended|refused): [^\n]*\n(?:[^\n]+\n)*\n", re.MULTILINE)
+
+
+def _read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
+    """Each block is a message."""
+    return [(LineMessage(bytes(raw)), count) for count, raw in enumerate(items, start=1)]
+
+
+def _may_hold_images(raw: bytes) -> bool:
+    return b"\n! " in raw
+
+
+SHAPE: Final = RequestShape("messages", ("most",), _read, _may_hold_images, tools="offers")
+
+
+class Lines:
+    """`/lines`; what each member is for stands with the protocol."""
+
+    path: Final = "/lines"
+    results_hold_media: Final = False
+    results_may_repeat: Final = False
+    content_type: Final = b"text/plain; charset=utf-8"
+
+    def parse(
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    ) -> Request:
+        if not body.endswith(_BLANK):
+            raise MalformedRequest("a request ends with a blank line")
+        head = body[: body.index(_BLANK) + len(_BLANK)]
+        start = known.ends[shared - 1] if known is not None and shared else len(head)
+        blocks = body[start:].split(_BLANK)[:-1]
+        messages = [message for message, _ in _read(blocks)]
+        ends: list[int] = []
+        for block in blocks:
+            ends.append((ends[-1] if ends else start) + len(block) + len(_BLANK))
+        if known is not None and shared:
+            return known.followed(shared, body, _members(head), messages, tuple(ends))
+        conversation = Conversation(tuple(messages))
+        return Request(body, _members(head), conversation, SHAPE, tuple(ends), has_images=_may_hold_images(body))
+
+    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
+        head = _lines_of(request.body[: request.body.index(_BLANK)])
+        head |= {name: bytes(raw) for name, raw in members.items()}
+        blocks = [b"\n".join(b"%b: %b" % (name.encode(), value) for name, value in head.items())]
+        return b"".join(block + _BLANK for block in (*blocks, *(message.raw for message in messages)))
+
+    def message(self, raw: bytes) -> Message:
+        return LineMessage(raw)
+
+    def instructions(self, members: Mapping[str, Raw]) -> bytes:
+        return b""
+
+    def may_hold_images(self, raw: bytes) -> bool:
+        return _may_hold_images(raw)
+
+    def may_name_images(self, raw: bytes) -> bool:
+        return _may_hold_images(raw)
+
+    def tool_names(self, tools: bytes) -> Sequence[str]:
+        return tools.decode().split()
+
+    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+        names = self.tool_names(bytes(members.get("offers", b"")))
+        return " ".join([*names, RETRIEVAL_TOOL]).encode() if is_offered(names, policy) else None
+
+    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
+        return "must call" in members
+
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        return "\n".join([f"tool {call.id}", *_spoken(text)]).encode()
+
+    def result(self, call: OwnCall, text: str) -> bytes:
+        return "\n".join([f"tool {call.id}", *_spoken(text)]).encode()
+
+    def is_plainly_a_reply(self, evidence: bytes) -> bool:
+        return evidence.startswith((b"assistant\n", b"data: assistant\n")) and b"refused: " not in evidence
+
+    def says_something(self, data: bytes) -> bool:
+        return data not in (b"", b"assistant")
+
+    def counted(self, end: bytes) -> Counted | None:
+        found = _COUNTED.findall(end)
+        return Counted(*map(int, found[-1])) if found else None
+
+    def is_complete(self, told: bytes) -> bool:
+        return _ENDED.search(told) is not None
+
+    def whole_reply(self) -> WholeLines:
+        return WholeLines()
+
+    def streamed_reply(self) -> StreamedLines:
+        return StreamedLines()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        events = EventSplitter().feed(body)
+        said = b"\n".join(filter(None, map(data_of, events))) or body
+        return judge(report_of(status, headers, said), sent, SentLines(request))
+
+    def error(self, error: ProxyError) -> bytes:
+        return "\n".join([f"refused: {error.code}", *_spoken(error.message)]).encode()
+
+    def error_in_body(self, status: int, body: bytes) -> bytes:
+        if body.startswith(b"refused: "):
+            return body
+        return "\n".join([f"refused: {status}", *_spoken(body.decode("utf-8", "replace"))]).encode()
+
+    def error_in_stream(self, status: int, body: bytes) -> bytes:
+        return event(self.error_in_body(status, body).decode().split("\n"))
+
+
+LINES: Final = Lines()
+
+
+class SentLines:
+    """A request, as `SentText` of the core."""
+
+    hides_letters: Final = False
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+
+    def holds(self, text: str) -> bool:
+        return "\n> ".join(text.split("\n")).encode() in self._request
+
+
+class _Rounds:
+    """The lines of a reply's rounds, one after the other: which of them the client gets, and when."""
+
+    def __init__(self) -> None:
+        self._counts: list[Counted] = []
+        """Of the rounds that are over."""
+        self._rounds = 0
+        self.spoke = False
+        """In the rounds that are over."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._calls: list[list[str]] = []
+        self._words: list[str] = []
+        self._ended = ""
+        self._count = Counted(0)
+        self.held: list[str] = []
+        """What ends the reply, from the first call of ours on."""
+
+    def passed(self, line: str) -> list[str]:
+        """What the client gets of a line now."""
+        sign, text = line[:2], line[2:]
+        if sign == "+ ":
+            self._calls.append([text])
+        if sign == "= ":
+            self._calls[-1].append(line)
+        if sign in ("+ ", "= "):
+            return [] if _is_own(self._calls[-1]) else [line]
+        if sign == "> ":
+            is_paragraph = self.spoke and not self._words
+            self._words.append(text)
+            return ["> ", line] if is_paragraph else [line]
+        if line == "assistant":
+            return [] if self._rounds else [line]
+        name, _, value = line.partition(": ")
+        if name == "ended":
+            self._ended = value
+        if name == "counted":
+            self._count = Counted(*map(int, value.split()))
+            counts = [*self._counts, self._count]
+            line = f"counted: {counts[0].prompt} {sum(count.reply for count in counts)}"
+        if any(map(_is_own, self._calls)):
+            self.held.append(line)
+            return []
+        return [line]
+
+    def end(self) -> AssistantMessage | None:
+        """What the model said in this round, if it called us and is to have an answer."""
+        calls = ["\n".join(call).encode() for call in self._calls]
+        own = tuple(
+            OwnCall(position, call[0].split("=")[0], call[1][2:], calls[position])
+            for position, call in enumerate(self._calls)
+            if _is_own(call)
+        )
+        if not own or self._ended != "calls":
+            return None
+        others = tuple(calls[position] for position, call in enumerate(self._calls) if not _is_own(call))
+        words = "\n".join(self._words)
+        said = assistant(calls, _spoken(words) if self._words else [])
+        return AssistantMessage(said, own, others, meant_by(others), {"words": words})
+
+    def plain_end(self, sentence: str) -> list[str]:
+        """The end when the model would go on calling us."""
+        words = [] if self.spoke or self._words else _spoken(sentence)
+        return [*words, *("ended: done" if line.startswith("ended: ") else line for line in self.held)]
+
+    @property
+    def usage(self) -> dict[str, int]:
+        counts = [*self._counts, self._count]
+        prompt, reply = sum(count.prompt for count in counts), sum(count.reply for count in counts)
+        return {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
+
+    def next_round(self) -> None:
+        self._rounds += 1
+        self._counts.append(self._count)
+        self.spoke |= bool(self._words)
+        self._begin()
+
+
+class WholeLines(_Rounds):
+    """A reply that is no stream: what a client gets of its rounds, together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: list[str] = []
+
+    def read(self, body: bytes) -> AssistantMessage | None:
+        for line in body.decode().split("\n"):
+            self._told += self.passed(line)
+        return self.end()
+
+    def told(self) -> bytes:
+        return "\n".join([*self._told, *self.held]).encode()
+
+    def stopped(self, sentence: str) -> bytes:
+        return "\n".join([*self._told, *self.plain_end(sentence)]).encode()
+
+
+class StreamedLines(_Rounds):
+    """A reply that is a stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._events = EventSplitter()
+
+    def feed(self, piece: bytes) -> bytes:
+        return b"".join(map(self._told_of, self._events.feed(piece)))
+
+    def last_words(self) -> bytes:
+        return event(self.held)
+
+    def stopped(self, sentence: str) -> bytes:
+        return event(self.plain_end(sentence))
+
+    def next_round(self) -> None:
+        super().next_round()
+        self._events = EventSplitter()
+
+    def _told_of(self, came: bytes) -> bytes:
+        lines = data_of(came).decode().split("\n")
+        told = [line for each in lines for line in self.passed(each)]
+        return came if told == lines else event(told)
+
+
+def event(lines: Sequence[str]) -> bytes:
+    """Lines as one event of a stream; nothing for none."""
+    return b"".join(f"data: {line}\n".encode() for line in lines) + b"\n" if lines else b""
+
+
+def _is_own(call: Sequence[str]) -> bool:
+    return call[0].endswith(f"={RETRIEVAL_TOOL}")
+
+
+def _spoken(text: str) -> list[str]:
+    return [f"> {line}" for line in text.split("\n")]
+
+
+def _lines_of(head: bytes) -> dict[str, bytes]:
+    """The lines of a head, by their names."""
+    named = (line.partition(b": ") for line in head.split(b"\n"))
+    return {name.decode(): value for name, _, value in named}
+
+
+def _members(head: bytes) -> dict[str, Raw]:
+    """The same as a request wants them: what is asked of any request, as JSON."""
+    found = _lines_of(head.removesuffix(_BLANK))
+    as_json = {"model": jsontext.dump(found.get("model", b"").decode()), "stream": jsontext.dump("stream" in found)}
+    return {**found, **as_json}

@@ -1,0 +1,89 @@
+"""A model server that speaks the made-up API: counts tokens, refuses what is longer than its window or breaks a rule,
+and says what a test wants, whole or streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from starlette.types import Send
+
+from proxy.demo import counting
+from proxy.wire.request import Request
+from support.journey import PATIENCE_SECONDS, Received
+from support.journey_models import said
+from support.line_api import LINES, event
+
+IMAGE_TOKENS = 765
+
+
+class LineModel:
+    """An `Answer` of a journey's upstream."""
+
+    def __init__(
+        self,
+        *says: str,
+        window_tokens: int = 128_000,
+        is_blind: bool = False,
+        is_late: bool = False,
+        heard: threading.Event | None = None,
+    ) -> None:
+        """`says`: the lines of its replies, without `assistant` before them and the ends behind; the last one for ever.
+        `is_late`: whether a refusal comes as an event of a stream that has begun with a success. `heard`: set once a
+        client has heard the comment that such a stream begins with; None: nobody waits for that."""
+        self._says = list(says or ["> Done."])
+        self._window_tokens = window_tokens
+        self._is_blind = is_blind
+        self._is_late = is_late
+        self._heard = heard
+
+    async def __call__(self, received: Received, send: Send) -> bool:
+        request = LINES.parse(received.body)
+        if refusal := self._refusal(request):
+            await self._refuse(send, request, refusal)
+            return True
+        words = self._says.pop(0) if len(self._says) > 1 else self._says[0]
+        ended = "calls" if "+ " in words else "done"
+        lines = ["assistant", *words.split("\n"), f"ended: {ended}", f"counted: {tokens_of(request)} {len(words)}"]
+        if request.stream:
+            await said(send, b"".join(event([line]) for line in lines), b"text/event-stream")
+        else:
+            await said(send, "\n".join(lines).encode(), LINES.content_type)
+        return True
+
+    def _refusal(self, request: Request) -> str:
+        tokens, open_calls = tokens_of(request), set[str]()
+        for message in request.conversation.messages:
+            if message.answers:
+                if message.answers not in open_calls:
+                    return "unpaired\n> There is a result without its call."
+                open_calls.remove(message.answers)
+            elif open_calls:
+                return "unpaired\n> There is a call without its result."
+            open_calls |= {call.id for call in message.calls}
+        if self._is_blind and any(message.images for message in request.conversation):
+            return "unsupported\n> This model does not support image input."
+        if tokens > self._window_tokens:
+            window = f"the context window is {self._window_tokens} tokens"
+            return f"too_long\n> The prompt has {tokens} tokens, but {window}."
+        return ""
+
+    async def _refuse(self, send: Send, request: Request, refusal: str) -> None:
+        lines = f"refused: {refusal}".split("\n")
+        if request.stream and self._is_late:
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})
+            if self._heard is not None:
+                assert await asyncio.to_thread(self._heard.wait, PATIENCE_SECONDS)
+            await send({"type": "http.response.body", "body": event(["assistant"]) + event(lines)})
+        else:
+            await said(send, "\n".join(lines).encode(), LINES.content_type, 400)
+
+
+def tokens_of(request: Request) -> int:
+    """Of a whole prompt."""
+    messages = request.conversation.messages
+    texts = sum(counting.MESSAGE_TOKENS + counting.count(message.text()) for message in messages)
+    tools = counting.count(bytes(request.members.get("offers", b"")).decode())
+    return counting.REPLY_TOKENS + tools + texts + IMAGE_TOKENS * sum(message.images for message in messages)
