@@ -133,7 +133,7 @@ class Session:
                 self.results.add("p99", name, percentiles[98])
 
     def _growth(self) -> None:
-        """One sample in all: the median of each turn over some runs, added up, less the same of nginx or of us off."""
+        """One sample in all: the turns of the median run, added up, less the same of nginx or of us off."""
         fits = self._turns("planning", "from_start", seed=20_000, proxies=self._proxies)
         cutting = [proxy for proxy in self._proxies if proxy.contender.cuts]
         cut = self._turns("planning_cut", "from_start_cut", seed=30_000, proxies=cutting)

@@ -70,7 +70,10 @@ class Wire(Protocol):
     def tool_names(self, tools: bytes) -> Sequence[str]:
         """The names in a tool list."""
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """All tools in a request, as it has them; empty for none."""
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The tool list of a request with the proxy's own tool at its end; None when its agent does not have it."""
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
@@ -81,6 +84,10 @@ class Wire(Protocol):
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
+
+    def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
+        """Members that ask the upstream to leave out older parts of the conversation that only it holds; empty if it
+        holds nothing, or was already asked."""
 
     # Replies
 

@@ -24,6 +24,9 @@ _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 _PROBE_BYTES: Final = 16
 """Compared first: three times as fast as comparing the whole of bodies that differ anyway."""
 
+_MAX_NAMESAKES: Final = 16
+"""Examined to find the member with the messages: tool schemas also use names such as `input`."""
+
 ReadItems: TypeAlias = Callable[[Sequence[Raw]], Sequence[tuple[Message, int]]]
 """Items of a message list → its messages in order, each with the number of items that have been read when it ends. If
 each item makes one message, the message keeps the item's bytes."""
@@ -42,6 +45,11 @@ class RequestShape(NamedTuple):
     """Whether items that come later may belong to a message: then it is read again with them."""
     tools: str = "tools"
     """The member with the tool list."""
+    may_be_plain: bool = False
+    """Whether a text, as the only item, or nothing at all may replace the list."""
+    is_whole: bool = True
+    """Whether the request contains the whole conversation; if not, the upstream's count of its prompt says nothing
+    about the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,16 +222,25 @@ def read_request(
     except jsontext.NotJson as error:
         raise MalformedRequest(f"the body must be a JSON object: {error}") from None
     name = shape.messages
-    if (array := members.get(name)) is None:
+    array = members.get(name)
+    if array is None and not shape.may_be_plain:
         raise MalformedRequest(f"the request has no `{name}`; a list of messages is needed", param=name)
     try:
-        items = jsontext.items(array)
+        items = _items(shape, array)
     except jsontext.NotJson as error:
         raise MalformedRequest(f"`{name}` must be a list: {error}", param=name) from None
     read = shape.read(items)
     messages = tuple([message for message, _ in read])
     ends = _ends(name, body, members, items, read) if will_be_known else ()
     return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
+
+
+def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
+    """The items of a message list, or the one that replaces it. Raises NotJson."""
+    plain = b"null" if array is None else bytes(array)
+    if shape.may_be_plain and plain[:1] in (b'"', b"n"):
+        return [] if plain == b"null" else [plain]
+    return jsontext.items(plain)
 
 
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
@@ -259,10 +276,9 @@ def _members_before_messages(known: Request) -> dict[str, Raw]:
 def _ends(
     name: str, body: bytes, members: Mapping[str, Raw], items: Sequence[Raw], read: Sequence[tuple[Message, int]]
 ) -> tuple[int, ...]:
-    """Where each message ends; nothing when names that stand twice, or elsewhere too, make that uncertain."""
-    key = body.find(b'"%b"' % name.encode())
-    start = body.find(b"[", key)
-    if key < 0 or not body.startswith(memoryview(members[name]), start):
+    """Where each message ends; empty if names that occur twice, or elsewhere too, make that uncertain."""
+    start = _start(body, b'"%b"' % name.encode(), members[name]) if name in members else -1
+    if start < 0:
         return ()
     try:
         head = jsontext.members(body[:start] + b"[]}")
@@ -272,6 +288,17 @@ def _ends(
     if last != name or any(bytes(head[other]) != bytes(members[other]) for other in before):
         return ()
     return _ends_from(body, start, items, read)
+
+
+def _start(body: bytes, key: bytes, array: Raw) -> int:
+    """Where the list of messages begins; -1 if the first few members of its name are others."""
+    at = -1
+    for _ in range(_MAX_NAMESAKES):
+        at = body.find(key, at + 1)
+        start = body.find(b"[", at)
+        if at < 0 or body.startswith(memoryview(array), start):
+            return start if at >= 0 else -1
+    return -1
 
 
 def _ends_from(

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
+from proxy.wire.responses.wire import RESPONSES
 
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
 WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
+    b"/responses": RESPONSES,
 }
 """The end of each wire's path. It includes the version if other paths end in the same word: `/v1/threads/ID/messages`
 is not `/v1/messages`."""
@@ -60,6 +63,19 @@ def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
     if path.startswith(_PREFIXES) or path.startswith(base_path + b"/"):
         return Road(None, _on_host(path, base_path))
     return None
+
+
+def wire_of_body(body: bytes) -> Wire:
+    """The wire of a request if only its body is known: the one whose list of messages is a member of the body.
+
+    >>> wire_of_body(b'{"input": "hi"}').path, wire_of_body(b'{"input": "hi", "messages": []}').path
+    ('/responses', '/chat/completions')
+    """
+    try:
+        members = jsontext.members(body)
+    except jsontext.NotJson:
+        return CHAT_COMPLETIONS
+    return RESPONSES if "input" in members and "messages" not in members else CHAT_COMPLETIONS
 
 
 def _wire_at_end(path: bytes) -> tuple[Wire, bytes] | None:

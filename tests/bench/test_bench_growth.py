@@ -12,7 +12,15 @@ def test_what_settles_after_the_last_answer_belongs_to_the_last_turn() -> None:
 
 
 def test_one_disturbed_run_of_three_changes_nothing() -> None:
-    assert growth.typical([[1.0, 2.0], [9.0, 2.0], [1.0, 8.0]]) == [1.0, 2.0]
+    assert growth.typical([[1.0, 2.0], [9.0, 2.0], [2.0, 2.0]]) == [2.0, 2.0]
+
+
+def test_cuts_that_fall_on_other_turns_in_each_run_are_not_lost() -> None:
+    assert growth.typical([[8.0, 1.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 7.0]]) == [8.0, 1.0, 1.0]
+
+
+def test_of_two_runs_the_one_with_the_lower_total_is_told() -> None:
+    assert growth.typical([[9.0, 2.0], [1.0, 8.0]]) == [1.0, 8.0]
 
 
 def test_only_what_comes_on_top_of_the_floor_is_added_up() -> None:

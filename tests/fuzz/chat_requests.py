@@ -122,7 +122,7 @@ def _planner(window: int, tokenizer: str) -> Planner:
 
 def _check_plan(request: Request, window: int, tokenizer: str) -> None:
     planner = _planner(window, tokenizer)
-    terms = SendTerms(_WAY, CHAT_COMPLETIONS.with_tool(request.members, "auto"))
+    terms = SendTerms(_WAY, CHAT_COMPLETIONS.with_tool(request, "auto"))
     try:
         planned = planner.made(CHAT_COMPLETIONS, request, "owner", terms, {})
     except ProxyError as error:

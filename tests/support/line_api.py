@@ -103,8 +103,14 @@ class Lines:
     def tool_names(self, tools: bytes) -> Sequence[str]:
         return tools.decode().split()
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-        names = self.tool_names(bytes(members.get("offers", b"")))
+    def tools(self, request: Request) -> bytes:
+        return bytes(request.members.get("offers", b""))
+
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
+        return {}
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
+        names = self.tool_names(self.tools(request))
         return " ".join([*names, RETRIEVAL_TOOL]).encode() if is_offered(names, policy) else None
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:

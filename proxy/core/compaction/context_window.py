@@ -118,7 +118,9 @@ class ContextWindow:
             must_stay = before.must_stay or entry.message.must_stay
             self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay)
         else:
-            self.units.append(ToolExchange(entry.index, entry.index + 1, role, entry.message.must_stay))
+            # A companion without anything before it has nothing that it could go with.
+            must_stay = entry.message.must_stay or (is_companion and role not in SYSTEM_ROLES)
+            self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay))
 
     def _is_output(self, entry: TrackedMessage) -> bool:
         """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
@@ -160,28 +160,23 @@ class _Choice:
     more."""
 
     def __init__(self, pool: LinePool, in_hand: Collection[str], known: Iterable[str]) -> None:
-        self._lines = [(source, line.text) for source, lines in pool.sources.items() for line in lines]
-        self._known = known = set(known)
+        self._lines = [(source, line) for source, lines in pool.sources.items() for line in lines]
+        self._in_hand = in_hand
+        self._known = set(known)
         self._used = pool.used.keys()
         self._costs = pool.costs
-        self._unknown = [pool.names[text] - known for _, text in self._lines]
-        """Names of each line, when they were looked at last."""
-        freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
-        self._freshness, self._besides = list[float](), list[float]()
-        """Of each line; and what it is worth besides for the file that it is of."""
-        for source, lines in pool.sources.items():
-            is_in_hand = source in in_hand
-            for line in lines:
-                age = pool.exchanges - line.exchange
-                self._freshness.append(freshness[int(age * IN_HAND_AGE) if is_in_hand else age])
-                self._besides.append(IN_HAND if is_in_hand and pool.names[line.text] else 0.0)
+        self._names = pool.names
+        self._unknown = [pool.names[line.text] for _, line in self._lines]
+        """Names of each line that were not known when it was looked at last."""
+        self._exchanges = pool.exchanges
+        self._freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
         self._near = bytearray(len(self._lines))
         """How many neighbours of each are chosen."""
         self._done = bytearray(len(self._lines))
 
     def made(self, room_tokens: int, counter: Counter) -> list[tuple[str, list[str]]]:
         """What is told, in the order of the pool."""
-        heap = [(-worth, index) for index in range(len(self._lines)) if (worth := self._worth(index)) > 0]
+        heap = [(-worth, index) for index in self._telling() if (worth := self._worth(index)) > 0]
         heapq.heapify(heap)
         costs = self._costs.setdefault(counter, {})
         left, chosen, headings = room_tokens, list[int](), set[str]()
@@ -196,7 +191,7 @@ class _Choice:
                     heapq.heappush(heap, (-worth, index))
                 continue
             self._done[index] = 1
-            source, text = self._lines[index]
+            source, (text, _) = self._lines[index]
             tokens = costs.get(text)
             if tokens is None:
                 tokens = costs[text] = counter.count(text)
@@ -217,14 +212,25 @@ class _Choice:
                 heapq.heappush(heap, (-self._worth(neighbour), neighbour))
         return self._grouped(sorted(chosen))
 
+    def _telling(self) -> Iterator[int]:
+        """The lines that are worth something by themselves: mostly few, and all the others need not be looked at."""
+        for index, (source, _) in enumerate(self._lines):
+            if source in self._in_hand or not self._unknown[index] <= self._known:
+                yield index
+
     def _worth(self, index: int) -> float:
         """Of a line, for each character of it."""
-        worth = self._besides[index] + NEAR * self._near[index]
+        source, (text, exchange) = self._lines[index]
+        age = self._exchanges - exchange
+        worth = NEAR * self._near[index]
+        if source in self._in_hand:
+            age = int(age * IN_HAND_AGE)
+            worth += IN_HAND if self._names[text] else 0.0
         unknown = self._unknown[index]
         if unknown:
             self._unknown[index] = unknown = unknown - self._known
             worth += len(unknown) + USED * len(unknown & self._used)
-        return worth * self._freshness[index] / (len(self._lines[index][1]) + _LINE_OVERHEAD)
+        return worth * self._freshness[age] / (len(text) + _LINE_OVERHEAD)
 
     def _neighbours(self, index: int) -> Iterable[int]:
         source = self._lines[index][0]
@@ -236,7 +242,7 @@ class _Choice:
         found: list[tuple[str, list[str]]] = []
         before = -1
         for index in chosen:
-            source, text = self._lines[index]
+            source, (text, _) = self._lines[index]
             if not found or found[-1][0] != source:
                 found.append((source, []))
             elif index != before + 1:

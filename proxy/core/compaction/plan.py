@@ -222,7 +222,8 @@ def _cut(window: ContextWindow, pipeline: Pipeline, note_share: float) -> float:
     holds nothing that a note would tell."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
     fixed = window.fixed(task_tokens(budget))
-    _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
+    if not window.has_gaps:
+        _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
     if window.has_gaps:
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark - note_share))
     room_tokens = _note_tokens(window, budget, fixed)

@@ -42,6 +42,8 @@ class Reason(StrEnum):
     """The reply limit was lowered so that the prompt fits."""
     HISTORY_HEALED = "history_healed"
     """A result of no call was left out, or a call got the result that it lacked, after an upstream had refused that."""
+    UPSTREAM_TRUNCATION = "upstream_truncation"
+    """The upstream was asked to leave out what it holds of the conversation, as it had refused all of it."""
     RETRIEVAL_TOOL = "retrieval_tool"
     """The proxy's own tool was added to the tool list."""
 

@@ -72,7 +72,7 @@ def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
                 found[-1] += asked
             elif asked:
                 found.append(asked)
-            asked = () if unit is first else (unit,)
+            asked = () if unit is first or unit.must_stay else (unit,)
             turn_begins = len(found)
         elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit is not units[-1] and unit is not between:
             found.append((unit,))

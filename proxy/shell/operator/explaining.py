@@ -1,4 +1,4 @@
-"""A dry run of a chat request: what would become of each message, and why; nothing is sent, nothing is stored.
+"""A dry run of a request: what would become of each message, and why; nothing is sent, nothing is stored.
 
 Rule: it is the planner of real requests that is asked, so that the explanation cannot drift from the deed; sizes, names
 and reasons, never content. What a request refers to and does not hold (an image on the web) is not looked up.
@@ -24,7 +24,7 @@ from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.telemetry.recent import described_blocks
-from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.roads import wire_of_body
 
 PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")
 
@@ -121,9 +121,8 @@ class Explainer:
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
-        planned = await self._planner.dry_run(
-            CHAT_COMPLETIONS, body if model is None else _for_model(body, model), self._way
-        )
+        body = body if model is None else _for_model(body, model)
+        planned = await self._planner.dry_run(wire_of_body(body), body, self._way)
         profile, plan = planned.inputs.profile, planned.plan
         problem = None
         if not plan.may_be_sent:

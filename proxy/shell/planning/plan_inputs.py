@@ -106,7 +106,7 @@ class KnownInputs:
         """The inputs of a plan; `rough`: whether a rough count will do where the request surely fits."""
         limits = self._limits(request, tenant)
         roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
-        tools = terms.tools or bytes(request.members.get(request.shape.tools, b""))
+        tools = terms.tools or wire.tools(request)
         instructions = wire.instructions(request.members)
         key = (roughly, wire.path, tools, instructions, terms)
         inputs = limits.known.get(key)

@@ -6,13 +6,14 @@ Rule: a record; a plan goes on from one with equal inputs, and from no other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from proxy.core.compaction.plan import Plan, Progress
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.shell.planning.prefix import LastSent
 from proxy.wire.protocol import Wire
@@ -51,6 +52,8 @@ class Planned:
     """That looking it up took for this request: others' time, not the proxy's own."""
     unknown: tuple[str, ...] = field(default=(), repr=False)
     """Marks of messages that may hide calls of the proxy's own tool."""
+    members: Mapping[str, Raw] = field(default_factory=dict, repr=False)
+    """That are sent besides, or in the place of the request's own."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
 
@@ -90,7 +93,15 @@ class Planned:
 
     @property
     def _is_rendered(self) -> bool:
-        return self.plan.changed or self.offered or self.request.added_bytes > 0
+        return self.plan.changed or self.offered or bool(self.members) or self.request.added_bytes > 0
+
+    def left_to_the_upstream(self) -> Planned | None:
+        """The same, but that the upstream is asked to leave out what it holds; None where it cannot be asked."""
+        members = self.wire.left_to_the_upstream(self.request)
+        if not members:
+            return None
+        reasons = {**self.reasons, Reason.UPSTREAM_TRUNCATION.value: 1}
+        return replace(self, members=members, reasons=reasons)
 
     @property
     def new_edits(self) -> tuple[Edit, ...]:
@@ -104,7 +115,9 @@ class Planned:
             limit = ((self.request.reply_limit or (self.request.shape.reply_limits[-1], 0))[0], reply_tokens)
         if not self._is_rendered and limit is None:
             return self.request.body
-        members = {} if limit is None else {limit[0]: jsontext.dump(limit[1])}
+        members = dict(self.members)
+        if limit is not None:
+            members[limit[0]] = jsontext.dump(limit[1])
         if self.offered and self.inputs.terms.tools is not None:
             members[self.request.shape.tools] = self.inputs.terms.tools
         return self.wire.render(self.request, self.plan.sent, members)

@@ -52,7 +52,7 @@ class Judge:
             return Outcome(answer.status, ACCEPTED)
 
     def _judged(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
-        if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.evidence):
+        if answer.status < 400 and planned.wire.is_plainly_a_reply(answer.telling):
             fitting = self._fitting(answer, planned, decision) if is_first else None
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         plan = planned.plan
@@ -72,6 +72,7 @@ class Judge:
         is_unpaired = (
             self._heals
             and verdict.kind is VerdictKind.PAIRING
+            and planned.request.shape.is_whole
             and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
         )
         return Outcome(answer.status, verdict, media, is_unpaired, fitting)
@@ -109,6 +110,8 @@ class Judge:
         """The window to which the upstream has cut a prompt, which is learned; None when nothing proves that it has."""
         if counted is None or planned.request.has_images or not planned.plan.fits:
             return None
+        if not planned.request.shape.is_whole:
+            return None  # of what it counted, more than this prompt may be a part
         model, profile = planned.request.model, planned.inputs.profile
         own = counter_for(profile.tokenizer, model)
         ratio, measured = self._learning.ratio(model, own.name)
@@ -140,6 +143,8 @@ class Judge:
 
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
         """Hold what a refusal counted of the prompt against the estimate, as usage is."""
+        if not counted.request.shape.is_whole:
+            return
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
         if not is_exact or verdict.prompt is None or verdict.may_be_echo:
             return
@@ -150,7 +155,7 @@ class Judge:
 
     def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep how much was refused by an upstream that does not say what it takes."""
-        if verdict.may_be_echo:
+        if verdict.may_be_echo or not planned.request.shape.is_whole:
             return
         reply = planned.reply_limit or planned.request.reply_limit
         requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
@@ -186,6 +191,8 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
             return
         decision.prompt_tokens = counted
+        if not planned.request.shape.is_whole:
+            return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
             self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.owner)
         profile = planned.inputs.profile
@@ -214,6 +221,9 @@ class Judge:
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
     """What an answer means. `size`: of the prompt that it answers."""
+    if not planned.request.shape.is_whole:
+        body = planned.request.body
+        return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
@@ -221,4 +231,4 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         planned.inputs.profile.certain_window_tokens is not None,
     )
     body = planned.request.body
-    return planned.wire.judged(answer.status, answer.headers, answer.evidence, sent=sent, request=body)
+    return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)

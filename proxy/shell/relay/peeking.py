@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from proxy.core.overflow.silent_truncation import Counted
@@ -22,6 +22,8 @@ _TAIL_BYTES: Final = 4_096
 """Of an answer, where its usage stands; what a model wrote before it is not searched."""
 HELD_BYTES: Final = 64 * 1024
 """Refusals are shorter; a longer body is an answer."""
+QUIET_BYTES: Final = 1024 * 1024
+"""Of the events that begin a stream and say nothing: some repeat all tools and instructions of the request."""
 _EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 """A body that begins with one is a stream of events, whatever its content-type says: some servers say nothing, or
 `application/json` as for their other errors."""
@@ -57,6 +59,10 @@ class PeekedResponse:
         """Whether that was all of it: it can be passed on even when it is closed."""
         self.has_begun = False
         """Whether anything was passed on early."""
+        self._quiet_bytes = 0
+        """Data of events that say nothing."""
+        self._telling = b""
+        """What was read from the first event on that says something."""
 
     def may_begin_early(self, *, as_stream: bool) -> bool:
         """Whether what says nothing may be passed on at once: of an answer that is on its way to be one, in the form
@@ -77,6 +83,11 @@ class PeekedResponse:
         """Whether the body is not compressed."""
         return not self._says(b"content-encoding", lambda value: value not in (b"", b"identity"))
 
+    @property
+    def telling(self) -> bytes:
+        """By what it is judged: what was read, from the first event on that says something, if there is one."""
+        return self._telling or self.evidence
+
     async def look(self, early: PassEarly | None = None) -> None:
         """Read as much as is needed to judge the answer; what says nothing goes to `early`. Raises UpstreamUnreachable
         and UpstreamTimeout."""
@@ -89,11 +100,11 @@ class PeekedResponse:
             seen += len(piece)
             if splitter is None and self.evidence.lstrip().startswith(_EVENT_FIELDS):
                 splitter, readable = EventSplitter(), self.evidence
-            if splitter is not None and any(self._tells(event) for event in splitter.feed(readable)):
+            if splitter is not None and self._is_told(splitter.feed(readable), splitter):
                 return
             if early is not None:
                 seen -= await self._begin(early)
-            if seen >= HELD_BYTES:
+            if seen >= HELD_BYTES and (not self._quiet_bytes or seen >= QUIET_BYTES):
                 return
         self.is_whole = True
 
@@ -147,6 +158,15 @@ class PeekedResponse:
             return self._unpacker.decompress(piece, HELD_BYTES)
         except zlib.error:
             return b""
+
+    def _is_told(self, events: Sequence[bytes], coming: EventSplitter) -> bool:
+        """Whether one of these events tells; more may be `coming`."""
+        for position, event in enumerate(events):
+            if self._tells(event):
+                self._telling = b"".join(events[position:]) + coming.rest
+                return True
+            self._quiet_bytes += len(data_of(event))
+        return False
 
     def _tells(self, event: bytes) -> bool:
         """Whether an event says what the answer is: a part of it, an error, or that there is no more to come."""

@@ -217,7 +217,8 @@ class Relay:
         """Say so where the last response is one that a client can do nothing with. Raises ContextOverflow and
         UpstreamEmpty."""
         tokens, language = send.planned.tokens_after, self._settings.language
-        if outcome.verdict.is_overflow and self._settings.overflow.retry:
+        was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may not know how to leave out
+        if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
             raise overflow(refused_twice(tokens, language), send.planned, outcome)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))

@@ -82,9 +82,13 @@ class ChatCompletions:
         """The names in a tool list."""
         return tools.tool_names(found or None)
 
-    def with_tool(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    def tools(self, request: Request) -> bytes:
+        """The member of that name."""
+        return bytes(request.members.get("tools", b""))
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end."""
-        return tools.with_tool(members, policy)
+        return tools.with_tool(request.members, policy)
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`."""
@@ -93,6 +97,10 @@ class ChatCompletions:
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """A message of the role `tool`."""
         return result_of(call.id, text)
+
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
+        """The upstream holds nothing."""
+        return {}
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """A message of the role `tool`."""

@@ -22,6 +22,9 @@ _MAX_DEPTH: Final = 8
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
 _ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
+_ENDINGS: Final = {"max_output_tokens": "max_tokens"}
+"""Finish reasons of the Responses API, and their names on chat completions."""
+_BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
 _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
@@ -53,7 +56,9 @@ def _add_events(found: Found, text: str, *, is_success: bool) -> None:
             continue
         value = json_or_none(payload)
         found.is_silent &= _holds_nothing(value)
-        if not is_success or _ERROR_EVENT.search(name):
+        if is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
+            _add_success(found, path, value)  # for `response.failed`, which repeats the request
+        elif not is_success or _ERROR_EVENT.search(name):
             collect_text(found, path, "", payload)
         else:
             _add_success(found, path, value)
@@ -103,6 +108,8 @@ def _holds_nothing(value: Any) -> bool:
     """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
     if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
         return False
+    if value.get("type") in _BEGINNINGS:
+        return True
     return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
 
 
@@ -119,7 +126,7 @@ def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
             continue
         for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
             if isinstance(reason := holder.get(name), str):
-                found.endings.append(ErrorCode(joined(path, name), reason))
+                found.endings.append(ErrorCode(joined(path, name), _ENDINGS.get(reason, reason)))
         if holder is not value and (error := holder.get("error")):
             collect(found, joined(path, "choices.error"), "error", error)
     if isinstance(usage := value.get("usage"), dict):

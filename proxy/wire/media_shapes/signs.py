@@ -27,15 +27,16 @@ _DECLARED: Final = (
 """In a text: a data URI, or the end of a JSON name that announces content of any length."""
 
 
-def may_hold_media(raw: bytes) -> bool:
-    """Whether a message may hold media, by the bytes of its JSON.
+def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> bool:
+    """Whether a message may contain media, judged by the bytes of its JSON. `other_part`: the sign of a part other than
+    plain text on its wire.
 
     >>> may_hold_media(b'{"role":"user","content":"look at a.png"}'), may_hold_media(b'{"type":"image_url"}')
     (False, True)
     """
     return (
         _RUN in raw.translate(_AS_RUNS)
-        or _OTHER_PART.search(raw) is not None
+        or other_part.search(raw) is not None
         or any(sign in raw for sign in _DECLARED)
         or _may_be_decoded_by_force(raw)
     )

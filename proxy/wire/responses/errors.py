@@ -1,0 +1,50 @@
+"""Errors in the shape of the Responses API: bodies as on chat completions; the end of a stream has its own events.
+
+Rule: who reads only `response.failed` (Codex, codex-rs/codex-api/src/sse/responses.rs) and who raises at `error`
+(openai-python, src/openai/_streaming.py) are both told.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from proxy.core.text import jsontext
+from proxy.wire.chat_completions.errors import error_body, error_in_body
+
+__all__ = ["error_body", "error_in_body", "error_in_stream"]
+
+_SERVER_ERROR: Final = "server_error"
+
+
+def error_in_stream(status: int, body: bytes) -> bytes:
+    """An answer that is no stream as the end of one of which nothing has been told.
+
+    >>> error_in_stream(400, b'{"error":{"message":"too long","code":"context_length_exceeded"}}').splitlines()[0]
+    b'event: error'
+    """
+    said = jsontext.opened(error_in_body(status, body))
+    error = said.get("error") if isinstance(said, dict) else None
+    error = error if isinstance(error, dict) else {"message": str(error)}
+    code, message = _text(error.get("code")) or str(status), _text(error.get("message")) or f"HTTP {status}"
+    told = {"type": "error", "code": code, "message": message, "param": error.get("param"), "sequence_number": 0}
+    failed = {
+        "id": "resp_of_the_proxy",
+        "object": "response",
+        "created_at": 0,
+        "status": "failed",
+        "error": {"code": code if not code.isdigit() else _SERVER_ERROR, "message": message},
+        "incomplete_details": None,
+        "model": "",
+        "output": [],
+        "usage": None,
+    }
+    return event(told) + event({"type": "response.failed", "sequence_number": 1, "response": failed})
+
+
+def event(said: dict[str, Any]) -> bytes:
+    """An event with its name."""
+    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), jsontext.dump(said))
+
+
+def _text(found: Any) -> str:
+    return found if isinstance(found, str) else str(found) if isinstance(found, int) else ""

@@ -1,0 +1,307 @@
+"""The items of an input: which kinds there are, and what a model reads of each.
+
+Rule: an item of a kind that nobody knows here is carried as it came, counted by its bytes, and never given up alone.
+Kinds and members after openai-python 3.54.0, `types/responses/response_input_item_param.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from proxy.core.conversation.message import ImageView, ToolCall
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw
+
+
+class Kind(IntEnum):
+    """What an item is for the conversation."""
+
+    MESSAGE = 0
+    REASONING = 1
+    CALL = 2
+    """It waits for an output."""
+    OUTPUT = 3
+    DONE = 4
+    """The model's own doing, call and result in one: a search, code that ran on the server, a call over MCP."""
+    TOOLS = 5
+    """Brings tools or settings, from the developer."""
+    REFERENCE = 6
+    """Stands for an item that the server holds; of whatever kind that is."""
+    COMPACTION = 7
+    """Stands for all that came before it, in a form that only the server reads."""
+    TRIGGER = 8
+    """Asks for such an item; it stands last."""
+    LISTED = 9
+    """Tools that the server has found; without it, it would ask for them again."""
+    OTHER = 10
+
+
+_KINDS: Final = {
+    "message": Kind.MESSAGE,
+    "reasoning": Kind.REASONING,
+    "item_reference": Kind.REFERENCE,
+    "compaction": Kind.COMPACTION,
+    "compaction_trigger": Kind.TRIGGER,
+    "additional_tools": Kind.TOOLS,
+    "configuration_update": Kind.TOOLS,
+    "mcp_list_tools": Kind.LISTED,
+    **dict.fromkeys(
+        ("mcp_call", "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"), Kind.DONE
+    ),
+    **dict.fromkeys(
+        (
+            *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"),
+            *("computer_call", "tool_search_call", "program", "mcp_approval_request"),
+        ),
+        Kind.CALL,
+    ),
+    **dict.fromkeys(
+        (
+            *("function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"),
+            *("apply_patch_call_output", "computer_call_output", "tool_search_output", "program_output"),
+            "mcp_approval_response",
+        ),
+        Kind.OUTPUT,
+    ),
+}
+ADDITIONAL_TOOLS: Final = "additional_tools"
+FOUND_TOOLS: Final = "tool_search_output"
+"""Later calls rest on the tools in it."""
+LOCAL_SHELL: Final = "local_shell_call"
+_ANSWERED_BY_ID: Final = "local_shell_call_output"
+"""Its `id` is the id of the call item."""
+_TEXT_MEMBERS: Final = ("text", "refusal")
+_SEALED_BYTES: Final = 650
+"""Of sealed content, what is no content."""
+_BYTES_PER_TOKEN: Final = 4
+_NEVER_READ: Final = frozenset({"type", "id", "call_id", "status", "encrypted_content", "container_id", "item_id"})
+"""Members that say something to programs."""
+_MEDIA_TYPES: Final = frozenset({"input_image", "input_file", "input_audio", "computer_screenshot", "image"})
+
+
+class Head(NamedTuple):
+    """What an item says of itself."""
+
+    kind: Kind
+    type: str = ""
+    role: str = ""
+    id: str = ""
+    """Of a call: the one by which its output names it; of an output: that of its call."""
+    name: str = ""
+    item_id: str = ""
+
+
+class _Members(msgspec.Struct, gc=False):
+    """The same, read in one go when every member is of the usual type."""
+
+    type: str | None = None
+    role: str | None = None
+    call_id: str | None = None
+    id: str | None = None
+    name: str | None = None
+    approval_request_id: str | None = None
+
+
+_members: Final = msgspec.json.Decoder(_Members)
+_NAMES: Final = _Members.__struct_fields__
+
+
+def head_of(raw: Raw) -> Head:
+    """What any JSON value says of itself; a text alone is a message of the user.
+
+    >>> [head_of(raw).kind.name for raw in (b'{"role":"user","content":"hi"}', b'{"id":"rs_1"}', b'"hi"', b"7")]
+    ['MESSAGE', 'REFERENCE', 'MESSAGE', 'OTHER']
+    """
+    try:
+        found = _members.decode(raw)
+    except jsontext.UNREADABLE:
+        lenient = _leniently(raw)
+        if lenient is None:
+            return Head(Kind.MESSAGE, "", "user") if bytes(raw)[:1] == b'"' else Head(Kind.OTHER)
+        found = lenient
+    kind_name, role = found.type or "", found.role or ""
+    if not kind_name:
+        # Of a message and of a reference the type may be left out.
+        kind = Kind.MESSAGE if role else Kind.REFERENCE if found.id else Kind.OTHER
+        return Head(kind, "", role, "", "", found.id or "")
+    kind = _KINDS[kind_name] if kind_name in _KINDS else _guessed(kind_name, found.call_id)
+    call_id = found.call_id or ""
+    if kind is Kind.CALL:
+        call_id = call_id or found.id or ""
+    elif kind is Kind.OUTPUT:
+        call_id = call_id or found.approval_request_id or (found.id or "" if kind_name == _ANSWERED_BY_ID else "")
+    return Head(kind, kind_name, role, call_id, found.name or "", found.id or "")
+
+
+def _guessed(kind_name: str, call_id: str | None) -> Kind:
+    """Of a type that is new: calls and outputs have ids and are called so."""
+    if call_id and kind_name.endswith("_output"):
+        return Kind.OUTPUT
+    return Kind.CALL if call_id and kind_name.endswith("_call") else Kind.OTHER
+
+
+def _leniently(raw: Raw) -> _Members | None:
+    try:
+        members = jsontext.members(raw)
+    except jsontext.NotJson:
+        return None
+    opened = {name: jsontext.opened(members.get(name)) for name in _NAMES}
+    return _Members(**{name: found for name, found in opened.items() if isinstance(found, str)})
+
+
+def call_of(head: Head) -> ToolCall:
+    """A call as the core knows it; what calls no tool by name has its type for one."""
+    return ToolCall(head.id, head.name or head.type.removesuffix("_call"))
+
+
+def texts_at(item: Any, at: Path) -> Iterator[tuple[Path, str]]:
+    """The texts of what a message or an output says, and where they stand; of the model's own items none, as nothing in
+    them may be changed."""
+    if isinstance(item, str):
+        yield at, item
+        return
+    if not isinstance(item, dict):
+        return
+    for name in _saying(item):
+        said = item.get(name)
+        if isinstance(said, str):
+            yield (*at, name), said
+        elif isinstance(said, list):
+            for position, part in enumerate(said):
+                for member in ("text", "stdout", "stderr") if isinstance(part, dict) else ():
+                    if isinstance(text := part.get(member), str):
+                        yield (*at, name, position, member), text
+
+
+def _saying(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """The members that hold what an item says."""
+    name = item.get("type") or "message"
+    if name == "message":
+        return ("content",)
+    if name == "program_output":
+        return ("result",)
+    return ("output",) if isinstance(name, str) and name.endswith("_output") else ()
+
+
+def said_at(item: Any) -> str | None:
+    """The member with a plain text or parts, where each may become the other; None where the shape is fixed."""
+    name = item.get("type") if isinstance(item, dict) else None
+    if isinstance(item, dict) and (name or "message") == "message":
+        return "content"
+    return "output" if name in ("function_call_output", "custom_tool_call_output") else None
+
+
+def read_texts(item: Any, raw: Raw) -> Iterator[str]:
+    """Everything in an item that a model reads as text."""
+    if isinstance(item, str):
+        yield item
+        return
+    if not isinstance(item, dict):
+        yield bytes(raw).decode("utf-8", "replace")
+        return
+    match _type_of(item):
+        case "message":
+            yield from _said(item.get("content"))
+        case "function_call" | "custom_tool_call" | "mcp_call":
+            yield from (text for name in _CALLED if isinstance(text := item.get(name), str))
+        case "reasoning":
+            yield from _thought(item)
+        case "compaction":
+            yield sealed(item.get("encrypted_content"))
+        case "additional_tools":
+            return  # counted with the tool list
+        case name if name != FOUND_TOOLS and (name.endswith("_output") or _KINDS.get(name) in _OF_STRINGS):
+            yield from _strings(item)
+        case _:
+            yield bytes(raw).decode("utf-8", "replace")
+
+
+def _type_of(item: Mapping[str, Any]) -> str:
+    name = item.get("type")
+    if isinstance(name, str) and name:
+        return name
+    return "message" if isinstance(item.get("role"), str) else ""
+
+
+_OF_STRINGS: Final = frozenset({Kind.OUTPUT, Kind.CALL, Kind.DONE})
+_CALLED: Final = ("name", "arguments", "input", "output", "error")
+
+
+def _said(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            yield from (text for name in _TEXT_MEMBERS if isinstance(text := part.get(name), str))
+
+
+def _thought(item: Mapping[str, Any]) -> Iterator[str]:
+    """Sealed thoughts count as far as they can be told; plain ones, of open models, as they are; a summary where there
+    is nothing else."""
+    found = sealed(item.get("encrypted_content")) or "\n".join(_said(item.get("content")))
+    yield found or "\n".join(_said(item.get("summary")))
+
+
+def sealed(content: Any) -> str:
+    """A text about as long for a model as what is sealed in this: base64 of something that nobody else can read.
+
+    By the rule with which Codex counts it, `estimate_reasoning_length` in codex-rs/core/src/context_manager/history.rs:
+    three quarters, less 650 bytes.
+
+    >>> len(sealed("g" * 4_000)), sealed(None)
+    (1174, '')
+    """
+    length = len(content) * 3 // 4 - _SEALED_BYTES if isinstance(content, str) else 0
+    return " a" * (length // _BYTES_PER_TOKEN)
+
+
+def _strings(found: Any) -> Iterator[str]:
+    """All strings in a value that may be for a model to read, in order; the walk is as deep as what msgspec reads."""
+    left = [found]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list):
+            left.extend(reversed(one))
+        elif isinstance(one, dict) and one.get("type") not in _MEDIA_TYPES:
+            is_image = one.get("type") == "image_generation_call"
+            names = [name for name in one if name not in _NEVER_READ and not (is_image and name == "result")]
+            left.extend(one[name] for name in reversed(names))
+
+
+def media_in(item: Any) -> Iterator[ImageView | None]:
+    """The media of an item; None for one that is no image."""
+    if not isinstance(item, dict):
+        return
+    if item.get("type") == "image_generation_call":
+        if isinstance(result := item.get("result"), str):
+            yield ImageView(f"data:image/png;base64,{result}", None)
+        return
+    for name in ("content", "output", "outputs"):
+        said = item.get(name)
+        for part in said if isinstance(said, list) else [said]:
+            if isinstance(part, dict) and part.get("type") in _MEDIA_TYPES:
+                yield _viewed(part)
+
+
+def _viewed(part: Mapping[str, Any]) -> ImageView | None:
+    if part["type"] in ("input_file", "input_audio"):
+        return None
+    detail = part.get("detail")
+    return ImageView(part.get("image_url") or part.get("url"), detail if isinstance(detail, str) else None)
+
+
+def meant_by(item: Any) -> list[Any]:
+    """Id, name and arguments of a call, opened, however they are written."""
+    if not isinstance(item, dict):
+        return [item]
+    arguments = item.get("arguments", item.get("input"))
+    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    return [item.get("call_id"), item.get("name") or item.get("type"), arguments if opened is None else opened]

@@ -1,0 +1,339 @@
+"""Messages of the Responses API: one item each, but for the model's own, which are one message as far as they belong
+together: its reasoning, its words and its calls.
+
+Rule: a view keeps the bytes it was made from, several items with commas between them as in the body; what it does not
+understand it carries along. An item is opened when somebody needs its inside, and not kept open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.conversation.attachment import Attachment, Replacement, Route
+from proxy.core.conversation.message import (
+    SYSTEM_ROLES,
+    TOOL_ROLES,
+    Address,
+    Argument,
+    Carried,
+    Content,
+    ImageView,
+    Item,
+    Part,
+    Parts,
+    Reasoning,
+    Shown,
+    ToolCall,
+    Words,
+)
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.wire.media_shapes.addresses import addresses_in
+from proxy.wire.media_shapes.signs import may_hold_media
+from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.responses.items import (
+    ADDITIONAL_TOOLS,
+    FOUND_TOOLS,
+    Head,
+    Kind,
+    call_of,
+    head_of,
+    meant_by,
+    media_in,
+    read_texts,
+    said_at,
+    texts_at,
+)
+from proxy.wire.responses.media_parts import content_of, part_of, rest_of
+
+ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
+"""One text for each, whoever writes it: a conversation has thousands. Of the last two: what nobody knows here, and what
+only the server knows."""
+_MODELS_OWN: Final = frozenset({Kind.REASONING, Kind.CALL, Kind.DONE})
+_STAYING: Final = frozenset({Kind.REFERENCE, Kind.COMPACTION, Kind.LISTED})
+_PLAIN_TYPES: Final = re.compile(
+    rb'"type"\s*:\s*"(?!text"|message"|input_text"|output_text"|summary_text"|reasoning|function|custom_tool_call'
+    rb'|shell_call|local_shell_call|exit"|refusal")'
+)
+"""What else a type names may be, or hold, media."""
+_MEDIA: Final = re.compile(rb'"(?:input_(?:image|file|audio)|computer_screenshot|image|image_generation_call)"')
+_IMAGE: Final = re.compile(rb'"(?:input_image|computer_screenshot|image|image_generation_call)"')
+_PLAIN_PART: Final = frozenset({"type", "text"})
+_ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+_MAX_CALLS: Final = 1_000
+"""Of one message that is compared with what a client returns."""
+
+
+def may_hold_images(raw: bytes) -> bool:
+    """By the name of the part or item that holds one."""
+    return _IMAGE.search(raw) is not None
+
+
+class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
+    """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
+
+    reasoning_bytes: ClassVar[int] = 0
+    """None may be left out: it is sealed, or belongs to what follows."""
+    raw: bytes
+    role: str = ""
+    answers: str = ""
+    name: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    kind: Kind = Kind.OTHER
+    """Of its last item."""
+    is_companion: bool = False
+    must_stay: bool = False
+    goes_on: bool = False
+    """Whether items that come later may belong to it, or tell what it is."""
+
+    def __repr__(self) -> str:
+        """Without its text, which must not reach a log."""
+        return f"ResponsesMessage({self.role!r}, {len(self.raw)} bytes)"
+
+    @classmethod
+    def of(cls, raws: Sequence[Raw], heads: Sequence[Head], **said: Any) -> Self:
+        """A view of items that belong together."""
+        head, kind = heads[0], heads[-1].kind
+        raw = b",".join(raws) if len(raws) > 1 else bytes(raws[0])
+        if is_models_own(head):
+            calls = tuple([call_of(one) for one in heads if one.kind is Kind.CALL])
+            return cls(raw, "assistant", "", "", calls, kind, **said)
+        if head.kind is Kind.OUTPUT:
+            stays = said.pop("must_stay", False) or head.type == FOUND_TOOLS
+            return cls(raw, "tool", head.id, head.name, (), kind, must_stay=stays, **said)
+        if head.kind in _STAYING:
+            said["must_stay"] = True
+        if head.kind is Kind.OTHER:
+            said["is_companion"] = True
+        return cls(raw, _role_of(head), "", "", (), kind, **said)
+
+    @classmethod
+    def read(cls, raw: Raw) -> Self:
+        """A view of one message, or of items with commas between them."""
+        raws = _items(bytes(raw))
+        return cls.of(raws, [head_of(one) for one in raws])
+
+    def again(self, raw: bytes) -> Self:
+        """Another message, out of its bytes."""
+        return self.read(raw)
+
+    def items(self) -> Sequence[Raw]:
+        """Its items, unopened."""
+        return _items(self.raw)
+
+    def _opened(self) -> list[tuple[Any, Raw]]:
+        """Its items, opened, and as they came."""
+        return [(jsontext.opened(raw), raw) for raw in self.items()]
+
+    def text(self) -> str:
+        """Everything in it that a model reads as text, together."""
+        return "\n".join([text for item, raw in self._opened() for text in read_texts(item, raw)])
+
+    def texts(self) -> Iterator[tuple[Address, str]]:
+        """The texts of what it says; none of what the model did on the server."""
+        for position, (item, _) in enumerate(self._opened()):
+            yield from texts_at(item, (position,))
+
+    def arguments(self) -> Iterator[Argument]:
+        """The arguments of each call of a function or a custom tool, as the model wrote them."""
+        for position, (item, _) in enumerate(self._opened() if self.calls else ()):
+            name = _ARGUMENTS.get(str(item.get("type"))) if isinstance(item, dict) else None
+            if name is not None and isinstance(text := item.get(name), str):
+                yield Argument((position, name), str(item.get("call_id") or ""), text)
+
+    def thoughts(self) -> Iterator[tuple[Address, str]]:
+        """None that may be changed."""
+        return iter(())
+
+    def reasoning(self) -> Reasoning | None:
+        """None that may be left out."""
+        return None
+
+    def parts(self) -> tuple[Address, Sequence[Part]] | None:
+        """What its one message or output says, part by part."""
+        found = self._said()
+        if found is None:
+            return None
+        at, raw = found
+        opened = jsontext.opened(raw)
+        if isinstance(opened, str):
+            return at, (Part(bytes(raw), opened),)
+        if not isinstance(opened, list):
+            return None
+        return at, [_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
+
+    def _said(self) -> tuple[Path, Raw] | None:
+        """Where its one content stands, and what stands there; None where there are several, or of another shape."""
+        found: tuple[Path, Raw] | None = None
+        for position, raw in enumerate(self.items()):
+            if bytes(raw)[:1] == b'"':
+                return (position,), raw
+            name = said_at(jsontext.opened(raw))
+            if name is not None:
+                if found is not None:
+                    return None
+                found = (position, name), jsontext.members(raw).get(name, b"null")
+        return found
+
+    def media(self) -> Sequence[ImageView | None]:
+        """Images, files and audio in it."""
+        if _MEDIA.search(self.raw) is None:
+            return ()
+        return [medium for item, _ in self._opened() for medium in media_in(item)]
+
+    @property
+    def images(self) -> int:
+        """How many of these are images."""
+        return sum(medium is not None for medium in self.media())
+
+    def images_among(self, items: Sequence[Item]) -> int:
+        """How many of these parts are images."""
+        return sum(
+            item.route is Route.IMAGE
+            if isinstance(item, Shown)
+            else isinstance(item, Carried) and b'"input_image"' in item.raw
+            for item in items
+        )
+
+    @property
+    def may_hold_media(self) -> bool:
+        """Whether it may hold media, by its bytes."""
+        return may_hold_media(self.raw, _PLAIN_TYPES)
+
+    def addresses(self) -> Iterator[str]:
+        """What it names that stands elsewhere."""
+        if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
+            found = self._said()
+            if found is not None:
+                yield from addresses_in(jsontext.opened(found[1]), is_result=self.role in TOOL_ROLES)
+
+    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
+        """A text with words in the place of each content that it holds."""
+        return with_replaced(text, replace)
+
+    def changed(self, changes: Mapping[Address, Content]) -> Self:
+        """The message with these changes; all else keeps its bytes."""
+        listed = b"[" + self.raw + b"]"
+        found = {cast(Path, at): self._replacement(cast(Path, at), new) for at, new in changes.items()}
+        return replace(self, raw=spliced(listed, found)[1:-1])
+
+    def _replacement(self, at: Path, new: Content) -> bytes | None:
+        if not isinstance(new, Parts):
+            return None if new is None else jsontext.dump(new)
+        said = self._said()
+        is_plain = said is not None and bytes(said[1])[:1] == b'"'
+        first = new.items[0]
+        if is_plain and len(new.items) == 1 and isinstance(first, Words):
+            return jsontext.dump(first.text)
+        written = [_written(item, self.role) for item in new.items]
+        text = _as_one_text(written) if new.as_text and not is_plain else None
+        if text is not None:
+            return jsontext.dump(text)
+        if len(at) == 1:  # in the place of the item that a text alone was
+            return _message(self.role, jsontext.join_array(written))
+        return jsontext.join_array(written)
+
+    @property
+    def can_carry_a_note(self) -> bool:
+        """Whether a text may be put into what it says, although that holds none."""
+        found = self._said()
+        return found is not None and bytes(found[1])[:1] in (b'"', b"[", b"n")
+
+    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
+        """The note as what it says, or as a part of its own."""
+        found = self._said()
+        assert found is not None, "asked only of what can carry one"
+        at, raw = found
+        if not isinstance(jsontext.opened(raw), list):
+            return at, note
+        parts = [Carried(bytes(item)) for item in jsontext.items(raw)]
+        return at, Parts((*parts, Words(note)) if after else (Words(note), *parts))
+
+    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
+        """Another message with this content."""
+        if isinstance(items, str):
+            return self.read(_message(role, jsontext.dump(items)))
+        return self.read(_message(role, jsontext.join_array([_written(item, role) for item in items])))
+
+    def conversational(self) -> Any:
+        """Its calls, told by what they mean, or else its words."""
+        if self.calls:
+            calls = [item for item, raw in self._opened() if head_of(raw).kind is Kind.CALL]
+            return [meant_by(call) for call in calls[:_MAX_CALLS]]
+        return "\n".join(text for _, text in self.texts()).strip()
+
+    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
+        """The message with these calls at these positions among its own, each right before the one that followed it."""
+        found = list(self.items())
+        for position, call in sorted(calls.items()):
+            places = [index for index, raw in enumerate(found) if head_of(raw).kind is Kind.CALL]
+            found.insert(places[position] if position < len(places) else len(found), call)
+        heads = [head_of(raw) for raw in found]
+        return replace(self, raw=b",".join(found), calls=tuple(call_of(h) for h in heads if h.kind is Kind.CALL))
+
+
+def is_models_own(head: Head) -> bool:
+    """Whether the model said or did it."""
+    return head.kind in _MODELS_OWN or (head.kind is Kind.MESSAGE and head.role == "assistant")
+
+
+def _role_of(head: Head) -> str:
+    match head.kind:
+        case Kind.MESSAGE:
+            return ROLES.get(head.role, head.role)
+        case Kind.TOOLS:
+            return "developer"
+        case Kind.REFERENCE | Kind.COMPACTION:
+            return "reference"
+    return "item"
+
+
+def brings_tools(message: ResponsesMessage) -> bool:
+    """Whether it adds tools to those of the request."""
+    return message.kind is Kind.TOOLS and head_of(message.raw).type == ADDITIONAL_TOOLS
+
+
+def _items(raw: bytes) -> Sequence[Raw]:
+    return jsontext.items(b"[" + raw + b"]")
+
+
+def _message(role: str, content: bytes) -> bytes:
+    return jsontext.join_object({"type": b'"message"', "role": jsontext.dump(role), "content": content})
+
+
+def _part(raw: Raw, part: Any) -> Part:
+    kept = bytes(raw)
+    if isinstance(part, str):
+        return Part(kept, part)
+    if not isinstance(part, dict):
+        return Part(kept)
+    if isinstance(text := part.get("text"), str):
+        return Part(kept, text)
+    attachment = content_of(part)
+    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(part))
+
+
+def _written(item: Item, role: str) -> bytes:
+    """The JSON of a part. What the model says has parts of its own: `output_text`."""
+    if isinstance(item, Carried):
+        return item.raw
+    if isinstance(item, Shown):
+        return jsontext.dump(part_of(item))
+    like = jsontext.opened(item.like) if item.like is not None else None
+    if isinstance(like, dict):
+        return jsontext.dump({**like, "text": item.text})
+    if role == "assistant":
+        return jsontext.dump({"type": "output_text", "text": item.text, "annotations": []})
+    return jsontext.dump({"type": "input_text", "text": item.text})
+
+
+def _as_one_text(items: Sequence[bytes]) -> str | None:
+    """The text that parts make together; None where one is no plain text."""
+    parts = [jsontext.value(item) for item in items]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
+    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None

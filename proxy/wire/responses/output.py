@@ -1,0 +1,87 @@
+"""What a model said in a response: the items of its output, and which of them are calls of the proxy's own tool.
+
+Rule: whatever is odd about a call, it is the client's; every item keeps its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
+
+CONTENT: Final = "content"
+"""The name of what a person may read, among the texts of a message."""
+
+
+def is_own_call(item: Any) -> bool:
+    """Whether an item, opened, calls the proxy's own tool.
+
+    >>> is_own_call({"type": "function_call", "name": "read_artifact", "call_id": "c"}), is_own_call(None)
+    (True, False)
+    """
+    return isinstance(item, dict) and item.get("type") == "function_call" and item.get("name") == RETRIEVAL_TOOL
+
+
+def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
+    """Read the output of a response. `is_stored`: whether its server keeps it, so that reasoning is known by its id."""
+    own: list[OwnCall] = []
+    others: list[bytes] = []
+    sent_back: list[bytes] = []
+    texts: list[str] = []
+    position = 0
+    for raw in map(bytes, output):
+        head, item = head_of(raw), jsontext.opened(raw)
+        if head.kind is Kind.REASONING and not is_stored and not _can_come_back(item):
+            continue
+        sent_back.append(raw)
+        if head.kind is Kind.CALL:
+            if is_own_call(item):
+                own.append(OwnCall(position, head.id, _arguments(item), raw))
+            else:
+                others.append(raw)
+            position += 1
+        elif head.kind is Kind.MESSAGE:
+            texts += [text for _, text in texts_at(item, ())]
+    meant = [meant_by(jsontext.opened(raw)) for raw in others]
+    spoken = {CONTENT: "\n\n".join(texts)} if any(texts) else {}
+    return AssistantMessage(b",".join(sent_back), tuple(own), tuple(others), meant, spoken)
+
+
+def _can_come_back(item: Any) -> bool:
+    """Whether reasoning may be sent again: by its id alone, a server that keeps nothing does not find it ("Item with id
+    'rs_…' not found. Items are not persisted when `store` is set to false.", openai/openai-agents-python#919)."""
+    return isinstance(item, dict) and bool(item.get("encrypted_content") or item.get("content"))
+
+
+def _arguments(call: Any) -> str:
+    found = call.get("arguments")
+    return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
+
+
+def result_of(call: OwnCall, text: str) -> bytes:
+    """The item that answers a call."""
+    return jsontext.dump({"type": "function_call_output", "call_id": call.id, "output": text})
+
+
+def missing_result(calls: bytes, call_id: str, text: str) -> bytes:
+    """The item that answers one of these calls, items with commas between them, in the form that its type asks for."""
+    for raw in jsontext.items(b"[" + calls + b"]"):
+        call = jsontext.opened(raw)
+        if not isinstance(call, dict) or call_id not in (call.get("call_id"), call.get("id")):
+            continue
+        match call.get("type"):
+            case "custom_tool_call" | "apply_patch_call" as kind:
+                status = {"status": "failed"} if kind == "apply_patch_call" else {}
+                return jsontext.dump({"type": f"{kind}_output", "call_id": call_id, **status, "output": text})
+            case "shell_call":
+                piece = {"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 1}}
+                return jsontext.dump({"type": "shell_call_output", "call_id": call_id, "output": [piece]})
+            case "local_shell_call" if call.get("call_id") != call_id:
+                return jsontext.dump({"type": "local_shell_call_output", "id": call_id, "output": text})
+            case _:
+                break
+    return jsontext.dump({"type": "function_call_output", "call_id": call_id, "output": text})

@@ -1,0 +1,101 @@
+"""The responses of one request's rounds as the client sees them, when they are no streams: one, without the calls of
+the proxy's own tool.
+
+Rule: a response that has nothing to do with those calls, and is the first, keeps its bytes. What the client gets has
+the id of the last round, as that is the one from which its server can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.wire.responses.items import Kind, head_of
+from proxy.wire.responses.output import CONTENT, is_own_call, said_in
+from proxy.wire.responses.usage import ResponseUsage
+
+COMPLETED: Final = "completed"
+_OUTPUT: Final[Path] = ("output",)
+
+
+def shown_of(output: Sequence[Raw], *, is_last: bool) -> list[bytes]:
+    """The items of a round that the client gets: none of our calls; of a round that is followed by another, what the
+    model said alone, as its reasoning belongs to what is not shown."""
+    shown = [bytes(raw) for raw in output if not is_own_call(jsontext.opened(raw))]
+    return shown if is_last else [raw for raw in shown if head_of(raw).kind is not Kind.REASONING]
+
+
+def said_by_us(sentence: str, number: int) -> dict[str, Any]:
+    """What a response says in which the model did not say a word."""
+    part = {"type": "output_text", "text": sentence, "annotations": [], "logprobs": []}
+    name = f"msg_of_the_proxy_{number}"
+    return {"type": "message", "id": name, "status": COMPLETED, "role": "assistant", "content": [part]}
+
+
+class ReplyBody:
+    """Takes the body of each round's response in turn, and gives back what the client gets of them."""
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        """That are over."""
+        self._before: list[bytes] = []
+        """Items of the rounds that are over."""
+        self._has_spoken = False
+        self._usage = ResponseUsage()
+        self._body = b""
+        self._response: Mapping[str, Any] = {}
+        self._output: Sequence[Raw] = ()
+        self._said: AssistantMessage | None = None
+
+    def read(self, body: bytes) -> AssistantMessage | None:
+        """The response of a round: what the model said, if it called us and is to have an answer."""
+        self._body, self._response, self._output, self._said = body, {}, (), None
+        if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
+            return None
+        found = jsontext.opened(body)
+        if not isinstance(found, dict) or not isinstance(found.get("output"), list):
+            return None
+        self._response = found
+        self._output = jsontext.items(jsontext.members(body)["output"])
+        self._said = said_in(self._output, is_stored=found.get("store") is not False)
+        return self._said if self._said.own and found.get("status", COMPLETED) == COMPLETED else None
+
+    def told(self) -> bytes:
+        """The last round's response as the client gets it, when no round follows."""
+        changes = self._changes()
+        return spliced(self._body, changes) if changes else self._body
+
+    def stopped(self, sentence: str) -> bytes:
+        """The last round's response when the model would go on calling us: what it said, or `sentence`."""
+        shown = [*self._before, *shown_of(self._output, is_last=False)]
+        if not self._has_spoken and not (self._said and self._said.texts.get(CONTENT)):
+            shown.append(jsontext.dump(said_by_us(sentence, self._rounds)))
+        return spliced(self._body, {**self._changes(), _OUTPUT: jsontext.join_array(shown)})
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        return self._usage.totals(_usage_of(self._response))
+
+    def next_round(self) -> None:
+        """The next response is that of another round."""
+        self._rounds += 1
+        self._before += shown_of(self._output, is_last=False)
+        self._has_spoken = self._has_spoken or bool(self._said and self._said.texts.get(CONTENT))
+        self._usage.add(_usage_of(self._response))
+
+    def _changes(self) -> dict[Path, bytes | None]:
+        changes: dict[Path, bytes | None] = {}
+        if self._said is not None and (self._said.own or self._before):
+            changes[_OUTPUT] = jsontext.join_array([*self._before, *shown_of(self._output, is_last=True)])
+        if self._rounds and (usage := _usage_of(self._response)):
+            changes[("usage",)] = jsontext.dump(self._usage.told(usage))
+        return changes
+
+
+def _usage_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = response.get("usage")
+    return found if isinstance(found, dict) else {}

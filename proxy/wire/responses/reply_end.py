@@ -1,0 +1,28 @@
+"""Whether a client that was told so much of a stream has the whole response.
+
+Rule: by what the stream says, not by how its connection ends. The last event holds the whole response, which may be
+longer than what is looked at: only in the last one does `usage` stand with figures.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.wire.sse import TAIL_BYTES
+
+_ENDED: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}\Z")
+_LAST_EVENT: Final = re.compile(
+    rb'(?:event: ?|"type"\s*:\s*")(?:response\.(?:completed|incomplete|failed)|error)\b|"usage"\s*:\s*\{'
+    rb"|[\r\n]data: ?\[DONE\]"
+)
+
+
+def is_whole(told: bytes) -> bool:
+    r"""Whether a stream of which this was told last is complete.
+
+    >>> is_whole(b'event: response.completed\ndata: {}\n\n'), is_whole(b'event: response.completed\ndata: {')
+    (True, False)
+    """
+    tail = told[-TAIL_BYTES:]
+    return _ENDED.search(tail) is not None and _LAST_EVENT.search(tail) is not None

@@ -1,0 +1,221 @@
+"""The streams of one response's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
+
+Rule: what has nothing to do with those calls passes as the very bytes, event by event. From the first of those calls
+on, events are numbered anew, and what ends the stream is held until it is known whether another round follows. What
+ends it has the id of the last round, as that is the response from which its server can go on.
+
+https://platform.openai.com/docs/api-reference/responses-streaming
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, spliced
+from proxy.wire.responses.errors import event as written
+from proxy.wire.responses.items import Kind, head_of
+from proxy.wire.responses.output import is_own_call, said_in
+from proxy.wire.responses.reply_body import said_by_us
+from proxy.wire.responses.usage import ResponseUsage
+from proxy.wire.sse import EventSplitter, data_of
+
+MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""Of one event, and of the items of one round. What is longer passes as it comes, and stands as the answer."""
+
+_TOOL: Final = RETRIEVAL_TOOL.encode()
+_ITEM: Final = b"response.output_item."
+_ADDED, _DONE = "response.output_item.added", "response.output_item.done"
+_BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
+_COMPLETED: Final = "response.completed"
+
+
+class ReplyStream:
+    """Takes the pieces of each round's stream in turn, and gives back what the client gets of them."""
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        """That are over."""
+        self._number = 0
+        """Of the next event, once events are numbered anew."""
+        self._before: list[bytes] = []
+        """Items of the rounds that are over, as the client has them."""
+        self._has_spoken = False
+        self._usage = ResponseUsage()
+        self._is_passing = False
+        """Whether the rest passes as it comes."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._events = EventSplitter()
+        self._items: dict[int, bytes] = {}
+        """Of this round that are whole, by their index in its stream."""
+        self._kept_bytes = 0
+        self._own: set[int] = set()
+        """Indexes of the calls that are ours."""
+        self._end = b""
+        """The event that ends this round."""
+        self._rest = b""
+        self._final: Mapping[str, Any] = {}
+        """The same, opened."""
+
+    @property
+    def _is_changed(self) -> bool:
+        return bool(self._own or self._rounds)
+
+    def feed(self, piece: bytes) -> bytes:
+        """A piece of the round's stream → what the client gets now."""
+        if self._is_passing:
+            return piece
+        plain = not (self._is_changed or self._events.held_bytes) and _ITEM not in piece and _TOOL not in piece
+        if plain and piece.endswith(b"\n\n") and b"response.completed" not in piece:
+            return piece
+        told = [self._passed(event) for event in self._events.feed(piece)]
+        if self._events.held_bytes > MAX_KEPT_BYTES or self._kept_bytes > MAX_KEPT_BYTES:
+            self._is_passing = True
+            told += [self._end, self._events.rest]
+            self._end, self._final = b"", {}
+        return b"".join(told)
+
+    def _passed(self, event: bytes) -> bytes:
+        """What the client gets of an event now."""
+        data = data_of(event)
+        if not data:
+            return event  # a comment: it says that somebody is there
+        found = jsontext.opened(data)
+        if not isinstance(found, dict):
+            return event
+        name, index = found.get("type"), found.get("output_index")
+        if name in _ENDS:
+            self._end, self._final = event, found
+            return b""
+        if name in _BEGINNINGS and self._rounds:
+            return b""
+        if name == _ADDED and is_own_call(found.get("item")) and isinstance(index, int):
+            if not self._is_changed:
+                self._number = _number_of(found)
+            self._own.add(index)
+        if name == _DONE and isinstance(index, int) and isinstance(found.get("item"), dict):
+            self._items[index] = bytes(jsontext.members(data)["item"])
+            self._kept_bytes += len(self._items[index])
+        if index in self._own:
+            return b""
+        if not self._is_changed:
+            return event
+        return self._renumbered(event, data, found)
+
+    def _renumbered(
+        self, event: bytes, data: bytes, found: Mapping[str, Any], changes: Mapping[Path, bytes | None] | None = None
+    ) -> bytes:
+        """An event under the number and index that it has for the client."""
+        made = dict(changes or {})
+        if "sequence_number" in found:
+            made[("sequence_number",)] = jsontext.dump(self._number)
+        self._number += 1
+        index = found.get("output_index")
+        if isinstance(index, int):
+            hidden = sum(own < index for own in self._own)
+            made[("output_index",)] = jsontext.dump(len(self._before) + index - hidden)
+        return _rewritten(event, data, made)
+
+    def end(self) -> AssistantMessage | None:
+        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        self._rest = b"" if self._is_passing else self._events.rest
+        if not self._own or self._final.get("type") != _COMPLETED:
+            return None
+        items = [self._items[index] for index in sorted(self._items)]
+        response = self._final.get("response")
+        is_stored = not (isinstance(response, dict) and response.get("store") is False)
+        said = said_in(items, is_stored=is_stored)
+        return said if len(said.own) == len(self._own) else None
+
+    def last_words(self) -> bytes:
+        """What ends the stream for the client, when no round follows."""
+        if not self._end:
+            return self._rest
+        if not self._is_changed:
+            return self._end + self._rest
+        return self._ended({}) + self._rest
+
+    def stopped(self, sentence: str) -> bytes:
+        """What ends the stream when the model would go on calling us: a plain end, behind `sentence` when it has not
+        said a word to the client."""
+        told, said = b"", []
+        if not self._has_spoken and not self._speaks:
+            told, item = self._sentence(sentence)
+            said.append(item)
+        return told + self._ended({}, said)
+
+    def _ended(self, changes: dict[Path, bytes | None], said: list[bytes] | None = None) -> bytes:
+        """The event that ends the stream, with all rounds in its response."""
+        data = data_of(self._end)
+        response = self._final.get("response")
+        if isinstance(response, dict):
+            if response.get("output"):
+                changes["response", "output"] = jsontext.join_array([*self._before, *self._shown, *(said or [])])
+            if isinstance(usage := response.get("usage"), dict) and self._rounds:
+                changes["response", "usage"] = jsontext.dump(self._usage.told(usage))
+        return self._renumbered(self._end, data, self._final, changes)
+
+    def _sentence(self, sentence: str) -> tuple[bytes, bytes]:
+        """Events for a message of ours, and that message."""
+        message = said_by_us(sentence, self._rounds)
+        part = message["content"][0]
+        index = len(self._before) + len(self._shown)
+        here = {"output_index": index, "item_id": message["id"], "content_index": 0}
+        events = (
+            {"type": _ADDED, "output_index": index, "item": {**message, "status": "in_progress", "content": []}},
+            {"type": "response.content_part.added", **here, "part": {**part, "text": ""}},
+            {"type": "response.output_text.delta", **here, "delta": sentence, "logprobs": []},
+            {"type": "response.output_text.done", **here, "text": sentence, "logprobs": []},
+            {"type": "response.content_part.done", **here, "part": part},
+            {"type": _DONE, "output_index": index, "item": message},
+        )
+        told = b""
+        for one in events:
+            told += written({**one, "sequence_number": self._number})
+            self._number += 1
+        return told, jsontext.dump(message)
+
+    @property
+    def _shown(self) -> list[bytes]:
+        """Items of this round that the client gets."""
+        return [self._items[index] for index in sorted(self._items) if index not in self._own]
+
+    @property
+    def _speaks(self) -> bool:
+        """Whether the model has said a word in this round."""
+        return any(head_of(raw).kind is Kind.MESSAGE for raw in self._shown)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        return self._usage.totals(self._round_usage) if self._is_changed else {}
+
+    @property
+    def _round_usage(self) -> Mapping[str, Any]:
+        response = self._final.get("response")
+        usage = response.get("usage") if isinstance(response, dict) else None
+        return usage if isinstance(usage, dict) else {}
+
+    def next_round(self) -> None:
+        """The pieces that follow are those of another round."""
+        self._rounds += 1
+        self._usage.add(self._round_usage)
+        self._has_spoken = self._has_spoken or self._speaks
+        self._before += self._shown
+        self._begin()
+
+
+def _number_of(found: Mapping[str, Any]) -> int:
+    number = found.get("sequence_number")
+    return number if isinstance(number, int) else 0
+
+
+def _rewritten(event: bytes, data: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
+    """The event with other data, under the same name."""
+    named = [line for line in event.splitlines() if line.startswith((b"event:", b"id:"))]
+    return b"\n".join([*named, b"data: " + spliced(data, changes), b"", b""])

@@ -1,0 +1,92 @@
+"""The tool list of a request, with the proxy's own tool at its end, and the choice that a client makes among tools.
+
+Rule: what the client wrote of its list keeps its bytes. https://platform.openai.com/docs/guides/function-calling
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec, is_offered
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+
+_LEAVES_THE_CHOICE: Final = (None, "auto", "none")
+_MAX_NAMES: Final = 1_000
+_NO_TOOLS: Final = frozenset((b"null", b"[]"))
+_MAX_REMEMBERED_BYTES: Final = 256 * 1024
+"""Of a tool list that is read once for all requests of its agent; sixty-four are remembered."""
+
+
+def tool_for(spec: ToolSpec) -> bytes:
+    """A tool as an item of the list; unless it says so, it is `strict`, and all properties would be required."""
+    said = {"name": spec.name, "description": spec.description, "parameters": spec.schema, "strict": False}
+    return jsontext.dump({"type": "function", **said})
+
+
+_DEFINITION: Final = tool_for(SPEC)
+
+
+def tool_names(tools: Raw) -> list[str]:
+    """The names in a tool list, those inside namespaces too; a tool of the server is called by its type.
+
+    >>> tool_names(b'[{"type":"function","name":"ls"},{"type":"web_search"},{"tools":[{"name":"cat"}]}]')
+    ['ls', 'web_search', 'cat']
+    """
+    return list(_names(jsontext.opened(tools) if tools else None))[:_MAX_NAMES]
+
+
+def _names(tools: Any, depth: int = 0) -> Iterator[str]:
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and isinstance(tool.get("tools"), list) and depth < 4:
+            yield from _names(tool["tools"], depth + 1)
+        else:
+            yield _name(tool)
+
+
+def _name(tool: Any) -> str:
+    found = (tool.get("name") or tool.get("type")) if isinstance(tool, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
+    """The `tools` of a request with ours at their end; None when its agent does not have it.
+
+    Never where the upstream holds a part of the conversation, or may be asked to go on from this response: what is
+    hidden of it could not be put back there. Nor where the client comes back for the response later.
+    """
+    if policy == "never" or bytes(members.get("store", b"true")) != b"false" or is_true(members.get("background")):
+        return None
+    tools = bytes(members.get("tools", b"null"))
+    if policy == "auto" and tools in _NO_TOOLS:
+        return None
+    return (_with_tool if len(tools) <= _MAX_REMEMBERED_BYTES else _with_tool.__wrapped__)(tools, policy)
+
+
+def is_true(raw: Raw | None) -> bool:
+    """Whether a member is there and true."""
+    return raw is not None and bytes(raw) == b"true"
+
+
+@functools.lru_cache(64)
+def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
+    if not is_offered(tool_names(tools), policy):
+        return None
+    if tools == b"null":
+        return jsontext.join_array([_DEFINITION])
+    if not tools.startswith(b"["):
+        return None
+    inside = tools[1:-1].strip()
+    return b"[" + inside + b"," * bool(inside) + _DEFINITION + b"]"
+
+
+def forces_a_call(members: Mapping[str, Raw]) -> bool:
+    """Whether a request's `tool_choice` demands a call or names the tools that may be called: `required`, a function,
+    a hosted tool, `allowed_tools`.
+
+    >>> forces_a_call({"tool_choice": b'"auto"'}), forces_a_call({"tool_choice": b'{"type":"allowed_tools"}'})
+    (False, True)
+    """
+    return "tool_choice" in members and jsontext.opened(members["tool_choice"]) not in _LEAVES_THE_CHOICE

@@ -1,0 +1,250 @@
+"""The Responses API as a wire: OpenAI's, and what Codex speaks.
+
+Rule: a request that nothing changes is its own bytes; in one that is changed, every member and item that was not
+touched keeps its bytes. Where the upstream holds a part of the conversation, nothing is left out of the rest.
+
+https://platform.openai.com/docs/api-reference/responses/create; types of openai-python 3.54.0, `types/responses`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from proxy.core.conversation.message import Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.errors import ProxyError
+from proxy.wire.error_bodies import judge_answer
+from proxy.wire.request import Request, RequestShape, read_request
+from proxy.wire.responses import errors, tools
+from proxy.wire.responses.counted import counted_in
+from proxy.wire.responses.items import Kind
+from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
+from proxy.wire.responses.output import missing_result, result_of
+from proxy.wire.responses.reading import read_held, read_items, read_untouched
+from proxy.wire.responses.reply_body import ReplyBody
+from proxy.wire.responses.reply_end import is_whole
+from proxy.wire.responses.reply_stream import ReplyStream
+
+_ITEM: Final = re.compile(rb'"type"\s*:\s*"response\.output_item\.added"|"output"\s*:\s*\[\s*\{')
+_ERROR: Final = re.compile(rb'"error"\s*:(?!\s*null)|"type"\s*:\s*"error"|response\.(?:failed|incomplete)|"incomplete"')
+_NOT_YET: Final = frozenset(
+    {"response.created", "response.queued", "response.in_progress", "keepalive", "ping", "response.metadata"}
+)
+"""Events that come before a refusal as well as before an answer."""
+_NONE: Final = frozenset({b"", b"null", b'""'})
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+_event: Final = msgspec.json.Decoder(_Event)
+
+
+def _goes_on(message: Message) -> bool:
+    return isinstance(message, ResponsesMessage) and message.goes_on
+
+
+SHAPE: Final = RequestShape(
+    "input", ("max_output_tokens",), read_items, may_hold_images, goes_on=_goes_on, may_be_plain=True
+)
+PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
+"""Some of what counts stands elsewhere: a stored prompt, an item that is named by its id."""
+HELD: Final = PART_UNSEEN._replace(read=read_held)
+"""The upstream holds the conversation so far, or cuts it itself."""
+UNTOUCHED: Final = SHAPE._replace(read=read_untouched)
+"""The request asks for a compaction of all it holds."""
+
+
+class Responses:
+    """`/responses`; what each member is for stands with the protocol."""
+
+    path: Final = "/responses"
+    content_type: Final = b"application/json"
+    results_hold_media: Final = True
+    results_may_repeat: Final = True
+
+    def parse(
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    ) -> Request:
+        """Raises MalformedRequest."""
+        request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
+        messages = request.conversation.messages
+        if _is_held(request.members):
+            return read_request(HELD, body, will_be_known=False)
+        if messages and _kind_of(messages[-1]) is Kind.TRIGGER:
+            return read_request(UNTOUCHED, body, will_be_known=False)
+        if known is not None and shared and _answers_what_is_known(messages[shared:]):
+            request = read_request(SHAPE, body, will_be_known=will_be_known)
+        was_seen = known is None or not shared or known.shape.is_whole
+        if not was_seen or _is_there(request.members, "prompt") or any(map(_is_reference, messages[shared:])):
+            return replace(request, shape=PART_UNSEEN)
+        return request
+
+    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
+        """Each message is one item or several; a plain text stays one as long as it stands alone."""
+        found: dict[str, Raw] = {**request.members, **members}
+        raws = [message.raw for message in messages]
+        if len(raws) == 1 and raws[0][:1] == b'"':
+            found[SHAPE.messages] = raws[0]
+        elif raws or SHAPE.messages in found:
+            found[SHAPE.messages] = jsontext.join_array([_as_item(raw) for raw in raws])
+        return jsontext.join_object(found)
+
+    def message(self, raw: bytes) -> Message:
+        """A message out of its bytes: items with commas between them."""
+        return ResponsesMessage.read(raw)
+
+    def instructions(self, members: Mapping[str, Raw]) -> bytes:
+        """The member of that name."""
+        found = bytes(members.get("instructions", b""))
+        return b"" if found in _NONE else found
+
+    def tools(self, request: Request) -> bytes:
+        """The member of that name, and what items add to it."""
+        listed = bytes(request.members.get("tools", b""))
+        added = [bytes(jsontext.members(one.raw).get("tools", b"[]")) for one in _bringing_tools(request)]
+        if not added:
+            return listed
+        inside = [one[1:-1].strip() for one in (listed, *added) if one[:1] == b"["]
+        return b"[" + b",".join(one for one in inside if one) + b"]"
+
+    def may_hold_images(self, raw: bytes) -> bool:
+        """By the name of the part or item that holds one."""
+        return may_hold_images(raw)
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the name of their address, which is escaped inside a text."""
+        return b"image_url" in raw
+
+    def tool_names(self, found: bytes) -> Sequence[str]:
+        """The names in a tool list."""
+        return tools.tool_names(found)
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
+        """The list with `read_artifact` at its end; not where tools come as items, nor where the upstream holds the
+        conversation."""
+        if request.shape not in (SHAPE, PART_UNSEEN) or any(True for _ in _bringing_tools(request)):
+            return None
+        return tools.with_tool(request.members, policy)
+
+    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
+        """By `tool_choice`."""
+        return tools.forces_a_call(members)
+
+    def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
+        """`truncation: auto` where the upstream holds the conversation: then it leaves out the oldest of it."""
+        if request.shape is not HELD or _cuts_itself(request.members):
+            return {}
+        return {"truncation": b'"auto"'}
+
+    def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
+        """An item of the type that belongs to the call's."""
+        return missing_result(message.raw, call.id, text)
+
+    def result(self, call: OwnCall, text: str) -> bytes:
+        """An item of the type `function_call_output`."""
+        return result_of(call, text)
+
+    def is_plainly_a_reply(self, evidence: bytes) -> bool:
+        """Whether an item has begun, and no word of a refusal stands there."""
+        return _ITEM.search(evidence) is not None and _ERROR.search(evidence) is None
+
+    def says_something(self, data: bytes) -> bool:
+        """That a response was created or waits says nothing."""
+        if not data:
+            return False
+        try:
+            return _event.decode(data).type not in _NOT_YET
+        except jsontext.UNREADABLE:
+            return True
+
+    def counted(self, end: bytes) -> Counted | None:
+        """By `usage`."""
+        return counted_in(end)
+
+    def is_complete(self, told: bytes) -> bool:
+        """By the last event."""
+        return is_whole(told)
+
+    def whole_reply(self) -> ReplyBody:
+        """One that is no stream."""
+        return ReplyBody()
+
+    def streamed_reply(self) -> ReplyStream:
+        """Events."""
+        return ReplyStream()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers say, in whatever shape: most answer here as they do to chat completions."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
+
+    def error(self, error: ProxyError) -> bytes:
+        """In OpenAI's shape."""
+        return errors.error_body(error)
+
+    def error_in_body(self, status: int, body: bytes) -> bytes:
+        """In OpenAI's shape."""
+        return errors.error_in_body(status, body)
+
+    def error_in_stream(self, status: int, body: bytes) -> bytes:
+        """The event `error`, and `response.failed`."""
+        return errors.error_in_stream(status, body)
+
+
+def _is_held(members: Mapping[str, Raw]) -> bool:
+    is_elsewhere = _is_there(members, "previous_response_id") or _is_there(members, "conversation")
+    return is_elsewhere or _cuts_itself(members)
+
+
+def _is_there(members: Mapping[str, Raw], name: str) -> bool:
+    return name in members and bytes(members[name]) not in _NONE
+
+
+def _cuts_itself(members: Mapping[str, Raw]) -> bool:
+    return "truncation" in members and jsontext.opened(members["truncation"]) == "auto"
+
+
+def _kind_of(message: Message) -> Kind | None:
+    return message.kind if isinstance(message, ResponsesMessage) else None
+
+
+def _is_reference(message: Message) -> bool:
+    return _kind_of(message) is Kind.REFERENCE
+
+
+def _answers_what_is_known(messages: Sequence[Message]) -> bool:
+    """Whether an output has its call in what was read before: then more belongs together than was known."""
+    calls: set[str] = set()
+    for message in messages:
+        calls.update(call.id for call in message.calls)
+        if message.answers and message.answers not in calls and _kind_of(message) is Kind.OUTPUT:
+            return True
+    return False
+
+
+def _bringing_tools(request: Request) -> Sequence[ResponsesMessage]:
+    if b'"additional_tools"' not in request.body:
+        return ()
+    messages = request.conversation.messages
+    return [one for one in messages if isinstance(one, ResponsesMessage) and brings_tools(one)]
+
+
+def _as_item(raw: bytes) -> bytes:
+    """A plain text as an item, which it has to be beside others."""
+    return jsontext.join_object({"role": b'"user"', "content": raw}) if raw[:1] == b'"' else raw
+
+
+RESPONSES: Final = Responses()

@@ -1,0 +1,192 @@
+"""Agents of the Responses API: every request is answered, in the API's own words, and what is sent is valid."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from support.agent_model import AgentModel, Refuses
+from support.journey import World, long_text
+from support.media_samples import PNG
+from support.responses_answers import REFUSALS
+from support.responses_journey import PATH, ResponsesServer, output_of, request, results_of, work
+
+WINDOW = 8_000
+NOTHING_LEARNED = {"enabled": False}
+"""For what holds between two lessons: a new ratio moves the cuts once."""
+PNG_BASE64 = base64.b64encode(PNG).decode()
+THINKS = {"include": ["reasoning.encrypted_content"]}
+
+
+def log_of(turn: int) -> str:
+    return long_text(60 + turn % 7 * 20, f"build-{turn}")
+
+
+def inputs(world: World) -> list[list[dict[str, Any]]]:
+    return [json.loads(received.body)["input"] for received in world.upstream.received]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, stream: bool) -> None:
+    server = ResponsesServer(AgentModel(1_000, Refuses("openai", limit=WINDOW)))
+    world = build(WINDOW, answer=server)
+    items = work(world, 40, log_of, stream=stream, **THINKS)
+    assert server.model.complaints == []
+    assert server.model.refusals == 0
+    assert len(server.model.seen) == 40
+    assert len(json.dumps(items)) > 5 * WINDOW * 4
+    for sent in inputs(world):
+        assert sent[:1] == items[:1]
+        assert sent[1]["content"].endswith("Read all.")
+    assert "earlier messages" in world.upstream.last.body.decode()
+
+
+@pytest.mark.parametrize("form", sorted(REFUSALS.keys() - {"incomplete"}))  # proves nothing while no window is known
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
+    server = ResponsesServer(AgentModel(1_000, Refuses(form, turn=4, once=True)))
+    world = build(1_000_000, answer=server, defaults={})
+    work(world, 6, log_of, stream=stream, **THINKS)
+    assert server.model.complaints == []
+    assert server.model.refusals == 1
+    assert len(server.model.seen) == 7
+
+
+@pytest.mark.parametrize("form", ["openai", "failed event", "vllm"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_cannot_be_healed_is_said_in_the_words_that_codex_knows(build: Any, form: str, stream: bool) -> None:
+    server = ResponsesServer(AgentModel(1_000, Refuses(form, limit=50)))
+    world = build(1_000_000, answer=server, defaults={})
+    answer = world.ask(request([{"role": "user", "content": "Read all. " * 200}], stream=stream), path=PATH)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert {name: error[name] for name in ("type", "param", "code")} == {
+        "type": "invalid_request_error",
+        "param": "input",
+        "code": "context_length_exceeded",
+    }
+    assert len(server.model.seen) == 2
+
+
+def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
+    server = ResponsesServer()
+    world = build(128_000, answer=server)
+    items = work(world, 1, lambda _: "x")
+    long = [*items[:-1], *results_of(items, long_text(9_000))]
+    output_of(world, request(long))
+    shown = inputs(world)[-1][-1]
+    assert set(shown) == {"type", "call_id", "output"}
+    assert "[context-proxy: " in shown["output"]
+    assert long_text(9_000).encode() in world.kept.values()
+    output_of(world, request([*long, {"role": "user", "content": "Go on."}]))
+    assert inputs(world)[-1][: len(long)] == inputs(world)[-2]
+
+
+def test_what_needs_nothing_is_forwarded_as_the_very_bytes(build: Any) -> None:
+    world = build(128_000, answer=ResponsesServer())
+    body = b'{ "model":"m", "input" : [ {"role":"user", "content":"hi"} ,{"id":"rs_1","odd":1.0} ], "unknown":[ 1 ] }'
+    for text in (body, b'{"input": "hi",  "model":"m","max_output_tokens": 9}'):
+        world.ask(text, path=PATH)
+        assert world.upstream.last.body == text
+
+
+def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
+    server = ResponsesServer()
+    world = build(WINDOW, answer=server, learning=NOTHING_LEARNED)
+    work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
+    cuts, before = 0, list[Any]()
+    for sent in inputs(world):
+        cuts += sent[: len(before)] != before
+        before = sent
+    assert 0 < cuts < 12
+
+
+def test_replicas_and_restarts_send_the_same(build: Any) -> None:
+    server = ResponsesServer()
+    world = build(WINDOW, answer=server, learning=NOTHING_LEARNED, proxies=[{}, {}])
+    items = work(world, 20, log_of, **THINKS)
+    for proxy in (0, 1):
+        output_of(world, request(items, **THINKS), proxy)
+    first, second = inputs(world)[-2:]
+    assert first == second
+
+
+class TestTheUpstreamHoldsTheConversation:
+    def chain(self, world: World, turns: int, text: str) -> dict[str, Any]:
+        said = world.ask(chained("Read all."), path=PATH).json()
+        for _ in range(turns):
+            answer = world.ask(chained(results_of(said["output"], text), said["id"]), path=PATH)
+            assert answer.status_code == 200, answer.text
+            said = answer.json()
+        return said
+
+    def test_nothing_is_left_out_and_only_what_is_new_is_cut(self, build: Any) -> None:
+        world = build(6_000, answer=ResponsesServer())
+        self.chain(world, 6, long_text(3_000))
+        for sent in inputs(world)[1:]:
+            assert {item["type"] for item in sent} == {"function_call_output"}
+            assert all("[context-proxy: " in item["output"] for item in sent)
+
+    def test_a_refusal_is_answered_by_asking_the_upstream_to_cut_once(self, build: Any) -> None:
+        server = ResponsesServer(AgentModel(1_000, Refuses("openai", turn=4), truncates=True))
+        world = build(1_000_000, answer=server, defaults={})
+        self.chain(world, 6, long_text(100))
+        bodies = [json.loads(received.body) for received in world.upstream.received]
+        assert [body.get("truncation") for body in bodies[-8:]].count("auto") >= 3
+        assert server.model.complaints == []
+        (line, *_) = [line for line in world.log("request_done") if line.get("attempts") == 2]
+        assert line["edits"]["upstream_truncation"] == 1
+
+    def test_an_upstream_that_does_not_cut_ends_in_the_canonical_error(self, build: Any) -> None:
+        server = ResponsesServer(AgentModel(1_000, Refuses("openai", limit=900)))
+        world = build(1_000_000, answer=server, defaults={})
+        said = world.ask(chained("Read all."), path=PATH).json()
+        refused = world.ask(chained(results_of(said["output"], long_text(100)), said["id"]), path=PATH)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
+        assert "upstream_truncation=1" in refused.headers["x-context-proxy-edits"]
+        assert len(world.upstream.received) == 3
+
+    def test_nothing_is_learned_from_what_the_upstream_counts(self, build: Any) -> None:
+        world = build(128_000, answer=ResponsesServer())
+        self.chain(world, 8, long_text(300))
+        assert world.log("ratio_learned") == []
+
+
+def chained(items: object, response: str | None = None) -> dict[str, Any]:
+    members = {} if response is None else {"previous_response_id": response}
+    return request(items, **members) | {"store": True}
+
+
+def test_a_compaction_is_asked_for_with_the_whole_history_untouched(build: Any) -> None:
+    world = build(2_000, answer=ResponsesServer())
+    result = {"type": "function_call_output", "call_id": "c", "output": long_text(4_000)}
+    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
+    body = request([{"role": "user", "content": "x"}, call, result, {"type": "compaction_trigger"}])
+    world.ask(body, path=PATH)
+    sent = [json.dumps(body).encode(), *(received.body for received in world.upstream.received)]
+    assert set(sent) == {sent[0]}
+
+
+def test_an_image_in_an_output_stays_there(build: Any) -> None:
+    world = build(128_000, answer=ResponsesServer(), models=[{"match": "m", "input": ["text", "vision"]}])
+    picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
+    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": [picture]}
+    body = json.dumps(request([{"role": "user", "content": "x"}, call, result])).encode()
+    world.ask(body, path=PATH)
+    assert world.upstream.last.body == body
+
+
+def test_a_model_without_eyes_gets_a_description_in_its_place(build: Any) -> None:
+    world = build(128_000, answer=ResponsesServer(), models=[{"match": "m", "input": ["text"]}])
+    picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
+    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": [picture]}
+    world.ask(request([{"role": "user", "content": [picture]}, call, result]), path=PATH)
+    sent = inputs(world)[-1]
+    assert sent[0]["content"][0]["type"] == sent[2]["output"][0]["type"] == "input_text"
+    assert "[cannot read]" in sent[2]["output"][0]["text"]
+    assert PNG in world.kept.values()

@@ -1,0 +1,160 @@
+"""The proxy's own tool on the Responses API: calls that the agent never sees, answered on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.types import Send
+from support.journey import Received, World, long_text
+from support.model_turns import Call, Reply, Usage
+from support.responses_answers import answered
+from support.responses_journey import PATH
+from support.valid_responses import complaints
+
+LONG = long_text(5_000)
+FETCH = {"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+THINKS = {"include": ["reasoning.encrypted_content"]}
+
+
+@dataclass
+class Scripted:
+    """Says one reply after the other."""
+
+    replies: list[Reply]
+    complaints: list[str] = field(default_factory=list)
+    number: int = 0
+
+    async def __call__(self, request: Received, send: Send) -> bool:
+        body = json.loads(request.body)
+        self.complaints += complaints(body)
+        self.number += 1
+        reply = self.replies.pop(0) if self.replies else Reply("Nothing.")
+        answer, _ = answered({**body, "store": False}, reply, Usage(100, 0, 10), self.number)
+        told = answer.body.replace(b'"object": "response",', b'"object": "response", "store": false,')
+        headers = [(b"content-type", answer.content_type.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": told})
+        return True
+
+
+def request(**members: Any) -> dict[str, Any]:
+    call = {"type": "function_call", "call_id": "c", "name": "fetch", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": LONG}
+    items = [{"role": "user", "content": "Look."}, call, result]
+    return {"model": "m", "input": items, "tools": [FETCH], "store": False, **members}
+
+
+def reads(world: World, **query: Any) -> Call:
+    """A call for the artifact of the long result."""
+    world.ask(request(), path=PATH)
+    world.upstream.received.clear()
+    name = next(name for name in world.kept if name.startswith("tool_fetch_"))
+    return Call("read_artifact", {"id": name, **query})
+
+
+def asked(world: World, **members: Any) -> dict[str, Any]:
+    """What a client understands of the answer; of a stream, by its events, which are numbered without a gap."""
+    answer = world.ask(request(**members), path=PATH)
+    assert answer.status_code == 200, answer.text
+    if not members.get("stream"):
+        found: dict[str, Any] = answer.json()
+        return found
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[-1]["type"] == "response.completed"
+    done = [event for event in events if event["type"] == "response.output_item.done"]
+    assert [event["output_index"] for event in done] == list(range(len(done)))
+    response: dict[str, Any] = events[-1]["response"]
+    assert [event["item"] for event in done] == response["output"]
+    return response
+
+
+def spoken(output: Sequence[dict[str, Any]]) -> list[str]:
+    return [item["content"][0]["text"] for item in output if item["type"] == "message"]
+
+
+@STREAMED
+def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None:
+    script = Scripted([])
+    world = build(128_000, answer=script)
+    script.replies += [Reply("First.")]
+    call = reads(world, lines="400-401")
+    script.replies += [Reply("Let me look.", (call,), thought="hm"), Reply("It is 401.", thought="ah")]
+    response = asked(world, stream=stream, **THINKS)
+    assert spoken(response["output"]) == ["Let me look.", "It is 401."]
+    assert "read_artifact" not in json.dumps(response["output"])
+    assert response["usage"]["input_tokens"] == 100
+    assert response["usage"]["output_tokens"] == 20
+    first, second = (json.loads(received.body) for received in world.upstream.received)
+    assert [tool["name"] for tool in first["tools"]] == ["fetch", "read_artifact"]
+    assert second["input"][: len(first["input"])] == first["input"]
+    assert [item["type"] for item in second["input"][3:]] == [
+        "reasoning",
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+    assert "line 400: value" in second["input"][-1]["output"]
+    assert script.complaints == []
+
+
+@STREAMED
+def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, stream: bool) -> None:
+    script = Scripted([])
+    world = build(128_000, answer=script)
+    script.replies += [Reply("First.")]
+    call = reads(world, lines="7-8")
+    script.replies += [Reply("Both.", (call, Call("fetch", {"n": 1})), thought="hm"), Reply("Done.")]
+    output = asked(world, stream=stream, **THINKS)["output"]
+    assert [item.get("name") for item in output if item["type"] == "function_call"] == ["fetch"]
+    theirs = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "fetched"}
+    answer = world.ask(request(input=[*request()["input"], *output, theirs], **THINKS), path=PATH)
+    assert answer.status_code == 200
+    sent = json.loads(world.upstream.last.body)["input"]
+    names = [item.get("name") for item in sent if item.get("type") == "function_call"]
+    assert names == ["fetch", "read_artifact", "fetch"]
+    assert "line 7: value" in json.dumps(sent)
+    assert script.complaints == []
+
+
+@STREAMED
+def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: bool) -> None:
+    script = Scripted([])
+    world = build(128_000, answer=script)
+    script.replies += [Reply("First.")]
+    call = reads(world, lines="7-8")
+    script.replies += [Reply("", (call,)) for _ in range(20)]
+    response = asked(world, stream=stream)
+    assert len(spoken(response["output"])) == 1
+    assert "read_artifact" not in {item.get("name") for item in response["output"]}
+    assert len(world.upstream.received) == 9
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"store": True},
+        {"previous_response_id": "resp_1"},
+        {"background": True},
+        {"tools": []},
+        {"tools": [{"type": "function", "name": "shell"}]},
+        {"tools": [FETCH, {"type": "local_shell"}]},
+    ],
+)
+def test_it_is_not_offered(build: Any, members: dict[str, Any]) -> None:
+    world = build(128_000, answer=Scripted([]))
+    world.ask(request(**members), path=PATH)
+    assert "read_artifact" not in json.dumps(json.loads(world.upstream.last.body).get("tools"))
+
+
+def test_it_is_not_offered_where_tools_are_an_item(build: Any) -> None:
+    world = build(128_000, answer=Scripted([]))
+    added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
+    world.ask(request(input=[added, *request()["input"]]), path=PATH)
+    assert "read_artifact" not in world.upstream.last.body.decode().split('"input"')[1].split("tools")[-1]
+    assert [tool["name"] for tool in json.loads(world.upstream.last.body)["tools"]] == ["fetch"]

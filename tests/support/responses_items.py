@@ -1,0 +1,147 @@
+"""Generators of inputs of the Responses API: parallel calls of all kinds, outputs in any order and twice, reasoning,
+items that stand for others, and types that nobody knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from support.strategies import TEXTS
+
+Items = list[dict[str, Any]]
+
+IMAGE = {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+FILE = {"type": "input_file", "filename": "a.pdf", "file_id": "file_1"}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+CONTENTS = st.one_of(
+    TEXTS, st.lists(st.one_of(TEXTS.map(said), st.sampled_from([IMAGE, FILE])), min_size=1, max_size=3)
+)
+
+
+@st.composite
+def messages(draw: Any) -> Items:
+    item = {"role": draw(st.sampled_from(["user", "user", "developer", "system"])), "content": draw(CONTENTS)}
+    return [{"type": "message", **item} if draw(st.booleans()) else item]
+
+
+def thought(number: int) -> dict[str, Any]:
+    return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "gAAA" * 300}
+
+
+def answer(number: int, text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
+
+
+@st.composite
+def calls(draw: Any, number: int) -> tuple[dict[str, Any], Items]:
+    """A call, and what answers it."""
+    name, text = f"call_{number}", draw(TEXTS)
+    kind = draw(st.sampled_from(["function", "function", "custom", "shell", "apply_patch", "local_shell", "computer"]))
+    output = {"call_id": name, "output": text}
+    match kind:
+        case "function":
+            call = {"type": "function_call", "name": "read_file", "arguments": '{"path": "a.py"}'}
+            outputs = [{"type": "function_call_output", **output, "output": draw(CONTENTS)}]
+        case "custom":
+            call = {"type": "custom_tool_call", "name": "exec", "input": draw(TEXTS)}
+            times = draw(st.integers(1, 3))
+            outputs = [{"type": "custom_tool_call_output", **output, "output": draw(CONTENTS)} for _ in range(times)]
+        case "shell":
+            call = {"type": "shell_call", "action": {"commands": ["ls"]}}
+            piece = {"stdout": text, "stderr": draw(TEXTS), "outcome": {"type": "exit", "exit_code": 0}}
+            outputs = [{"type": "shell_call_output", "call_id": name, "output": [piece] * draw(st.integers(1, 2))}]
+        case "apply_patch":
+            call = {
+                "type": "apply_patch_call",
+                "operation": {"type": "delete_file", "path": "a"},
+                "status": "completed",
+            }
+            outputs = [{"type": "apply_patch_call_output", "status": "completed", **output}]
+        case "local_shell":
+            call = {"type": "local_shell_call", "id": f"lsh_{number}", "action": {"type": "exec", "command": ["ls"]}}
+            outputs = [{"type": "local_shell_call_output", "id": f"lsh_{number}", "output": text}]
+            if draw(st.booleans()):  # as Codex answers it
+                outputs = [{"type": "function_call_output", **output}]
+        case _:
+            call = {"type": "computer_call", "action": {"type": "screenshot"}, "pending_safety_checks": []}
+            shot = {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+            outputs = [{"type": "computer_call_output", "call_id": name, "output": shot}]
+    return {**call, "call_id": name}, outputs
+
+
+@st.composite
+def exchanges(draw: Any, number: int) -> Items:
+    """Parallel calls, and their outputs in any order; now and then with something between."""
+    found: Items = []
+    outputs: Items = []
+    if draw(st.booleans()):
+        found.append(thought(number))
+    if draw(st.booleans()):
+        found.append(answer(number, draw(TEXTS)))
+    for position in range(draw(st.integers(1, 3))):
+        if position and draw(st.integers(0, 3)) == 0:
+            found.append(thought(number + 10 + position))
+        call, answers = draw(calls(number + position))
+        found.append(call)
+        outputs += answers
+    outputs = draw(st.permutations(outputs))
+    if draw(st.integers(0, 7)) == 0:
+        between = draw(
+            st.one_of(messages(), odd(number + 50), exchanges(number + 60) if number % 1_000 == 0 else odd(number + 50))
+        )
+        at = draw(st.integers(0, len(outputs)))
+        outputs = [*outputs[:at], *between, *outputs[at:]]
+    return found + outputs
+
+
+@st.composite
+def odd(draw: Any, number: int) -> Items:
+    """What stands by itself."""
+    search = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": {"type": "search"}}
+    tool = {"type": "function", "name": "cat", "parameters": {}}
+    found_tools = {"type": "tool_search_output", "call_id": f"ts_{number}", "tools": [tool], "execution": "client"}
+    return draw(
+        st.sampled_from(
+            [
+                [thought(number), search, thought(number + 1), answer(number, "found it")],
+                [search, {**search, "id": f"ws_{number + 1}"}, answer(number, "found it")],
+                [{"type": "mcp_call", "id": f"mcp_{number}", "name": "x", "arguments": "{}", "output": "line\n" * 900}],
+                [{"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "gAAA" * 200}],
+                [{"type": "additional_tools", "role": "developer", "tools": [tool]}],
+                [{"type": "configuration_update", "reasoning": {"effort": "low"}}],
+                [{"type": "tool_search_call", "call_id": f"ts_{number}", "arguments": {}}, found_tools],
+                [{"type": "hologram", "id": f"h_{number}", "light": [1, 2], "words": "x" * 900}],
+                [thought(number), {"type": "hologram", "id": f"h_{number}"}, answer(number, "look")],
+                [{"type": "item_reference", "id": f"msg_{number}"}],
+                [{"id": f"msg_{number}"}],
+            ]
+        )
+    )
+
+
+@st.composite
+def inputs(draw: Any, most: int = 12) -> Items:
+    """A conversation."""
+    found: Items = [{"role": "developer", "content": "Be careful."}, {"role": "user", "content": draw(CONTENTS)}]
+    if draw(st.integers(0, 4)) == 0:
+        found = []
+    for number in range(draw(st.integers(1, most))):
+        kind = draw(st.sampled_from(["exchange"] * 6 + ["message", "message", "odd", "answer"]))
+        at = number * 1_000
+        match kind:
+            case "exchange":
+                found += draw(exchanges(at))
+            case "message":
+                found += draw(messages())
+            case "odd":
+                found += draw(odd(at))
+            case _:
+                found += [answer(at, draw(TEXTS))]
+    return found
