@@ -116,7 +116,7 @@ class ChatCompletions:
         )
 
     def says_something(self, data: bytes) -> bool:
-        """A chunk without content, such as one that only names the role, says nothing."""
+        """A chunk without content, as one that only names the role, says nothing."""
         return bool(data) and not holds_nothing(data)
 
     def counted(self, end: bytes) -> Counted | None:
