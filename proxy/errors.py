@@ -133,10 +133,22 @@ class ContextOverflow(ClientError):
 
     code = "context_length_exceeded"
 
-    def __init__(self, message: str, *, param: str | None = None, upstream_message: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        upstream_message: str | None = None,
+        sizes: tuple[int, int] | None = None,
+        advice: str = "",
+    ) -> None:
         super().__init__(message, param=param)
         self.upstream_message = upstream_message
         """What the upstream said, when it was the one that refused."""
+        self.sizes = sizes
+        """Tokens of the prompt as it came, and the most that it may have, which is fewer."""
+        self.advice = advice or message
+        """The message without those sizes, for a wire that has words of its own for them."""
 
 
 class BadArtifactQuery(ClientError):

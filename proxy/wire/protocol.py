@@ -62,6 +62,9 @@ class Wire(Protocol):
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """The headers that carry a key."""
+
     def may_name_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text."""
 
@@ -118,7 +121,11 @@ class Wire(Protocol):
         knowledge of the prompt; `request`: the body that was answered, because a response's echo of it is no
         evidence."""
 
-    def error(self, error: ProxyError) -> bytes:
+    @property
+    def id_header(self) -> bytes:
+        """The header that names an error's request, in lower case."""
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """The body of an error that the proxy itself makes."""
 
     def error_in_body(self, status: int, body: bytes) -> bytes:

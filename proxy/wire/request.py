@@ -43,13 +43,15 @@ class RequestShape(NamedTuple):
     may_hold_images: Callable[[bytes], bool]
     goes_on: Callable[[Message], bool] = lambda _: False
     """Whether items that come later may belong to a message: then it is read again with them."""
-    tools: str = "tools"
-    """The member with the tool list."""
+    reads_anew: Callable[[bytes], bool] = lambda _: False
+    """Whether a piece of a body may change the messages before it: then all of them are read again."""
     may_be_plain: bool = False
     """Whether a text, as the only item, or nothing at all may replace the list."""
     is_whole: bool = True
     """Whether the request contains the whole conversation; if not, the upstream's count of its prompt says nothing
     about the request."""
+    tools: str = "tools"
+    """The member with the tool list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     rest = body[end:].lstrip(b" \t\r\n")
     if not rest.startswith((b",", b"]")) or b'"%b"' % name.encode() in rest or _ESCAPED_LETTER.search(rest):
         return None
+    if shape.reads_anew(rest):
+        return None
     try:
         tail = dict(jsontext.members(b'{"%b":[' % name.encode() + rest.removeprefix(b",")))
         items = jsontext.items(tail[name])
@@ -304,7 +308,7 @@ def _start(body: bytes, key: bytes, array: Raw) -> int:
 def _ends_from(
     body: bytes, position: int, items: Sequence[Raw], read: Sequence[tuple[Message, int]]
 ) -> tuple[int, ...]:
-    if len(items) == len(read):  # one message each, which keeps the bytes of its item
+    if [stop for _, stop in read] == list(range(1, len(items) + 1)):  # one message each, which keeps its item's bytes
         items = [message.raw for message, _ in read]
     ends = [position]
     for raw in map(bytes, items):

@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
 from proxy.wire.responses.wire import RESPONSES
 
@@ -22,6 +23,7 @@ VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
 WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
+    b"/v1/messages": MESSAGES,
     b"/responses": RESPONSES,
 }
 """The end of each wire's path. It includes the version if other paths end in the same word: `/v1/threads/ID/messages`
@@ -66,16 +68,30 @@ def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
 
 
 def wire_of_body(body: bytes) -> Wire:
-    """The wire of a request if only its body is known: the one whose list of messages is a member of the body.
+    """The wire of a request if only its body is known, by the members that no other wire has.
 
     >>> wire_of_body(b'{"input": "hi"}').path, wire_of_body(b'{"input": "hi", "messages": []}').path
     ('/responses', '/chat/completions')
+    >>> wire_of_body(b'{"system": "", "messages": []}').path
+    '/messages'
     """
     try:
         members = jsontext.members(body)
     except jsontext.NotJson:
         return CHAT_COMPLETIONS
-    return RESPONSES if "input" in members and "messages" not in members else CHAT_COMPLETIONS
+    if "messages" not in members:
+        return RESPONSES if "input" in members else CHAT_COMPLETIONS
+    is_anthropic = "system" in members or b'"input_schema"' in bytes(members.get("tools", b""))
+    return MESSAGES if is_anthropic or b'"tool_use_id"' in body else CHAT_COMPLETIONS
+
+
+def wire_over(path: bytes) -> Wire:
+    """The wire whose keys and errors apply to a path that no wire serves: the one whose path is its prefix.
+
+    >>> wire_over(b"/v1/messages/count_tokens").path, wire_over(b"/v1/models").path
+    ('/messages', '/chat/completions')
+    """
+    return next((wire for end, wire in WIRES.items() if end + b"/" in path), CHAT_COMPLETIONS)
 
 
 def _wire_at_end(path: bytes) -> tuple[Wire, bytes] | None:

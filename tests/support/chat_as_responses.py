@@ -167,14 +167,20 @@ def _free_port() -> int:
         return port
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m support.chat_as_responses")
+def stand_around(
+    path: str,
+    requests: tuple[Callable[[Any], Any], Callable[[Any], Any]],
+    replies: tuple[Callable[[Any], Any], Callable[[Any], Any]],
+) -> None:
+    """Start the proxy that the command line names, before and behind it translators. `path`: of its API; `requests`,
+    `replies`: there and back."""
+    parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True, help="where chat comes in")
     parser.add_argument("--upstream", required=True, help="where chat goes")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="of a proxy, with {upstream} and {port}")
     given = parser.parse_args()
     behind, inside = _free_port(), _free_port()
-    _serving(behind, f"{given.upstream}/chat/completions", request_as_chat, reply_as_responses)
+    _serving(behind, f"{given.upstream}/chat/completions", requests[1], replies[0])
     upstream = f"http://127.0.0.1:{behind}/v1"
     command = [word.replace("{upstream}", upstream).replace("{port}", str(inside)) for word in given.command]
     proxy = subprocess.Popen([word for word in command if word != "--"])
@@ -184,9 +190,9 @@ def main() -> None:
             if tried.connect_ex(("127.0.0.1", inside)) == 0:
                 break
         time.sleep(0.1)
-    _serving(given.port, f"http://127.0.0.1:{inside}/v1/responses", request_as_responses, reply_as_chat)
+    _serving(given.port, f"http://127.0.0.1:{inside}{path}", requests[0], replies[1])
     sys.exit(proxy.wait())
 
 
 if __name__ == "__main__":
-    main()
+    stand_around("/v1/responses", (request_as_responses, request_as_chat), (reply_as_responses, reply_as_chat))

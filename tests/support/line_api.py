@@ -64,6 +64,7 @@ class Lines:
     results_hold_media: Final = False
     results_may_repeat: Final = False
     content_type: Final = b"text/plain; charset=utf-8"
+    id_header: Final = b"x-request-id"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -109,6 +110,9 @@ class Lines:
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         return {}
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        return [(b"authorization", b"Bearer " + key.encode())]
+
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         names = self.tool_names(self.tools(request))
         return " ".join([*names, RETRIEVAL_TOOL]).encode() if is_offered(names, policy) else None
@@ -148,7 +152,7 @@ class Lines:
         said = b"\n".join(filter(None, map(data_of, events))) or body
         return judge(report_of(status, headers, said), sent, SentLines(request))
 
-    def error(self, error: ProxyError) -> bytes:
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:
         return "\n".join([f"refused: {error.code}", *_spoken(error.message)]).encode()
 
     def error_in_body(self, status: int, body: bytes) -> bytes:

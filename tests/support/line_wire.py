@@ -51,6 +51,7 @@ class LineMessage:
     reasoning_bytes: int = 0
     is_companion: bool = False
     must_stay: bool = False
+    is_marked: bool = False
     may_hold_media: bool = True
     can_carry_a_note: bool = True
 
@@ -126,6 +127,9 @@ class LineMessage:
 
     def images_among(self, items: Sequence[Item]) -> int:
         return sum(_line_of(item).startswith("!") for item in items)
+
+    def unmarked(self) -> bytes:
+        return self.raw
 
     def conversational(self) -> Any:
         return meant_by(self._written_calls) if self.calls else self.text()

@@ -200,17 +200,25 @@ class Budget:
 
 
 def budget_for(
-    profile: ModelProfile, asked_reply_tokens: int | None, *, exact: bool, rules: BudgetRules, ratio: float = 1.0
+    profile: ModelProfile,
+    asked_reply_tokens: int | None,
+    *,
+    exact: bool,
+    rules: BudgetRules,
+    ratio: float = 1.0,
+    reply_is_apart: bool = False,
 ) -> Budget:
     """The budget of a request that asks for a reply of so many tokens, or does not say. `ratio`: the upstream's tokens
     for one of ours; the room is in ours, so that no size changes when the ratio does.
 
     What may be lowered later need not be kept free now: the room does not follow a large wish for a reply.
+    `reply_is_apart`: whether the upstream takes a reply limit that goes beyond the window: nothing is kept free then.
     """
     window = profile.window_tokens
     reserve = min(window // REPLY_SHARE, MAX_RESERVED_REPLY_TOKENS, profile.output_tokens or window)
     if asked_reply_tokens is not None:
         reserve = min(reserve, asked_reply_tokens) if rules.clamp_reply else asked_reply_tokens
+    reserve = 0 if reply_is_apart else reserve
     margin = rules.margin_tokens
     if margin is None:
         margin = int(window * (EXACT_MARGIN if exact else ESTIMATE_MARGIN))
@@ -231,7 +239,7 @@ def budget_for(
         window_may_be_wrong=profile.cuts_silently or profile.witness is not Witness.STATED,
         count_may_be_wrong=not exact,
         chars_may_be_wrong=room_chars != rules.max_request_chars,
-        max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed else None,
+        max_reply_tokens=window - margin if rules.clamp_reply and not is_guessed and not reply_is_apart else None,
         ratio=ratio,
         result_tokens=int(max(widest - _USUALLY_STAYS_TOKENS, widest * _LEAST_SHARED) * ARRIVAL_SHARE / ratio),
         reserved_reply_tokens=reserve,

@@ -97,7 +97,7 @@ class ContextWindow:
             self.end_batch()
         if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
             self._put_last(before_a_user(last, self._counter))
-        if role in SYSTEM_ROLES and not is_companion:
+        if role in SYSTEM_ROLES and not (is_companion and self.units):
             self._fixed += entry.sent_size
         self.entries.append(entry)
         self._blocks.append(MessageReport.of(entry))
@@ -107,8 +107,9 @@ class ContextWindow:
             self._moved += entry.moved
         if is_result:
             self._open_calls -= {entry.message.answers}
-        elif not is_companion:
-            self._open_calls = frozenset([call.id for call in entry.message.calls])
+        else:
+            called = frozenset([call.id for call in entry.message.calls])
+            self._open_calls = self._open_calls | called if is_companion else called
         if self._moved and not self._open_calls:
             self.end_batch()
         self._has_calls = self._has_calls or is_result or bool(entry.message.calls)

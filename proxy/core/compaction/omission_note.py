@@ -58,7 +58,7 @@ class OmissionNote:
         """The note after one more cut. `asked` is what people said in what is gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
         # One message a line: what searches a file by lines finds a message, and not all of them.
-        messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.raw) for entry in gone) + b"\n]"
+        messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.unmarked()) for entry in gone) + b"\n]"
         content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
         return OmissionNote(
             artifacts=(*self.artifacts, Artifact(content, suffix="json")),

@@ -155,9 +155,9 @@ def plan(
 
 def _lasting(messages: Sequence[Message]) -> int:
     """How many messages the next turn will begin with: not the words of the assistant at the end, which its answer
-    will stand for."""
+    will stand for, nor what will be written in another way then."""
     count = len(messages)
-    while count and messages[count - 1].role == "assistant":
+    while count and (messages[count - 1].role == "assistant" or messages[count - 1].is_marked):
         count -= 1
     return count
 

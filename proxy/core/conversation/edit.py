@@ -40,10 +40,10 @@ class Reason(StrEnum):
     """The newest words or calls, or what the user asked, did not fit: they were cut in their middle."""
     CLAMP_REPLY = "clamp_reply"
     """The reply limit was lowered so that the prompt fits."""
-    HISTORY_HEALED = "history_healed"
-    """A result of no call was left out, or a call got the result that it lacked, after an upstream had refused that."""
     UPSTREAM_TRUNCATION = "upstream_truncation"
     """The upstream was asked to leave out what it holds of the conversation, as it had refused all of it."""
+    HISTORY_HEALED = "history_healed"
+    """A result of no call was left out, or a call got the result that it lacked, after an upstream had refused that."""
     RETRIEVAL_TOOL = "retrieval_tool"
     """The proxy's own tool was added to the tool list."""
 

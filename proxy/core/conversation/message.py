@@ -83,6 +83,8 @@ class Words:
     text: str = field(repr=False)
     like: bytes | None = field(repr=False, default=None)
     """The part in whose place it stands; what else that says stays."""
+    instead_of: bytes | None = field(repr=False, default=None)
+    """What the media in whose place it stands said besides their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,11 @@ class Message(Protocol):
         """Whether later messages rest on it, so that its exchange can neither go nor be cut: one that brings tools."""
 
     @property
+    def is_marked(self) -> bool:
+        """Whether its client will write it in another way in its next turn: a mark for a cache stands there, and
+        moves on."""
+
+    @property
     def reasoning_bytes(self) -> int:
         """Of the reasoning that may be left out of later turns, as its wire wrote it."""
 
@@ -203,6 +210,9 @@ class Message(Protocol):
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
+
+    def unmarked(self) -> bytes:
+        """Its bytes without such marks."""
 
     def conversational(self) -> Any:
         """What a client repeats of it from turn to turn, as a comparable value: the calls, or else the words."""

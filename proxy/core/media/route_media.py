@@ -152,13 +152,14 @@ class _Work:
             return [Carried(part.raw)]
         self._note(placed)
         if placed.words:
-            return [Words(placed.words)]
+            return [Words(placed.words, instead_of=part.rest)]
         item = Carried(part.raw) if placed.part is None else placed.part
         if not self._goes_behind:
             return [item]
         self.shown += 1
         self._put_behind(item)
-        return [Words(shown(placed.found, self.shown, behind=True, language=self.notices.language))]
+        words = shown(placed.found, self.shown, behind=True, language=self.notices.language)
+        return [Words(words, instead_of=part.rest)]
 
     @property
     def _goes_behind(self) -> bool:

@@ -6,6 +6,7 @@ Rule: a host or name in no table belongs to nobody; a look-alike of a host is no
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
@@ -122,6 +123,28 @@ def usual_tool_images(model: str, base_url: str) -> ToolImages:
     """
     is_mistral = "mistral" in (*served_at(base_url, {}), vendor_of(last_part(model)))
     return ToolImages.USER_AFTER_ASSISTANT if is_mistral else ToolImages.USER_AFTER_BATCH
+
+
+_VERSION: Final = re.compile(r"claude-(?:opus|sonnet|haiku)-(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
+_NEWEST: Final = re.compile(r"claude-(?:fable|mythos)")
+
+
+def reply_is_apart(model: str, base_url: str) -> bool:
+    """Whether a request is accepted although its prompt and reply limit together exceed the window, and its reply ends
+    with the window: at Anthropic, since Claude 4.5.
+    https://platform.claude.com/docs/en/build-with-claude/context-windows
+
+    >>> [reply_is_apart(name, "https://api.anthropic.com") for name in ("claude-sonnet-4-5-20250929", "claude-opus-5")]
+    [True, True]
+    >>> reply_is_apart("claude-opus-4-20250514", "https://api.anthropic.com"), reply_is_apart("claude-opus-5", "http://x")
+    (False, False)
+    """
+    if "anthropic" not in served_at(base_url, {}):
+        return False
+    name = last_part(model)
+    found = _VERSION.match(name)
+    is_new = found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 5)
+    return is_new or _NEWEST.match(name) is not None
 
 
 def named_in(model: str, part: str, providers: Mapping[str, str]) -> tuple[tuple[str, ...], str]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.core.compaction.plan import Plan
 from proxy.core.notices.catalogue import Language
+from proxy.core.overflow.verdict import Unit, Verdict
 
 _OPENAI_TOKENS: Final = (
     "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
@@ -73,6 +74,20 @@ def refused_twice(tokens: int, language: Language) -> str:
     return _REFUSED_TWICE[language].format(tokens=tokens)
 
 
+def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int]:
+    """Tokens of the original prompt, and their maximum, which is always less, because programs calculate with both. By
+    the upstream's count if it stated one, otherwise by our own."""
+    budget, before = plan.budget, plan.before
+    counted = refused.unit is Unit.TOKENS and not refused.may_be_echo
+    told, known = refused.prompt if counted else None, budget.model_tokens(before.tokens)
+    prompt = known if told is None else told if plan.after == before else max(told, known)
+    limits = [refused.limit if counted else None, window_tokens, budget.model_tokens(budget.ceiling_tokens)]
+    for limit, found in ((budget.room_chars, before.chars), (budget.room_bytes, before.bytes)):
+        if limit is not None and found > limit:
+            limits.append(prompt * limit // found)
+    return prompt, next((limit for limit in limits if limit is not None and 0 < limit < prompt), max(0, prompt - 1))
+
+
 def does_not_fit(
     plan: Plan,
     model: str,
@@ -81,10 +96,12 @@ def does_not_fit(
     put_in: Collection[int] = (),
     *,
     window_is_told: bool = False,
+    says_sizes: bool = True,
 ) -> str:
-    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens, positions the
+    """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `window_is_told`: whether the upstream has
-    just said so, by its own count, of which nothing else is known yet."""
+    just stated the window, by its own count, of which nothing else is known yet. `says_sizes`: whether the message
+    begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.ceiling_tokens)
@@ -115,7 +132,7 @@ def does_not_fit(
     if plan.base.bytes:
         largest.append((plan.base.tokens, words["tools"].format(tokens=told(plan.base.tokens))))
     largest.sort(key=lambda found: found[0], reverse=True)
-    said = " ".join(text) + words["size"].format(model=model)
+    said = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
     said += (words["room"].format(room=room) if is_bound else "") + words["stop"]
     if largest:
         said += words["largest"].format(largest=", ".join(words for _, words in largest[:_MAX_TOLD]))

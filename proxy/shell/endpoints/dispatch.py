@@ -41,7 +41,7 @@ from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import Road, road_of
+from proxy.wire.roads import Road, road_of, wire_over
 from proxy.wire.sse import TAIL_BYTES, Tail
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -122,11 +122,13 @@ class AnswerSender:
         """An error in the wire's shape; nothing when the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
-        body = self._wire.error(error)
+        body = self._wire.error(error, self.request_id)
         described = [(b"content-type", self._wire.content_type), (b"content-length", str(len(body)).encode())]
         if isinstance(error, RequestTimeout):
             described.append((b"connection", b"close"))  # in the middle of a request there can be no other
         headers = [*self._with_request_id(described), *(own or [])]
+        if all(name != self._wire.id_header for name, _ in headers):
+            headers.append((self._wire.id_header, self._request_id))
         self.status = error.status
         await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
@@ -235,7 +237,8 @@ class PassThrough:
     async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
-        sender = AnswerSender(send, request_id)
+        wire = wire_over(road.path)
+        sender = AnswerSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
             if _DOT_SEGMENT.search(scope["path"]):
@@ -247,7 +250,7 @@ class PassThrough:
                     return
                 route = self._routes.for_path(road.path.partition(b"/v1")[2].decode("latin-1"))
                 target = _target(scope, _on(route, scope, road, self._routes))
-                answer = await route.relay.pass_through(scope["method"], target, headers, body)
+                answer = await route.relay.pass_through(scope["method"], target, headers, body, wire)
                 try:
                     await sender.pass_on(answer, client, None)
                 finally:

@@ -46,8 +46,10 @@ class Match(Generic[Knowledge]):
     @property
     def is_continued(self) -> bool:
         """Whether the new body goes on with that conversation, and is not another one with the same beginning."""
-        known = len(self.remembered.request.ends)
-        return self.shared_messages >= known - MAX_TAKEN_BACK and self.shared_messages > known // 2
+        ends = self.remembered.request.ends
+        # In items of the list: of the messages that one item makes, all are known or none.
+        shared, taken_back = len(set(ends[: self.shared_messages])), len(set(ends[self.shared_messages :]))
+        return taken_back <= MAX_TAKEN_BACK and shared > (shared + taken_back) // 2
 
     @property
     def shared_bytes(self) -> int:

@@ -21,7 +21,7 @@ from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.agent_tools import AgentFileAccess
 from proxy.core.models.profile import Modality, ModelProfile, ToolImages
-from proxy.core.models.providers import usual_tool_images
+from proxy.core.models.providers import reply_is_apart, usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.writing import Notices
@@ -74,6 +74,10 @@ class Pipelines:
     def retrieval_policy(self) -> RetrievalPolicy:
         """Which agents have the proxy's own tool."""
         return self._settings.artifacts.retrieval_tool
+
+    def reply_is_apart(self, model: str) -> bool:
+        """Whether its upstream takes a reply limit that goes beyond the window."""
+        return reply_is_apart(model, self._settings.upstream.base_url)
 
     def result_limits(self, profile: ModelProfile, ratio: float) -> TruncateToolOutput:
         """What the results of tools may hold when they arrive; `ratio`: the upstream's tokens for one of ours."""

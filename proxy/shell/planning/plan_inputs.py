@@ -130,7 +130,8 @@ class KnownInputs:
         own = with_images_of(profile.model, texts, profile.image_tokens)
         is_slow = not isinstance(texts, ByteClassCounter)
         exact = own.exact or calibrated
-        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio)
+        apart = self._pipelines.reply_is_apart(profile.model)
+        budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart)
         self._make_room(0)
         self._limits_of[key] = found = _Limits(profile, own, is_slow, budget, {})
         return found

@@ -222,8 +222,6 @@ class Planner:
         request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
         if came.model and not request.model:
             request = replace(request, named=came.model)
-        if known is not None and shared and not _is_shared(request, known.request, shared):
-            known, match, shared = None, None, 0  # with what is new, it means something else
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
             tools = None
@@ -235,6 +233,8 @@ class Planner:
         elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
             return self._plan(came, None, resolved)
         goes_on = match is not None and match.is_continued
+        if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
+            known, shared, goes_on = None, 0, False  # what is new has made other messages of what was known
         planned = self.made(
             wire,
             request,
@@ -280,11 +280,6 @@ class Planner:
         return Planned(
             wire, request, owner, inputs, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered
         )
-
-
-def _is_shared(request: Request, known: Request, shared: int) -> bool:
-    """Whether the first messages of a request were taken over from a known one, and not read again."""
-    return request.conversation.messages[shared - 1] is known.conversation.messages[shared - 1]
 
 
 def _known(match: Match[Planned] | None) -> Resolved:

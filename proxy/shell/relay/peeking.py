@@ -132,9 +132,12 @@ class PeekedResponse:
 
     @property
     def counted(self) -> Counted | None:
-        """What the upstream counted, as it says at the end of its answer; None when it does not, or did not yet."""
-        is_read = self.is_whole or self._unpacker is not None
-        return self._wire.counted((self.evidence if is_read else self._last.joined)[-_TAIL_BYTES:])
+        """What the upstream counted, as it says at the end of its answer, or at the beginning of a stream; None when it
+        does not, or did not yet."""
+        if self.is_whole or self._unpacker is not None:
+            return self._wire.counted(self.evidence[-_TAIL_BYTES:])
+        begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some say what they counted of the prompt
+        return self._wire.counted(begun + self._last.joined[-_TAIL_BYTES:])
 
     @property
     def prompt_tokens(self) -> int | None:

@@ -37,6 +37,7 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
@@ -106,11 +107,11 @@ class Relay:
         while it is. `model`: where the body names none. Raises ProxyError."""
         mode = self._mode(headers)
         owner = self._owners.owner_of(headers)
-        self._models.offer_key(header(headers, b"authorization"))
+        self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
         planned = None if mode == "off" else await self._planned(wire, owner, headers, body, decision, access, model)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
-        sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER])
+        sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
         if planned is None or mode == "observe":
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
@@ -219,7 +220,7 @@ class Relay:
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may not know how to leave out
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
-            raise overflow(refused_twice(tokens, language), send.planned, outcome)
+            raise overflow(refused_twice(tokens, language), send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
@@ -242,10 +243,15 @@ class Relay:
             )
 
     async def pass_through(
-        self, method: str, target: bytes, headers: Headers, body: AsyncIterator[bytes] | None
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: AsyncIterator[bytes] | None,
+        wire: Wire = CHAT_COMPLETIONS,
     ) -> UpstreamAnswer:
-        """The upstream's answer to anything else. Raises ProxyError."""
-        return await self._upstream.send(method, target, self._with_key(headers), body)
+        """The upstream's answer to anything else; `wire`: whose it is. Raises ProxyError."""
+        return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
         self,
@@ -288,7 +294,7 @@ class Relay:
             raise MalformedRequest(f"{MODE_HEADER.decode()} is {mode[:40]!r}; allowed are {', '.join(sorted(_MODES))}")
         return mode
 
-    def _with_key(self, headers: Headers) -> Headers:
+    def _with_key(self, headers: Headers, wire: Wire = CHAT_COMPLETIONS) -> Headers:
         """The client's key goes on; the configured one stands in when the client sends none, and in the place of any
         where this is not the upstream that clients have keys for."""
         upstream = self._settings.upstream
@@ -297,7 +303,7 @@ class Relay:
             headers = [pair for pair in headers if pair[0] not in KEY_HEADERS]
         if key is None or any(name in KEY_HEADERS for name, _ in headers):
             return headers
-        return [*headers, (b"authorization", b"Bearer " + key.get_secret_value().encode())]
+        return [*headers, *wire.credentials(key.get_secret_value())]
 
 
 def header(headers: Headers, name: bytes) -> bytes:
@@ -306,6 +312,11 @@ def header(headers: Headers, name: bytes) -> bytes:
         if found == name:
             return value
     return b""
+
+
+def _as_bearer(key: bytes) -> bytes:
+    """A key as those who list models take it."""
+    return b"Bearer " + key if key else b""
 
 
 async def _following(sends: Sends, outcome: Outcome) -> SendPlan | None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
-from proxy.core.overflow.refusal import does_not_fit
+from proxy.core.overflow.refusal import does_not_fit, sizes_of
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, retry_strategy
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
@@ -59,7 +59,7 @@ class SendPlans:
         """The sends for one request. Raises ContextOverflow where nothing that may be sent is left."""
         planned = journey.first
         if not planned.plan.may_be_sent:
-            raise ContextOverflow(self._refusal(planned), param=planned.request.shape.messages)
+            raise self._refusal(planned)
         strategy = retry_strategy(journey.situation)
         send: SendPlan | None = SendPlan(next(strategy), planned)
         while send is not None:
@@ -90,7 +90,7 @@ class SendPlans:
         if planned.plan.may_be_sent and planned.plan.after.bytes < refused.plan.after.bytes:
             return SendPlan(attempt, planned)
         if outcome.verdict.is_overflow:
-            raise overflow(self._refusal(planned, outcome.verdict), planned, outcome)
+            raise self._refusal(planned, outcome.verdict)
         return None
 
     async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
@@ -101,13 +101,21 @@ class SendPlans:
         is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes
         return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
 
-    def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> str:
+    def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
         """What a client is told of a request that cannot be made to fit; `refused`: what the upstream said of it."""
         profile = planned.inputs.profile
         is_told = refused.limit is not None and refused.unit is Unit.TOKENS
         window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
-        put_in = planned.request.put_in
-        return does_not_fit(planned.plan, profile.model, window, self._language, put_in, window_is_told=is_told)
+        say = partial(
+            does_not_fit,
+            planned.plan,
+            profile.model,
+            window,
+            self._language,
+            planned.request.put_in,
+            window_is_told=is_told,
+        )
+        return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
     async def kept(self, planned: Planned, owner: str, decision: Decision) -> Planned:
         """The plan once its artifacts are safe; another one when they cannot be kept."""
@@ -204,7 +212,12 @@ def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
         return None
 
 
-def overflow(message: str, planned: Planned, outcome: Outcome) -> ContextOverflow:
+def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
     """A refusal for length that could not be cured, said so that a person can act on it."""
-    param = planned.request.shape.messages
-    return ContextOverflow(message, param=param, upstream_message=outcome.verdict.upstream_message)
+    return ContextOverflow(
+        message,
+        param=planned.request.shape.messages,
+        upstream_message=refused.upstream_message if refused.is_overflow else None,
+        sizes=sizes_of(planned.plan, planned.inputs.profile.window_tokens, refused),
+        advice=advice,
+    )

@@ -81,6 +81,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
 
     is_companion: ClassVar[bool] = False
     must_stay: ClassVar[bool] = False
+    is_marked: ClassVar[bool] = False
     raw: bytes
     role: str = ""
     answers: str = ""
@@ -258,6 +259,10 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([_written(item) for item in items])
         )
         return self.read(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
+
+    def unmarked(self) -> bytes:
+        """As received: clients that mark these messages for a cache do not move the marks."""
+        return self.raw
 
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""

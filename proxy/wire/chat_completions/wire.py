@@ -74,6 +74,10 @@ class ChatCompletions:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
 
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """A bearer token."""
+        return [(b"authorization", b"Bearer " + key.encode())]
+
     def may_name_images(self, raw: bytes) -> bool:
         """By the same name; the quotes around it are escaped inside a text."""
         return b"image_url" in raw
@@ -94,13 +98,13 @@ class ChatCompletions:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
 
-    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
-        """A message of the role `tool`."""
-        return result_of(call.id, text)
-
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """The upstream holds nothing."""
         return {}
+
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """A message of the role `tool`."""
+        return result_of(call.id, text)
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """A message of the role `tool`."""
@@ -141,7 +145,9 @@ class ChatCompletions:
         """By the words of this API's servers, in whatever shape."""
         return judge_answer(status, headers, body, sent=sent, request=request)
 
-    def error(self, error: ProxyError) -> bytes:
+    id_header: Final = b"x-request-id"
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it is only in a header
         """In OpenAI's shape."""
         return errors.error_body(error)
 

@@ -22,6 +22,8 @@ _MAX_DEPTH: Final = 8
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
 _ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
+_CACHED_APART: Final = ("cache_creation_input_tokens", "cache_read_input_tokens")
+"""https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance"""
 _ENDINGS: Final = {"max_output_tokens": "max_tokens"}
 """Finish reasons of the Responses API, and their names on chat completions."""
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -131,6 +133,8 @@ def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
             collect(found, joined(path, "choices.error"), "error", error)
     if isinstance(usage := value.get("usage"), dict):
         found.counted_prompt = _count(usage, "prompt_tokens", "input_tokens")
+        if found.counted_prompt is not None:  # Anthropic counts cache writes and reads separately
+            found.counted_prompt += sum(_count(usage, name) or 0 for name in _CACHED_APART)
         found.counted_reply = _count(usage, "completion_tokens", "output_tokens")
 
 

@@ -77,6 +77,7 @@ def may_hold_images(raw: bytes) -> bool:
 class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
     """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
 
+    is_marked: ClassVar[bool] = False
     reasoning_bytes: ClassVar[int] = 0
     """None may be left out: it is sealed, or belongs to what follows."""
     raw: bytes
@@ -259,6 +260,10 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         if isinstance(items, str):
             return self.read(_message(role, jsontext.dump(items)))
         return self.read(_message(role, jsontext.join_array([_written(item, role) for item in items])))
+
+    def unmarked(self) -> bytes:
+        """As it came: this API has no marks for a cache."""
+        return self.raw
 
     def conversational(self) -> Any:
         """Its calls, told by what they mean, or else its words."""

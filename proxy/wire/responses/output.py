@@ -62,9 +62,9 @@ def _arguments(call: Any) -> str:
     return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
 
 
-def result_of(call: OwnCall, text: str) -> bytes:
+def result_of(call_id: str, text: str) -> bytes:
     """The item that answers a call."""
-    return jsontext.dump({"type": "function_call_output", "call_id": call.id, "output": text})
+    return jsontext.dump({"type": "function_call_output", "call_id": call_id, "output": text})
 
 
 def missing_result(calls: bytes, call_id: str, text: str) -> bytes:

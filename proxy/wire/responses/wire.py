@@ -70,6 +70,7 @@ class Responses:
     """`/responses`; what each member is for stands with the protocol."""
 
     path: Final = "/responses"
+    id_header: Final = b"x-request-id"
     content_type: Final = b"application/json"
     results_hold_media: Final = True
     results_may_repeat: Final = True
@@ -154,7 +155,7 @@ class Responses:
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """An item of the type `function_call_output`."""
-        return result_of(call, text)
+        return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether an item has begun, and no word of a refusal stands there."""
@@ -188,10 +189,14 @@ class Responses:
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        """By what servers say, in whatever shape: most answer here as they do to chat completions."""
+        """By what servers of any API say."""
         return judge_answer(status, headers, body, sent=sent, request=request)
 
-    def error(self, error: ProxyError) -> bytes:
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """A bearer's."""
+        return [(b"authorization", b"Bearer " + key.encode())]
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it stands in a header alone
         """In OpenAI's shape."""
         return errors.error_body(error)
 

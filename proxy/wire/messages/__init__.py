@@ -1,0 +1,1 @@
+"""Anthropic's Messages API: requests, messages and answers as it has them, and all who speak it."""

@@ -1,0 +1,176 @@
+"""The streams of one answer's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
+
+Rule: what has nothing to do with those calls passes as the very bytes, at once. From the first of those calls on, what
+ends a stream is held until it is known whether another round follows; later rounds go on in the message of the first,
+their blocks numbered on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path
+from proxy.wire.messages.answer_body import BROKEN_OFF, PLAIN_END
+from proxy.wire.messages.assistant import is_own, said_in
+from proxy.wire.messages.blocks import kind_of
+from proxy.wire.messages.events import blocks_of, event_of, rewritten, said
+from proxy.wire.messages.usage import RoundsUsage
+from proxy.wire.sse import EventSplitter
+
+MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""Of one round's events, from which its message is put together; what is longer stands as the answer."""
+_OWN: Final = RETRIEVAL_TOOL.encode()
+_STARTS_BLOCK: Final = b'"content_block_start"'
+
+
+class AnswerStream:
+    """Takes the pieces of each round's stream in turn, and gives back what the client gets of them."""
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        """That are over."""
+        self._usage = RoundsUsage()
+        self._blocks = 0
+        """That the client has."""
+        self._spoken = False
+        """Whether a block of text is among them."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._events = EventSplitter()
+        self._kept: list[bytes] = []
+        """Events, or several together."""
+        self._kept_bytes = 0
+        self._own: set[Any] = set()
+        """Numbers of the blocks that call us."""
+        self._indexes: dict[Any, int] = {}
+        """Of the client's blocks: number in this round's stream → number for the client."""
+        self._held: list[bytes] = []
+        """What ends the stream, as the client would get it."""
+        self._stop_reason: object = None
+        self._failed = False
+        self._round_usage: dict[str, Any] = {}
+
+    def feed(self, piece: bytes) -> bytes:
+        """A piece of the round's stream → what the client gets now."""
+        is_plain = not (self._own or self._rounds or self._events.held_bytes) and _STARTS_BLOCK not in piece
+        if is_plain and piece.endswith(b"\n\n"):
+            self._keep(piece)  # whole events that begin no block, as nearly all are: nothing in them is ours
+            return piece
+        return b"".join([self._passed(event) for event in self._events.feed(piece)])
+
+    def end(self) -> AssistantMessage | None:
+        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        if rest := self._events.rest:
+            self._held.append(self._passed(rest))
+        if not self._own or self._failed or self._stop_reason in BROKEN_OFF:
+            return None
+        events = (event for kept in self._kept for event in EventSplitter().feed(kept) or [kept])
+        blocks = blocks_of(map(said, events))
+        return None if blocks is None else said_in(blocks)
+
+    def last_words(self) -> bytes:
+        """What ends the stream for the client, when no round follows."""
+        return b"".join(self._held)
+
+    def stopped(self, sentence: str) -> bytes:
+        """What ends the stream when the model would go on calling us: a plain end, behind `sentence` when it has not
+        said a word."""
+        changes: dict[Path, bytes | None] = {("delta", "stop_reason"): PLAIN_END}
+        ended = [
+            rewritten(event, changes) if said(event).get("type") == "message_delta" else event for event in self._held
+        ]
+        return b"".join([*([] if self._spoken else [_text_block(self._blocks, sentence)]), *ended])
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        return self._usage.totals(self._round_usage) if self._rounds or self._own else {}
+
+    def next_round(self) -> None:
+        """The pieces that follow are those of another round."""
+        self._rounds += 1
+        self._usage.add(self._round_usage)
+        self._begin()
+
+    def _keep(self, events: bytes) -> None:
+        self._kept_bytes += len(events)
+        if self._kept_bytes <= MAX_KEPT_BYTES:
+            self._kept.append(events)
+        else:
+            self._failed = True
+
+    def _passed(self, event: bytes) -> bytes:
+        """What the client gets of an event now."""
+        self._keep(event)
+        found = said(event)
+        match found.get("type"):
+            case "message_start":
+                return self._started(event, found)
+            case "content_block_start":
+                return self._block_begins(event, found)
+            case "content_block_delta" | "content_block_stop":
+                return self._of_block(event, found)
+            case "message_delta":
+                return self._ended(event, found)
+            case "message_stop" if self._own:
+                self._held.append(event)
+                return b""
+            case "error":
+                self._failed = True
+        return event
+
+    def _started(self, event: bytes, found: Mapping[str, Any]) -> bytes:
+        message = found.get("message")
+        self._count(message.get("usage") if isinstance(message, dict) else None)
+        return b"" if self._rounds else event
+
+    def _block_begins(self, event: bytes, found: Mapping[str, Any]) -> bytes:
+        block, index = found.get("content_block"), found.get("index")
+        if is_own(block):
+            self._own.add(index)
+            return b""
+        self._indexes[index] = self._blocks
+        self._blocks += 1
+        self._spoken |= kind_of(block) == "text"
+        return self._of_block(event, found)
+
+    def _of_block(self, event: bytes, found: Mapping[str, Any]) -> bytes:
+        """An event of a block under the number that the block has for the client."""
+        index = found.get("index")
+        if index in self._own:
+            return b""
+        told = self._indexes.get(index, index)
+        return event if told == index else rewritten(event, {("index",): jsontext.dump(told)})
+
+    def _ended(self, event: bytes, found: Mapping[str, Any]) -> bytes:
+        delta = found.get("delta")
+        self._stop_reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+        usage = found.get("usage")
+        self._count(usage)
+        if self._rounds and isinstance(usage, dict):
+            event = rewritten(event, {("usage",): jsontext.dump(self._usage.told(usage))})
+        if not self._own:
+            return event
+        self._held.append(event)
+        return b""
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self._round_usage |= usage
+
+
+def _text_block(index: int, text: str) -> bytes:
+    """A whole block of text as events."""
+    place = {"index": index}
+    return b"".join(
+        event_of(kind, jsontext.dump({"type": kind, **place, **inside}))
+        for kind, inside in (
+            ("content_block_start", {"content_block": {"type": "text", "text": ""}}),
+            ("content_block_delta", {"delta": {"type": "text_delta", "text": text}}),
+            ("content_block_stop", {}),
+        )
+    )

@@ -1,0 +1,155 @@
+"""Blocks of content: what a model reads of them as text, which media they show, and what marks them for a cache.
+
+Rule: nothing here raises, whatever stands in a block; of a kind that is not known, every text counts.
+Kinds after https://platform.claude.com/docs/en/api/messages and the types of anthropic-sdk-python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from proxy.core.conversation.message import ImageView
+from proxy.core.text import jsontext
+
+MARK: Final = "cache_control"
+"""Marks where a prompt cache may end. It moves: agents mark the last block of every request.
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
+COMPACTION: Final = "compaction"
+""""All content blocks before it are ignored": https://platform.claude.com/docs/en/build-with-claude/compaction"""
+CALL: Final = "tool_use"
+RESULT: Final = "tool_result"
+IMAGE: Final = "image"
+DOCUMENT: Final = "document"
+_THOUGHTS: Final = {"thinking": "thinking", "compaction": "content"}
+"""Kinds that are one text, with the member that holds it."""
+_CALLS: Final = frozenset({CALL, "server_tool_use", "mcp_tool_use"})
+_NO_TEXT: Final = frozenset({IMAGE, "redacted_thinking", "container_upload"})
+_UNREAD: Final = frozenset(
+    {
+        MARK,
+        "type",
+        "id",
+        "tool_use_id",
+        "file_id",
+        "signature",
+        "data",
+        "citations",
+        "encrypted_content",
+        "encrypted_index",
+        "encrypted_stdout",
+    }
+)
+"""Members that a model reads nothing of, or of which nobody else can tell what. Of citations the quoted text is not
+counted: https://platform.claude.com/docs/en/build-with-claude/citations"""
+_BRINGS_TOOLS: Final = frozenset({"tool_reference", "tool_addition", "tool_removal", "mcp_tool_listing"})
+"""Later messages call tools that only these blocks have brought."""
+_SIGNS_OF_TOOLS: Final = tuple(f'"{kind}"'.encode() for kind in sorted(_BRINGS_TOOLS))
+_MAX_DEPTH: Final = 16
+_IMAGE_HEAD_CHARACTERS: Final = 90_000
+"""Of base64, in which an image says how large it is: somewhat more than is looked at."""
+
+
+def kind_of(block: Any) -> str:
+    """The `type` of a block; empty where it has none."""
+    found = block.get("type") if isinstance(block, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def text_in(block: Any) -> str | None:
+    """The text of a text block; None for any other."""
+    found = block.get("text") if isinstance(block, Mapping) and kind_of(block) == "text" else None
+    return found if isinstance(found, str) else None
+
+
+def listed(content: Any) -> list[Any]:
+    """The blocks of a content; of a plain text none."""
+    return content if isinstance(content, list) else []
+
+
+def texts_of(content: Any) -> Iterator[str]:
+    """Everything in a content that a model reads as text. What stands before a compaction is not read.
+
+    >>> list(texts_of([{"type": "thinking", "thinking": "why", "signature": "s"}, {"type": "text", "text": "so"}]))
+    ['why', 'so']
+    """
+    if isinstance(content, str):
+        yield content
+    blocks = listed(content)
+    begun = max((at for at, block in enumerate(blocks) if kind_of(block) == COMPACTION), default=0)
+    for block in blocks[begun:]:
+        yield from _texts_of_block(block)
+
+
+def _texts_of_block(block: Any) -> Iterator[str]:
+    kind = kind_of(block)
+    if (text := text_in(block)) is not None:
+        yield text
+    elif kind in _CALLS:
+        yield from (name for name in [block.get("name")] if isinstance(name, str))
+        yield jsontext.dump(block.get("input")).decode("utf-8", "replace")
+    elif kind in _THOUGHTS:
+        yield from _all_texts(block.get(_THOUGHTS[kind]))
+    elif kind not in _NO_TEXT:
+        yield from _all_texts(block)
+
+
+def _all_texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """Every text in a value, however deep, but what nobody reads."""
+    if isinstance(value, str):
+        yield value
+    elif depth < _MAX_DEPTH and isinstance(value, Mapping):
+        unread = _UNREAD - {"data"} if value.get("type") == "text" else _UNREAD  # a document of plain text
+        for name, inner in value.items():
+            if name not in unread and kind_of(inner) != IMAGE:
+                yield from _all_texts(inner, depth + 1)
+    elif depth < _MAX_DEPTH and isinstance(value, list):
+        for inner in value:
+            yield from _all_texts(inner, depth + 1) if kind_of(inner) not in _NO_TEXT else ()
+
+
+def media_in(content: Any) -> Iterator[ImageView | None]:
+    """The images and files of a content; None for what is no image. A document of plain text is text."""
+    for block in listed(content):
+        kind = kind_of(block)
+        source = block.get("source") if kind in (IMAGE, DOCUMENT) else None
+        if kind == IMAGE:
+            yield ImageView(_url_of(source), None)
+        elif isinstance(source, Mapping) and source.get("type") not in ("text", "content"):
+            yield None
+
+
+def _url_of(source: Any) -> object:
+    """An image as a URL: the address, or the head of its content, in which its size stands."""
+    found = source if isinstance(source, Mapping) else {}
+    data = found.get("data")
+    if isinstance(data, str):
+        return f"data:{found.get('media_type')};base64,{data[:_IMAGE_HEAD_CHARACTERS]}"
+    return found.get("url")
+
+
+def images_in(content: Any) -> int:
+    """How many blocks of a content are images."""
+    return sum(kind_of(block) == IMAGE for block in listed(content))
+
+
+def brings_tools(raw: bytes, content: Any) -> bool:
+    """Whether tools that later messages call stand in this content alone, by its bytes and its blocks."""
+    if not any(sign in raw for sign in _SIGNS_OF_TOOLS):
+        return False
+    return any(_brings_tools(block) for block in listed(content))
+
+
+def _brings_tools(value: Any, depth: int = 0) -> bool:
+    kind = kind_of(value)
+    if kind in _BRINGS_TOOLS:
+        return True
+    if kind in _CALLS or depth == _MAX_DEPTH:
+        return False
+    inner = value.values() if isinstance(value, Mapping) else listed(value)
+    return any(_brings_tools(one, depth + 1) for one in inner if isinstance(one, Mapping | list))
+
+
+def holds_compaction(content: Any) -> bool:
+    """Whether what stands before this content is no longer read."""
+    return any(kind_of(block) == COMPACTION for block in listed(content))

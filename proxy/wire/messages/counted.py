@@ -1,0 +1,55 @@
+"""What an answer says that its upstream counted: `usage`, in a body, or in the first and the last events of a stream.
+
+Rule: the last word counts; what a model wrote is not searched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from proxy.core.overflow.silent_truncation import Counted
+
+_USAGE: Final = re.compile(r'"usage"\s*:\s*(?=\{)')
+"""In what a model writes, quotes are escaped."""
+_DECODER: Final = json.JSONDecoder()
+_READ: Final = "cache_read_input_tokens"
+_PROMPT: Final = ("input_tokens", "cache_creation_input_tokens", _READ)
+"""`input_tokens` alone is what no cache had and none got.
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance"""
+_REPLY: Final = "output_tokens"
+
+
+def counted_in(told: bytes) -> Counted | None:
+    """What was counted, as these parts of an answer say; None when they say nothing of the prompt.
+
+    >>> counted_in(b'{"usage":{"input_tokens":20,"cache_read_input_tokens":4056}} … "usage":{"output_tokens":7}')
+    Counted(prompt=4076, reply=7, cached=4056)
+    """
+    usage: dict[str, int] = {}
+    for found in _usages(told):
+        usage |= {name: number for name, number in numbers_in(found).items() if number or name not in usage}
+    prompt = prompt_in(usage)
+    return None if prompt is None else Counted(prompt, usage.get(_REPLY, 0), usage.get(_READ, 0))
+
+
+def prompt_in(usage: Mapping[str, int]) -> int | None:
+    """Tokens of a whole prompt; None when nobody says."""
+    return sum(usage.get(name, 0) for name in _PROMPT) if _PROMPT[0] in usage else None
+
+
+def numbers_in(usage: Any) -> dict[str, int]:
+    """The counts of a usage."""
+    found = usage if isinstance(usage, Mapping) else {}
+    return {name: number for name, number in found.items() if type(number) is int}
+
+
+def _usages(told: bytes) -> Iterator[Any]:
+    text = told.decode("utf-8", "replace")
+    for match in _USAGE.finditer(text):
+        try:
+            yield _DECODER.raw_decode(text, match.end())[0]
+        except (ValueError, RecursionError):
+            continue

@@ -1,0 +1,432 @@
+"""Messages of this API as the core sees them: a result of a tool is a message of its own, though several of them, and
+words besides, may stand in one message of the API.
+
+Rule: a view keeps the bytes it was made from; what it does not understand it carries along. Thoughts and their
+signatures are never changed: "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be
+modified". https://platform.claude.com/docs/en/build-with-claude/extended-thinking
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from itertools import chain
+from typing import Any, ClassVar, Final, Self, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.core.conversation.attachment import Attachment, Replacement, Route
+from proxy.core.conversation.message import (
+    SYSTEM_ROLES,
+    TOOL_ROLES,
+    Address,
+    Argument,
+    Carried,
+    Content,
+    ImageView,
+    Item,
+    Part,
+    Parts,
+    Reasoning,
+    Shown,
+    ToolCall,
+    Words,
+)
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Path, Raw, spliced
+from proxy.wire.media_shapes.addresses import addresses_in
+from proxy.wire.media_shapes.signs import may_hold_media
+from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.messages.blocks import (
+    CALL,
+    COMPACTION,
+    IMAGE,
+    MARK,
+    RESULT,
+    brings_tools,
+    holds_compaction,
+    images_in,
+    kind_of,
+    listed,
+    media_in,
+    text_in,
+    texts_of,
+)
+from proxy.wire.messages.media_parts import attachment_of, block_of, mark_in, rest_of
+
+IGNORED: Final = "ignored"
+"""The role of what the API does not read."""
+REMINDER: Final = "reminder"
+"""The role of words that no person said, beside results of tools."""
+_ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
+"""One text for each, whoever writes it: a conversation has thousands."""
+_IMAGE: Final = b'"image"'
+_RESULT: Final = f'"{RESULT}"'.encode()
+_CALL: Final = f'"{CALL}"'.encode()
+_COMPACTION: Final = f'"{COMPACTION}"'.encode()
+_MARK: Final = f'"{MARK}"'.encode()
+MAX_CALLS: Final = 1_000
+"""Of one message that is compared with what a client returns."""
+
+
+class Form(IntEnum):
+    """How the bytes of a view are a part of a message of the API."""
+
+    WHOLE = 0
+    """They are one."""
+    ALONE = 1
+    """They are one, which holds one result and nothing else."""
+    RESULT = 2
+    """They are the block of a result, one of several blocks."""
+    RUN = 3
+    """They are blocks of one, with the commas between them."""
+    IGNORED = 4
+    """They are one or several, and nobody looks into them."""
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """A message of the API without the bytes of its views. Told by identity: views with the same frame belong to one
+    message."""
+
+    around: tuple[bytes, ...]
+    """Before the first view, between each two, and after the last."""
+
+
+_CONTENT: Final[Mapping[Form, Path]] = {
+    Form.WHOLE: ("content",),
+    Form.ALONE: ("content", 0, "content"),
+    Form.RESULT: ("content",),
+    Form.RUN: (),
+}
+"""Where in the JSON of a view stands what it says."""
+
+
+class _Head(msgspec.Struct, gc=False):
+    """What a message says of itself, read in one go when every member is of the usual type."""
+
+    role: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+
+
+class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
+    """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
+
+    name: ClassVar[str] = ""
+    reasoning_bytes: ClassVar[int] = 0
+    raw: bytes
+    role: str = ""
+    answers: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    is_companion: bool = False
+    must_stay: bool = False
+    is_marked: bool = False
+    """Whether its message of the API holds a mark for a cache."""
+    form: Form = Form.WHOLE
+    frame: Frame | None = None
+    """Of the message of the API that it is a part of; None when it is a whole one."""
+    place: int = 0
+    """Among the views of that message."""
+
+    def __repr__(self) -> str:
+        """Without its text, which must not reach a log."""
+        return f"ApiMessage({self.role!r}, {len(self.raw)} bytes)"
+
+    @classmethod
+    def read(cls, raw: bytes) -> Self:
+        """A whole message of the API as one; any JSON value is one. Of several results, each is another view."""
+        role, content = _said(raw)
+        role, is_marked = _ROLES.get(role, role), _MARK in raw
+        blocks = None if content.startswith(b'"') else jsontext.opened(content)
+        must_stay = brings_tools(raw, blocks)
+        if role == "assistant":
+            must_stay = must_stay or (_COMPACTION in raw and holds_compaction(blocks))
+            calls = tuple([_call(block) for block in listed(blocks) if kind_of(block) == CALL]) if _CALL in raw else ()
+            return cls(raw, role, calls=calls, must_stay=must_stay, is_marked=is_marked)
+        if role == "user" and _RESULT in raw and [kind_of(block) for block in listed(blocks)] == [RESULT]:
+            answers = answered_by(listed(blocks)[0])
+            return cls(raw, "tool", answers, must_stay=must_stay, is_marked=is_marked, form=Form.ALONE)
+        return cls(raw, role, is_companion=role in SYSTEM_ROLES, must_stay=must_stay, is_marked=is_marked)
+
+    def again(self, raw: bytes) -> Self:
+        """Another message, out of its bytes."""
+        return self.read(raw)
+
+    @property
+    def _json(self) -> bytes:
+        return b"[" + self.raw + b"]" if self.form is Form.RUN else self.raw
+
+    def raw_content(self) -> Raw | None:
+        """What it says, unopened; None when it says nothing."""
+        if self.form is Form.IGNORED:
+            return None
+        found: Raw | None = self._json
+        for step in _CONTENT[self.form]:
+            found = _inside(found, step)
+        return found
+
+    def content(self) -> Any:
+        """What it says: a string, a list of blocks, or whatever stands there."""
+        return jsontext.opened(self.raw_content())
+
+    def text(self) -> str:
+        """Everything in it that a model reads as text, together: texts, thoughts, calls, results."""
+        content = self.content()
+        return content if isinstance(content, str) else "\n".join(texts_of(content))
+
+    def texts(self) -> Iterator[tuple[Address, str]]:
+        """The texts that it says."""
+        if self.form is Form.IGNORED:
+            return
+        content, at = self.content(), _CONTENT[self.form]
+        if isinstance(content, str):
+            yield at, content
+        for position, block in enumerate(listed(content)):
+            if (text := text_in(block)) is not None:
+                yield (*at, position, "text"), text
+
+    def arguments(self) -> Iterator[Argument]:
+        """The input of each call, as JSON."""
+        if not self.calls:
+            return
+        for position, raw in enumerate(jsontext.items(cast(Raw, self.raw_content()))):
+            block = jsontext.opened(raw)
+            if kind_of(block) == CALL:
+                written = bytes(jsontext.members(raw).get("input", b"{}"))
+                text = written.decode("utf-8", "surrogatepass") if _is_utf8(written) else _dumped(block.get("input"))
+                yield Argument(("content", position, "input"), str(block.get("id") or ""), text)
+
+    def thoughts(self) -> Iterator[tuple[Address, str]]:
+        """None that may be changed."""
+        return iter(())
+
+    def reasoning(self) -> Reasoning | None:
+        """None that may be left out: a signature holds for the thoughts of a whole turn."""
+        return None
+
+    def parts(self) -> tuple[Address, Sequence[Part]] | None:
+        """What it says, block by block."""
+        raw = self.raw_content()
+        opened = jsontext.opened(raw)
+        if raw is None or not isinstance(opened, str | list):
+            return None
+        at = _CONTENT[self.form]
+        if isinstance(opened, str):
+            return at, (Part(bytes(raw), opened),)
+        return at, [_part(item, block) for item, block in zip(jsontext.items(raw), opened, strict=True)]
+
+    def media(self) -> Sequence[ImageView | None]:
+        """The images and files in it."""
+        return list(media_in(self.content())) if b'"source"' in self.raw else ()
+
+    @property
+    def images(self) -> int:
+        """How many of these are images."""
+        return images_in(self.content()) if _IMAGE in self.raw else 0
+
+    def images_among(self, items: Sequence[Item]) -> int:
+        """How many of these parts are images."""
+        return sum(_is_image(item) for item in items)
+
+    @property
+    def may_hold_media(self) -> bool:
+        """Whether it may hold media, by its bytes."""
+        return self.form is not Form.IGNORED and may_hold_media(self.raw)
+
+    def addresses(self) -> Iterator[str]:
+        """What it names that stands elsewhere."""
+        if b"artifact:" not in self.raw and not (_IMAGE in self.raw and b"http" in self.raw):
+            return
+        content = self.content()
+        yield from addresses_in(content, is_result=self.role in TOOL_ROLES)
+        for block in listed(content):
+            source = block.get("source") if kind_of(block) == IMAGE else None
+            if isinstance(source, Mapping) and isinstance(url := source.get("url"), str):
+                yield url
+
+    def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
+        """A text with words in the place of each content that it holds."""
+        return with_replaced(text, replace)
+
+    def changed(self, changes: Mapping[Address, Content]) -> Self:
+        """The message with these changes; all else keeps its bytes."""
+        found = {cast(Path, at): self._written_at(cast(Path, at), new) for at, new in changes.items()}
+        raw = spliced(self._json, found)
+        return replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
+
+    def _written_at(self, at: Path, new: Content) -> bytes | None:
+        if new is None:
+            return None
+        if isinstance(new, str):
+            return _input(new) if at[-1:] == ("input",) else jsontext.dump(new)
+        if isinstance(self.content(), str) and len(new.items) == 1 and isinstance(first := new.items[0], Words):
+            return jsontext.dump(first.text)
+        written = [_written(item) for item in new.items]
+        return jsontext.join_array([_markable(raw) for raw in written] if self.is_marked else written)
+
+    @property
+    def can_carry_a_note(self) -> bool:
+        """Whether a text may be put into what it says, although that holds none: not before thoughts, which stand
+        first."""
+        if self.role not in ("user", "tool"):
+            return False
+        content = self.content()
+        return content is None or isinstance(content, str | list)
+
+    def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
+        """The note as what it says, or as a block of its own."""
+        at, raw = _CONTENT[self.form], self.raw_content()
+        if raw is None or not isinstance(self.content(), list):
+            return at, note
+        parts = [Carried(bytes(item)) for item in jsontext.items(raw)]
+        return at, Parts((*parts, Words(note)) if after else (Words(note), *parts))
+
+    def beside(self, role: str, items: Sequence[Item] | str) -> Self:
+        """Another message with this content."""
+        content = (
+            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([_written(item) for item in items])
+        )
+        return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
+
+    def conversational(self) -> Any:
+        """Its calls, told by what they mean, or else its words."""
+        if self.calls:
+            return meant_by(self.content())
+        if self.role != "assistant":
+            return self.text().strip()
+        return "\n".join(text for _, text in self.texts()).strip()
+
+    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
+        """The message with these calls at these positions among its own."""
+        found = [bytes(item) for item in jsontext.items(cast(Raw, self.raw_content()))]
+        for position, call in calls.items():
+            places = [at for at, raw in enumerate(found) if kind_of(jsontext.opened(raw)) == CALL]
+            behind = places[-1] + 1 if places else len(found)
+            found.insert(places[position] if position < len(places) else behind, call)
+        return self.again(spliced(self.raw, {("content",): jsontext.join_array(found)}))
+
+    def unmarked(self) -> bytes:
+        """Without marks for a cache, and with a lone text as a string: to carry a mark, it becomes a list."""
+        raw = self.raw
+        if _MARK in raw:
+            opened = jsontext.opened(self._json)
+            marks = dict.fromkeys(_marks(opened))
+            raw = spliced(self._json, marks) if marks else raw
+            raw = raw[1:-1] if self.form is Form.RUN and marks else raw
+        if self.form is not Form.WHOLE:
+            return raw
+        content = jsontext.opened(_inside(raw, "content"))
+        first = content[0] if isinstance(content, list) and len(content) == 1 else None
+        if isinstance(first, Mapping) and first.keys() == {"type", "text"} and text_in(first) is not None:
+            return spliced(raw, {("content",): jsontext.dump(first["text"])})
+        return raw
+
+
+def meant_by(content: Any) -> list[list[Any]]:
+    """Id, name and input of each call, however they are written."""
+    calls = [block for block in listed(content) if kind_of(block) == CALL]
+    return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
+
+
+def answered_by(block: Mapping[str, Any]) -> str:
+    """The id of the call that a result answers."""
+    answers = block.get("tool_use_id")
+    return answers if isinstance(answers, str) else ""
+
+
+def _said(raw: bytes) -> tuple[str, bytes]:
+    """Role and content of a message; empty where there is none."""
+    try:
+        head = _head.decode(raw)
+    except jsontext.UNREADABLE:
+        try:
+            members = jsontext.members(raw)
+        except jsontext.NotJson:
+            return "", b""
+        role = jsontext.opened(members.get("role"))
+        return role if isinstance(role, str) else "", bytes(members.get("content", b""))
+    return head.role, bytes(head.content)
+
+
+def _call(block: Mapping[str, Any]) -> ToolCall:
+    name = block.get("name")
+    return ToolCall(str(block.get("id") or ""), name if isinstance(name, str) else "")
+
+
+def _inside(raw: Raw | None, step: str | int) -> Raw | None:
+    if raw is None:
+        return None
+    try:
+        if isinstance(step, int):
+            found = jsontext.items(raw)
+            return found[step] if step < len(found) else None
+        return jsontext.members(raw).get(step)
+    except jsontext.NotJson:
+        return None
+
+
+def _part(raw: Raw, block: Any) -> Part:
+    kept = bytes(raw)
+    if not isinstance(block, dict):
+        return Part(kept)
+    if (text := text_in(block)) is not None:
+        return Part(kept, text)
+    attachment = attachment_of(block)
+    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(block))
+
+
+def _is_image(item: Item) -> bool:
+    if isinstance(item, Shown):
+        return item.route is Route.IMAGE
+    return isinstance(item, Carried) and _IMAGE in item.raw and kind_of(jsontext.opened(item.raw)) == IMAGE
+
+
+def _written(item: Item) -> bytes:
+    """The JSON of a block."""
+    if isinstance(item, Carried):
+        return item.raw
+    if isinstance(item, Shown):
+        return block_of(item)
+    like = jsontext.opened(item.like) if item.like is not None else None
+    if isinstance(like, dict) and text_in(like) is not None:
+        return jsontext.dump({**like, "text": item.text})
+    return jsontext.dump({"type": "text", "text": item.text, **mark_in(item.instead_of)})
+
+
+def _input(text: str) -> bytes:
+    """What a call is given: an object, whatever became of its text."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return raw if isinstance(jsontext.opened(raw), dict) else jsontext.dump({"text": text})
+
+
+def _markable(raw: bytes) -> bytes:
+    """A block without a mark where it may not carry one: an empty text."""
+    block = jsontext.opened(raw) if _MARK in raw else None
+    if not isinstance(block, dict) or text_in(block) != "":
+        return raw
+    return jsontext.dump({name: said for name, said in block.items() if name != MARK})
+
+
+def _marks(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Where marks stand in a message, in its blocks or in those of its results; not in what a call was given."""
+    if isinstance(value, Mapping):
+        if MARK in value:
+            yield (*at, MARK)
+        yield from _marks(value.get("content"), (*at, "content"))
+    else:
+        yield from chain.from_iterable(_marks(one, (*at, number)) for number, one in enumerate(listed(value)))
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _dumped(value: Any) -> str:
+    return jsontext.dump(value).decode("utf-8", "replace")

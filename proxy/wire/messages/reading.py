@@ -1,0 +1,207 @@
+"""Messages of the API → messages as the core sees them, and back into a list.
+
+Rule: every message of the API makes at least one; what follows it does not change what it makes, but for two things:
+an assistant's message goes on with the next one, as the API reads both as one, and a compaction ends the life of all
+that stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from proxy.core.conversation.message import SYSTEM_ROLES, Message
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.wire.messages.blocks import COMPACTION, RESULT, brings_tools, holds_compaction, kind_of, listed, text_in
+from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Frame, answered_by
+
+_RESULT: Final = f'"{RESULT}"'.encode()
+_COMPACTION: Final = f'"{COMPACTION}"'.encode()
+_REMINDER: Final = "<system-reminder>"
+"""How Claude Code begins what it puts beside results of tools."""
+
+
+def read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
+    """The messages of a list, each with the number of items that are read once it ends."""
+    found: list[tuple[Message, int]] = []
+    kept = list(map(bytes, items))
+    begun = _after_compaction(kept)
+    if begun:
+        found.append((ignored(kept[:begun]), begun))
+    follows_assistant = False
+    for count, raw in enumerate(kept[begun:], start=begun + 1):
+        for view in _views(raw, follows_assistant=follows_assistant):
+            found.append((view, count))
+            follows_assistant = view.role == "assistant"
+    return found
+
+
+def goes_on(message: Message) -> bool:
+    """Whether the next message of the API may belong to this one: neighbours of one role are one turn."""
+    return message.role == "assistant"
+
+
+def changes_what_was_read(raw: bytes) -> bool:
+    """Whether messages may begin with a compaction, which ends the life of all before it."""
+    return _COMPACTION in raw
+
+
+def ignored(items: Sequence[bytes]) -> ApiMessage:
+    """Items that nobody looks into, as one message."""
+    return ApiMessage(b",".join(items), IGNORED, must_stay=True, form=Form.IGNORED)
+
+
+def joined(messages: Sequence[Message], original: Sequence[Message]) -> bytes:
+    """The list that holds these messages: those of one message of the API are put together again. `original`: the
+    messages as they came."""
+    items: list[tuple[Message, bytes]] = []
+    frame: Frame | None = None
+    views: list[tuple[int, bytes]] = []
+    for message in messages:
+        own = message.frame if isinstance(message, ApiMessage) else None
+        if own is None or own is not frame:
+            views = []
+            items.append((message, message.raw))
+        if own is not None and isinstance(message, ApiMessage):
+            views += [(message.place, message.raw)] if message.raw else []
+            items[-1] = (items[-1][0], _framed(own, views) if views else b"")
+        frame = own
+    return jsontext.join_array([raw for raw in _in_order(items, original) if raw])
+
+
+def _framed(frame: Frame, views: Sequence[tuple[int, bytes]]) -> bytes:
+    """A message of the API out of its views, or of those that are left; when all are, with its own blanks."""
+    around = frame.around
+    if [place for place, _ in views] == list(range(len(around) - 1)):
+        return b"".join(between + raw for between, (_, raw) in zip(around, views, strict=False)) + around[-1]
+    return around[0] + b",".join([raw for _, raw in views]) + around[-1]
+
+
+def _in_order(items: list[tuple[Message, bytes]], original: Sequence[Message]) -> list[bytes]:
+    """A system text must stand before a message of the assistant, or last: where the one that followed it is left out,
+    it goes behind the user messages that follow now.
+    https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
+    """
+    found: list[bytes] = []
+    waiting: list[bytes] = []
+    for at, (message, raw) in enumerate(items):
+        following = items[at + 1][0].role if at + 1 < len(items) else "assistant"
+        if message.role in SYSTEM_ROLES and at and (waiting or following in _USER) and _was_answered(message, original):
+            waiting.append(raw)
+        elif waiting and message.role not in _USER:
+            found += [*waiting, raw]
+            waiting = []
+        else:
+            found.append(raw)
+    return found + waiting
+
+
+def _was_answered(message: Message, original: Sequence[Message]) -> bool:
+    """Whether an assistant's message came behind a system text, and not a user's."""
+    at = next((at for at, one in enumerate(original) if one is message), -1)
+    following = next((one.role for one in original[at + 1 :] if one.role not in SYSTEM_ROLES), "")
+    return at >= 0 and following == "assistant"
+
+
+_USER: Final = frozenset({"user", "tool", REMINDER})
+"""Roles of what stands in the API's user messages."""
+
+
+def _views(kept: bytes, *, follows_assistant: bool) -> Sequence[ApiMessage]:
+    """The messages that a message of the API makes; any JSON value makes one."""
+    whole = ApiMessage.read(kept)
+    if whole.role == "user" and _RESULT in kept and (found := _several(whole)):
+        return found
+    return [replace(whole, is_companion=True) if follows_assistant and whole.role == "assistant" else whole]
+
+
+def _several(whole: ApiMessage) -> list[ApiMessage]:
+    """The views of a user message that answers calls: each result, and what else is said, run by run. Nothing where
+    none of its blocks is a result, or one alone."""
+    kept, content = whole.raw, whole.raw_content()
+    opened = jsontext.opened(content)
+    kinds = [kind_of(block) == RESULT for block in listed(opened)]
+    if content is None or not any(kinds):
+        return []
+    content = bytes(content)
+    raws = list(map(bytes, jsontext.items(content)))
+    last = max(at for at, is_result in enumerate(kinds) if is_result)
+    runs: list[tuple[int, int]] = []
+    for at, is_result in enumerate(kinds):
+        if runs and not is_result and not kinds[at - 1]:
+            runs[-1] = (runs[-1][0], at + 1)
+        else:
+            runs.append((at, at + 1))
+    spans = _spans(kept, content, raws)
+    if spans is None:
+        return []
+    pieces = [(spans[start][0], spans[stop - 1][1]) for start, stop in runs]
+    ends = [0, *(end for _, end in pieces)]
+    starts = [*(start for start, _ in pieces), len(kept)]
+    frame = Frame(tuple([kept[end:start] for end, start in zip(ends, starts, strict=True)]))
+    found = []
+    for place, ((start, stop), (begin, end)) in enumerate(zip(runs, pieces, strict=True)):
+        if kinds[start]:
+            found.append(_result(kept[begin:end], opened[start], whole, frame, place))
+        else:
+            found.append(_beside(kept[begin:end], opened[start:stop], whole, frame, place, is_before=start < last))
+    return found
+
+
+def _spans(kept: bytes, content: bytes, raws: Sequence[bytes]) -> list[tuple[int, int]] | None:
+    """Where each block begins and ends in the bytes of its message."""
+    position = kept.find(content)
+    spans: list[tuple[int, int]] = []
+    for raw in raws:
+        # Only a bracket or comma and white space stand between, so the first hit is the block itself.
+        position = kept.find(raw, position) if position >= 0 else -1
+        if position < 0:
+            return None
+        spans.append((position, position + len(raw)))
+        position += len(raw)
+    return spans
+
+
+def _result(raw: bytes, block: dict[str, Any], whole: ApiMessage, frame: Frame, place: int) -> ApiMessage:
+    return replace(
+        whole,
+        raw=raw,
+        role="tool",
+        answers=answered_by(block),
+        must_stay=brings_tools(raw, block.get("content")),
+        form=Form.RESULT,
+        frame=frame,
+        place=place,
+    )
+
+
+def _beside(
+    raw: bytes, blocks: list[Any], whole: ApiMessage, frame: Frame, place: int, *, is_before: bool
+) -> ApiMessage:
+    """What is said beside results. A person's words are a message of their own; reminders and media belong to the
+    results, and so does what stands before one of them."""
+    texts = [text for block in blocks if (text := text_in(block)) is not None]
+    is_reminder = is_before or (bool(texts) and all(text.lstrip().startswith(_REMINDER) for text in texts))
+    role, is_companion = (REMINDER, True) if is_reminder else ("user", not texts)
+    must_stay = brings_tools(raw, blocks)
+    return replace(
+        whole,
+        raw=raw,
+        role=role,
+        is_companion=is_companion,
+        must_stay=must_stay,
+        form=Form.RUN,
+        frame=frame,
+        place=place,
+    )
+
+
+def _after_compaction(items: Sequence[bytes]) -> int:
+    """How many items stand before the last one with a compaction."""
+    for at in range(len(items) - 1, 0, -1):
+        if _COMPACTION in items[at] and holds_compaction(ApiMessage.read(items[at]).content()):
+            return at
+    return 0

@@ -1,0 +1,184 @@
+"""The Messages API as a wire: Anthropic's, and all who speak it.
+
+Rule: a request that nothing changes is its own bytes; in one that is changed, every member, message and block that was
+not touched keeps its bytes. `system` and all other members are never touched, but for the limit of the reply and the
+tool list with one tool more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from proxy.core.conversation.message import Conversation, Message, ToolCall
+from proxy.core.overflow import Sent, Verdict
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.tool import RetrievalPolicy
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.errors import ProxyError
+from proxy.wire.error_bodies import judge_answer
+from proxy.wire.messages import answer_end, errors, tools
+from proxy.wire.messages.answer_body import AnswerBody
+from proxy.wire.messages.answer_stream import AnswerStream
+from proxy.wire.messages.assistant import result_of
+from proxy.wire.messages.blocks import IMAGE, texts_of
+from proxy.wire.messages.counted import counted_in
+from proxy.wire.messages.events import kind_of_event
+from proxy.wire.messages.message import ApiMessage
+from proxy.wire.messages.reading import changes_what_was_read, goes_on, ignored, joined, read
+from proxy.wire.request import Request, RequestShape, read_request
+
+_BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
+_IMAGE: Final = f'"{IMAGE}"'.encode()
+_THREAD: Final = "thread"
+_SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
+"""Some gateways begin a stream before they know whether the upstream takes the request (CLIProxyAPI)."""
+_BILLING: Final = "x-anthropic-billing-header"
+"""Claude Code's first block of `system`, another one in every request; Anthropic takes it off before it counts.
+https://code.claude.com/docs/en/llm-gateway"""
+
+
+def _may_hold_images(raw: bytes) -> bool:
+    return _IMAGE in raw
+
+
+SHAPE: Final = RequestShape(
+    "messages", ("max_tokens",), read, _may_hold_images, goes_on=goes_on, reads_anew=changes_what_was_read
+)
+_HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
+"""Of a request that goes on with a conversation which the upstream holds."""
+
+
+class Messages:
+    """`/messages`; what each member is for stands with the protocol."""
+
+    path: Final = "/messages"
+    content_type: Final = b"application/json"
+    results_hold_media: Final = True
+    results_may_repeat: Final = False
+    id_header: Final = b"request-id"
+
+    def parse(
+        self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    ) -> Request:
+        """Raises MalformedRequest. Where the upstream holds the conversation, nobody looks into what is new of it."""
+        request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
+        if not _goes_on_a_thread(request.members):
+            return request
+        items = [bytes(item) for item in jsontext.items(dict(jsontext.members(body))[SHAPE.messages])]
+        return replace(request, conversation=Conversation((ignored(items),)), shape=_HELD, ends=(), has_images=False)
+
+    def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
+        """What belongs to one message of the API is put together again."""
+        listed = joined(messages, request.conversation.messages)
+        return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
+
+    def message(self, raw: bytes) -> Message:
+        """A message out of its bytes."""
+        return ApiMessage.read(raw)
+
+    def instructions(self, members: Mapping[str, Raw]) -> bytes:
+        """The texts of `system`."""
+        system = jsontext.opened(members.get("system"))
+        texts = [text for text in texts_of(system) if not text.startswith(_BILLING)]
+        return "\n".join(texts).encode("utf-8", "replace")
+
+    def may_hold_images(self, raw: bytes) -> bool:
+        """By the type of the block that holds one."""
+        return _may_hold_images(raw)
+
+    def may_name_images(self, raw: bytes) -> bool:
+        """By the same type, which is escaped inside a text; results of tools may have the names of other APIs."""
+        return b"image" in raw
+
+    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
+        """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, servers of one's own
+        the second. https://code.claude.com/docs/en/iam"""
+        return [(b"x-api-key", key.encode()), (b"authorization", b"Bearer " + key.encode())]
+
+    def tool_names(self, found: bytes) -> Sequence[str]:
+        """The names in a tool list."""
+        return tools.tool_names(found or None)
+
+    def tools(self, request: Request) -> bytes:
+        """The member of that name."""
+        return bytes(request.members.get("tools", b""))
+
+    def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
+        """The list with `read_artifact` at its end; not where the upstream holds the conversation."""
+        return tools.with_tool(request.members, policy) if request.shape.is_whole else None
+
+    def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
+        """By `tool_choice`."""
+        return tools.forces_a_call(members)
+
+    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
+        """It leaves nothing out."""
+        return {}
+
+    def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
+        """A user message with one block."""
+        return result_of(call.id, text)
+
+    def result(self, call: OwnCall, text: str) -> bytes:
+        """A user message with one block."""
+        return result_of(call.id, text)
+
+    def is_plainly_a_reply(self, evidence: bytes) -> bool:
+        """Whether a block has begun, and no word of a refusal stands there."""
+        return (
+            _BLOCK.search(evidence) is not None
+            and b"error" not in evidence
+            and b"context" not in evidence
+            and b'"max_tokens"' not in evidence
+        )
+
+    def says_something(self, data: bytes) -> bool:
+        """The head of a message says nothing yet."""
+        return bool(data) and kind_of_event(data) not in _SAYS_NOTHING
+
+    def counted(self, end: bytes) -> Counted | None:
+        """By `usage`."""
+        return counted_in(end)
+
+    def is_complete(self, told: bytes) -> bool:
+        """By `message_stop`, or an error."""
+        return answer_end.is_whole(told)
+
+    def whole_reply(self) -> AnswerBody:
+        """One that is no stream."""
+        return AnswerBody()
+
+    def streamed_reply(self) -> AnswerStream:
+        """Events."""
+        return AnswerStream()
+
+    def judged(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
+    ) -> Verdict:
+        """By what servers of any API say: gateways pass on the words of others."""
+        return judge_answer(status, headers, body, sent=sent, request=request)
+
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:
+        """In Anthropic's shape."""
+        return errors.error_body(error, request_id)
+
+    def error_in_body(self, status: int, body: bytes) -> bytes:
+        """In Anthropic's shape."""
+        return errors.error_in_body(status, body)
+
+    def error_in_stream(self, status: int, body: bytes) -> bytes:
+        """An event `error`."""
+        return errors.error_in_stream(status, body)
+
+
+def _goes_on_a_thread(members: Mapping[str, Any]) -> bool:
+    found = jsontext.opened(members.get(_THREAD))
+    return isinstance(found, dict) and found.get("type") == "continue"
+
+
+MESSAGES: Final = Messages()

@@ -1,0 +1,171 @@
+"""Agents of the Messages API: every request is answered, in the API's own words, and what is sent is valid."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from support.agent_model import AgentModel, Refuses
+from support.journey import World, long_text
+from support.messages_answers import REFUSALS
+from support.messages_journey import PATH, MessagesServer, ask, marked, request, results_of, said_by, work
+
+WINDOW = 8_000
+NOTHING_LEARNED = {"enabled": False}
+"""For what holds between two lessons: a new ratio moves the cuts once."""
+PROMPT_TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum\. .+")
+
+
+def log_of(turn: int) -> str:
+    return long_text(60 + turn % 7 * 20, f"build-{turn}")
+
+
+def sent_by(world: World) -> list[list[dict[str, Any]]]:
+    return [json.loads(received.body)["messages"] for received in world.upstream.received]
+
+
+def unmarked(messages: list[dict[str, Any]]) -> Any:
+    return json.loads(re.sub(r', "cache_control": \{"type": "ephemeral"\}', "", json.dumps(messages)))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, stream: bool) -> None:
+    server = MessagesServer(AgentModel(1_000, Refuses("anthropic", limit=WINDOW)))
+    world = build(WINDOW, answer=server)
+    messages = work(world, 40, log_of, stream=stream)
+    assert server.model.complaints == []
+    assert server.model.refusals == 0
+    assert len(server.model.seen) == 40
+    assert len(json.dumps(messages)) > 5 * WINDOW * 4
+    for received in world.upstream.received:
+        body = json.loads(received.body)
+        assert body["messages"][0]["role"] == "user"
+        assert body["system"] == request([])["system"]
+    assert "earlier messages" in world.upstream.last.body.decode()
+
+
+@pytest.mark.parametrize("form", sorted(REFUSALS.keys() - {"413 bytes", "ours, no code", "kimi"}))
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
+    server = MessagesServer(AgentModel(1_000, Refuses(form, turn=4, once=True)))
+    world = build(1_000_000, answer=server, defaults={})
+    work(world, 6, log_of, stream=stream)
+    assert server.model.complaints == []
+    assert server.model.refusals == 1
+    assert len(server.model.seen) == 7
+
+
+@pytest.mark.parametrize("form", ["anthropic", "openai", "vllm", "llama.cpp", "in the stream"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_cannot_be_healed_is_said_in_the_words_that_claude_code_knows(build: Any, form: str, stream: bool) -> None:
+    server = MessagesServer(AgentModel(1_000, Refuses(form, limit=50)))
+    world = build(1_000_000, answer=server, defaults={})
+    answer = ask(world, request([{"role": "user", "content": "Read all. " * 200}], stream=stream))
+    assert answer.status_code == 400
+    body = answer.json()
+    assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
+    assert body["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
+    told = PROMPT_TOO_LONG.fullmatch(body["error"]["message"])
+    assert told is not None, body
+    assert int(told[1]) > int(told[2])
+    assert len(server.model.seen) == 2
+
+
+def test_what_cannot_fit_is_refused_with_the_size_that_the_client_has(build: Any) -> None:
+    server = MessagesServer(AgentModel(1_000, Refuses("vllm", limit=1_000)))
+    world = build(1_000, answer=server)
+    body = request([{"role": "user", "content": "Read all."}], system="word " * 3_000)
+    told = PROMPT_TOO_LONG.fullmatch(ask(world, body).json()["error"]["message"])
+    assert told is not None
+    assert (int(told[1]), int(told[2])) == (server.model.seen[0].tokens, 1_000)
+
+
+def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
+    world = build(128_000, answer=MessagesServer())
+    messages = work(world, 1, lambda _: "x")
+    said = messages[1]["content"]
+    long = [*messages[:-1], {"role": "user", "content": results_of(said, long_text(9_000))}]
+    said_by(world, request(marked(long)))
+    shown = sent_by(world)[-1][-1]["content"]
+    assert "[context-proxy: " in shown[0]["content"]
+    assert "cache_control" in shown[-1]
+    assert long_text(9_000).encode() in world.kept.values()
+    said_by(world, request([*long, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "Go on."}]))
+    assert sent_by(world)[-1][: len(long)] == unmarked(sent_by(world)[-2])
+
+
+def test_what_needs_nothing_is_forwarded_as_the_very_bytes_with_its_headers(build: Any) -> None:
+    world = build(128_000, answer=MessagesServer())
+    body = b'{ "model":"m", "max_tokens": 9,"messages" : [ {"role":"user", "content":"hi"} ], "unknown":[ 1.0 ] }'
+    headers = {"x_api_key": "sk-ant-canary", "anthropic_version": "2023-06-01", "anthropic_beta": "a,b"}
+    world.ask(body, path=f"{PATH}?beta=true", **headers)
+    assert world.upstream.last.body == body
+    for name, value in headers.items():
+        assert world.upstream.last.headers[name.replace("_", "-").encode()] == value.encode()
+
+
+def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
+    world = build(WINDOW, answer=MessagesServer(), learning=NOTHING_LEARNED)
+    work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
+    cuts, before = 0, list[Any]()
+    for sent in map(unmarked, sent_by(world)):
+        cuts += sent[: len(before)] != before
+        before = sent
+    assert 0 < cuts < 12
+
+
+def test_replicas_and_restarts_send_the_same(build: Any) -> None:
+    world = build(WINDOW, answer=MessagesServer(), learning=NOTHING_LEARNED, proxies=[{}, {}])
+    messages = work(world, 20, log_of)
+    for proxy in (0, 1):
+        said_by(world, request(marked(messages)), proxy)
+    first, second = sent_by(world)[-2:]
+    assert first == second
+
+
+def test_a_reply_limit_beyond_the_window_is_lowered_where_the_upstream_counts_it(build: Any) -> None:
+    server = MessagesServer()
+    world = build(WINDOW, answer=server)
+    work(world, 3, log_of, max_tokens=32_000)
+    limits = [json.loads(received.body)["max_tokens"] for received in world.upstream.received]
+    assert all(256 <= limit < WINDOW for limit in limits)
+
+
+def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_told(build: Any) -> None:
+    server = MessagesServer(AgentModel(1_000, Refuses("openai", limit=50)))
+    world = build(100_000, answer=server, defaults={})
+    thread = {"type": "continue", "previous_message_id": "msg_1"}
+    content = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": long_text(9_000)}]
+    body = request([{"role": "user", "content": content}], thread=thread)
+    answer = ask(world, body)
+    assert [json.loads(received.body) for received in world.upstream.received] == [body]
+    assert PROMPT_TOO_LONG.fullmatch(answer.json()["error"]["message"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, stream: bool) -> None:
+    server = MessagesServer()
+    world = build(128_000, answer=server)
+    calls = [{"type": "tool_use", "id": name, "name": "bash", "input": {}} for name in ("toolu_a", "toolu_b")]
+    results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in ("toolu_b", "toolu_lost")]
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": [*results, {"type": "text", "text": "Go on."}]},
+    ]
+    said_by(world, request(marked(history), stream=stream))
+    first, second = server.model.seen
+    assert (bool(first.complaints), second.complaints) == (True, [])
+    blocks = [block for message in second.body["messages"][2:] for block in message["content"]]
+    assert {block.get("tool_use_id") for block in blocks} == {"toolu_a", "toolu_b", None}
+    assert [block["text"] for block in blocks if block["type"] == "text"] == ["Go on."]
+
+
+def test_errors_of_the_proxy_are_the_apis(build: Any) -> None:
+    world = build(128_000, answer=MessagesServer())
+    answer = world.ask(b"{", path=PATH)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "invalid_request_error"

@@ -1,0 +1,170 @@
+"""The proxy's own tool on the Messages API: calls that the agent never sees, answered on the way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from starlette.types import Send
+from support import messages_answers
+from support.journey import Received, World, long_text
+from support.messages_journey import MARK, ask, marked, request, said_by
+from support.model_turns import Answer, Usage, as_events, as_json
+from support.valid_messages import complaints
+
+LONG = long_text(5_000)
+FETCH = {"name": "fetch", "input_schema": {"type": "object"}, "cache_control": MARK}
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+THOUGHT = {"type": "thinking", "thinking": "I need the middle.", "signature": "EuYB=="}
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def use(name: str, number: int, **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{name}_{number}", "name": name, "input": given}
+
+
+class Scripted:
+    """Says what it is told to, one answer after the other; the last one for ever."""
+
+    def __init__(self, *contents: list[dict[str, Any]]) -> None:
+        self._contents = list(contents)
+        self.complaints: list[str] = []
+
+    async def __call__(self, received: Received, send: Send) -> bool:
+        body = json.loads(received.body)
+        self.complaints += complaints(body)
+        content = self._contents.pop(0) if len(self._contents) > 1 else self._contents[0]
+        answer = self._answer(body, content)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", answer.content_type.encode())],
+            }
+        )
+        await send({"type": "http.response.body", "body": answer.body})
+        return True
+
+    def _answer(self, body: dict[str, Any], content: list[dict[str, Any]]) -> Answer:
+        calls = any(block["type"] == "tool_use" for block in content)
+        reason = "tool_use" if calls else "end_turn"
+        message = messages_answers._message(body, len(self._contents), Usage(100, 40, 7), content, reason)
+        return as_events(messages_answers._events(message)) if body.get("stream") else as_json(message)
+
+
+def history(result: str = LONG) -> list[dict[str, Any]]:
+    return [
+        {"role": "user", "content": "Look at the log."},
+        {"role": "assistant", "content": [use("fetch", 1)]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_fetch_1", "content": result}]},
+    ]
+
+
+def asked(messages: Any = None, **members: Any) -> dict[str, Any]:
+    return request(marked(messages or history()), tools=[FETCH], **members)
+
+
+def learnt(build: Any, **stated: Any) -> tuple[World, str]:
+    world = build(answer=Scripted([text("Hm.")]), **stated)
+    said_by(world, asked())
+    world.upstream.received.clear()
+    return world, next(name for name in world.kept if name.startswith("tool_fetch_"))
+
+
+def teach(world: World, *contents: list[dict[str, Any]]) -> Scripted:
+    world.upstream.answer = Scripted(*contents)
+    return world.upstream.answer
+
+
+def test_the_tool_stands_last_behind_the_mark_of_the_client(build: Any) -> None:
+    world = build(answer=Scripted([text("Hm.")]))
+    said_by(world, asked())
+    tools = json.loads(world.upstream.last.body)["tools"]
+    assert tools[0] == FETCH
+    assert (tools[1]["name"], sorted(tools[1])) == ("read_artifact", ["description", "input_schema", "name"])
+
+
+@STREAMED
+def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    server = teach(
+        world,
+        [THOUGHT, text("Let me look."), use("read_artifact", 1, id=name, lines="2500-2502")],
+        [text("It is 42.")],
+    )
+    told = said_by(world, asked(stream=stream))
+    assert told["content"] == [THOUGHT, text("Let me look."), text("It is 42.")]
+    assert told["stop_reason"] == "end_turn"
+    assert told["usage"]["output_tokens"] == 14
+    assert told["usage"]["cache_read_input_tokens"] == 40
+    assert server.complaints == []
+    first, second = (json.loads(received.body) for received in world.upstream.received)
+    assert second["messages"][:3] == first["messages"]
+    call, page = second["messages"][3:]
+    assert call["content"] == [
+        THOUGHT,
+        text("Let me look."),
+        use("read_artifact", 1, id=name, lines="2500-2502"),
+    ]
+    assert page["content"][0]["tool_use_id"] == "toolu_read_artifact_1"
+    assert "line 2500: value" in page["content"][0]["content"]
+    (line,) = world.logged("request_done", 2)[-1:]
+    assert line["retrieval_rounds"] == 1
+
+
+@STREAMED
+def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    server = teach(
+        world,
+        [text("Both."), use("read_artifact", 1, id=name, lines="1-2"), use("fetch", 2, page=2)],
+        [text("Done.")],
+    )
+    said = said_by(world, asked(stream=stream))
+    assert said["content"] == [text("Both."), use("fetch", 2, page=2)]
+    assert said["stop_reason"] == "tool_use"
+    result = {"type": "tool_result", "tool_use_id": "toolu_fetch_2", "content": "page two"}
+    after = [*history(), {"role": "assistant", "content": said["content"]}, {"role": "user", "content": [result]}]
+    said_by(world, asked(after, stream=stream))
+    sent = json.loads(world.upstream.last.body)["messages"]
+    assert [block["id"] for block in sent[3]["content"][1:]] == ["toolu_read_artifact_1", "toolu_fetch_2"]
+    results = [block for message in sent[4:] for block in message["content"]]
+    assert [block["tool_use_id"] for block in results] == ["toolu_read_artifact_1", "toolu_fetch_2"]
+    assert "line 0: value" in results[0]["content"]
+    assert server.complaints == []
+
+
+@STREAMED
+def test_a_model_that_only_ever_reads_is_stopped_with_a_sentence(stream: bool, build: Any) -> None:
+    world, name = learnt(build)
+    server = teach(world, [use("read_artifact", 1, id=name, lines="1-2")])
+    told = said_by(world, asked(stream=stream))
+    assert told["stop_reason"] == "end_turn"
+    assert [block["type"] for block in told["content"]] == ["text"]
+    assert len(world.upstream.received) == 9
+    assert set(server.complaints) == {
+        complaint for complaint in server.complaints if complaint.endswith("`tool_use` ids must be unique")
+    }
+
+
+def test_an_answer_that_has_nothing_to_do_with_it_keeps_its_bytes(build: Any) -> None:
+    world, _ = learnt(build)
+    body = b'{ "type" : "message","content":[ {"type":"text","text":"x"} ], "stop_reason":"end_turn" }'
+
+    async def answer(_: Received, send: Send) -> bool:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": body})
+        return True
+
+    world.upstream.answer = answer
+    assert ask(world, asked()).content == body
+
+
+def test_a_choice_that_forces_a_call_leaves_the_tool_out(build: Any) -> None:
+    world, _ = learnt(build)
+    said_by(world, asked(tool_choice={"type": "any"}))
+    assert json.loads(world.upstream.last.body)["tools"] == [FETCH]

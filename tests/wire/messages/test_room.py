@@ -1,0 +1,70 @@
+"""What the room for a prompt is on the Messages API, and what is told of it where nothing fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.messages_conversations import assistant, body_of, result, spelled, text, use, user
+from support.strategies import pipeline
+
+from proxy.core.compaction.budget import Budget, BudgetRules, budget_for, clamped_reply
+from proxy.core.compaction.plan import plan
+from proxy.core.conversation.message import Conversation
+from proxy.core.conversation.size import Size
+from proxy.core.models.profile import ModelProfile
+from proxy.core.overflow import Unit, Verdict, VerdictKind
+from proxy.core.overflow.refusal import sizes_of
+from proxy.shell.planning.memory import Match, Remembered
+from proxy.wire.messages.wire import MESSAGES
+
+
+def planned(tokens, words=3_000):
+    conversation = MESSAGES.parse(spelled(body_of([user("word " * words)]))).conversation
+    made, _ = plan(Conversation(conversation.messages), Size(), pipeline(Budget(tokens)))
+    return made
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_no_room_is_kept_for_a_reply_that_may_go_beyond_the_window(apart):
+    made = budget_for(ModelProfile("m", 100_000), 64_000, exact=True, rules=BudgetRules(), reply_is_apart=apart)
+    assert (made.reserved_reply_tokens == 0) == apart
+    assert (clamped_reply(made, 64_000, 90_000) is None) == apart
+
+
+def test_both_sizes_of_a_refusal_are_those_of_the_request_as_it_came():
+    made = planned(1_000)
+    prompt, most = sizes_of(made, 1_200, Verdict(VerdictKind.ACCEPTED))
+    assert (prompt, most) == (made.before.tokens, 1_200)
+    counted = Verdict(VerdictKind.PROMPT, limit=1_100, prompt=3_333, unit=Unit.TOKENS)
+    assert sizes_of(replace(made, after=made.before), 1_200, counted) == (3_333, 1_100)
+
+
+def test_where_no_limit_is_known_the_one_that_is_told_is_less_than_the_prompt():
+    made = planned(100_000)
+    prompt, most = sizes_of(made, 128_000, Verdict(VerdictKind.PROMPT))
+    assert prompt == made.before.tokens
+    assert most == prompt - 1
+
+
+def test_of_a_limit_in_bytes_its_share_of_the_tokens_is_told():
+    made = planned(100_000)
+    bound = replace(made, budget=Budget(100_000, None, made.before.bytes // 2))
+    prompt, most = sizes_of(bound, 128_000, Verdict(VerdictKind.ACCEPTED))
+    assert most == pytest.approx(prompt / 2, abs=2)
+
+
+def test_a_conversation_goes_on_though_its_last_message_with_many_results_is_written_anew():
+    many = [use(number) for number in range(9)]
+    known = MESSAGES.parse(spelled(body_of([user("a"), assistant(many), user([result(n, "x") for n in range(9)])])))
+    marked = [*(result(n, "x") for n in range(8)), result(8, "x", cache_control={"type": "ephemeral"})]
+    body = spelled(body_of([user("a"), assistant(many), user(marked), assistant([text("b")]), user("c")]))
+    shared = known.shared_messages(body)
+    assert shared == 1
+    assert not Match(Remembered(known, None), shared).is_continued  # too little of it is known
+    longer = MESSAGES.parse(spelled(body_of([user("a"), assistant("b"), user("c"), assistant(many), user(marked)])))
+    assert Match(Remembered(longer, None), 3).is_continued
+
+
+def test_a_key_of_the_operator_goes_up_in_both_headers():
+    assert MESSAGES.credentials("sk") == [(b"x-api-key", b"sk"), (b"authorization", b"Bearer sk")]
