@@ -1,6 +1,6 @@
 """Content taken out of a request, named by its bytes.
 
-Rule: a name is one safe path segment, whatever the tool is called, and the same for the same content.
+Rule: a name is one safe path segment, whatever the tool's name, and the same for the same content.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DIGEST_CHARACTERS: Final = 16
-"""Of a sha256 in hex: 64 bits, enough to tell apart what one store ever holds."""
+"""Of a sha256 in hex: 64 bits, enough to distinguish everything that one store ever holds."""
 MAX_TOOL_NAME_CHARACTERS: Final = 48
-"""Of a tool's name in an artifact's name; file systems take 255 bytes in all."""
+"""Of a tool's name in an artifact's name; file systems allow 255 bytes in total."""
 ARTIFACT_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"
-"""The name of an artifact, and nothing else: no separator of paths, no dots in a row."""
+"""Matches the name of an artifact and nothing else: no path separator, no consecutive dots."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Content taken out of a request. Its name follows from its bytes, so the same content has one name for ever."""
+    """Content taken out of a request. Its name follows from its bytes, so the same content always has the same name."""
 
     content: bytes = field(repr=False)
     tool: str = ""
@@ -29,13 +29,13 @@ class Artifact:
     suffix: str = "txt"
     """File name extension."""
     named_by: str = ""
-    """What its name is made from in place of its bytes, for what has to be found by something else."""
+    """What the name is made from instead of the bytes, for an artifact that is looked up by something else."""
 
     id: str = field(init=False)
-    """Its name: `tool_<tool>_<digest>.<suffix>`. Whatever the tool is called, this is one safe path segment."""
+    """Its name: `tool_<tool>_<digest>.<suffix>`, one safe path segment whatever the tool's name."""
 
     def __post_init__(self) -> None:
-        """The name is worked out once: the content may be megabytes, and is asked for in every turn."""
+        """Compute the name once: the content may be megabytes, and every turn asks for the name."""
         tool = _UNSAFE.sub("-", self.tool)[:MAX_TOOL_NAME_CHARACTERS].strip("-") or "messages"
         digest = hashlib.sha256(self.named_by.encode() or self.content).hexdigest()[:DIGEST_CHARACTERS]
         object.__setattr__(self, "id", f"tool_{tool}_{digest}.{self.suffix}")

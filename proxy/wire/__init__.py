@@ -1,1 +1,1 @@
-"""Translates between bytes and the core's words. Pure, too."""
+"""Translates between bytes and the core's types. Pure, like the core."""

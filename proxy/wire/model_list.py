@@ -1,7 +1,7 @@
-"""What an upstream's `GET /v1/models` says of its models: windows, limits, and what they read.
+"""What an upstream's `GET /v1/models` states about its models: windows, limits, and modalities.
 
-Rule: the smallest of several numbers counts, a number that cannot be meant is none, and nothing in an entry raises.
-OpenAI's own list has names only; every field below is an addition of the server that it is noted beside.
+Rule: the smallest of several numbers counts, an impossible number is ignored, and nothing in an entry raises. OpenAI's
+own list has only names; every field below is an addition of the server named beside it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from proxy.core.models.profile import Modality, Witness
 from proxy.core.text import jsontext
 
 MAX_NAME_CHARS: Final = 256
-"""Longer than any model is called; a path of a file on a server's disk fits."""
+"""Longer than any model's name; the path of a file on a server's disk fits."""
 
 MAX_MODELS: Final = 10_000
-"""Twenty times the longest list in the field; what follows is left out."""
+"""Twenty times the longest list seen; the rest is ignored."""
 
 SMALLEST_WINDOW_TOKENS: Final = 512
-"""A window under it is an embedding model's or a mistake; the settings allow none smaller either."""
+"""A smaller window is an embedding model's or a mistake; the settings do not allow smaller ones either."""
 
 LARGEST_TOKENS: Final = 100_000_000
 """Ten times the largest window on offer. vLLM and others write 2**31 or 10**30 for `no limit`."""
@@ -69,7 +69,7 @@ _NAMES_OF_MODALITIES: Final[Mapping[str, Modality]] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What one source says of one model; None where it says nothing."""
+    """What one source states about one model; None where it states nothing."""
 
     window_tokens: int | None = None
     """Prompt and reply together."""
@@ -78,25 +78,25 @@ class ModelLimits:
     output_tokens: int | None = None
     """The reply alone."""
     modalities: frozenset[Modality] | None = None
-    """What it reads."""
+    """The kinds of input that it reads."""
     refused: frozenset[Modality] | None = None
-    """What it was seen to refuse; only learning says so."""
+    """The kinds of input that it was seen to refuse; set only by learning."""
     results_hold_text: bool | None = None
-    """Whether media were refused in the results of tools; only learning says so."""
+    """Whether media were refused in tool results; set only by learning."""
     refuses_our_tool: bool | None = None
-    """Whether the proxy's own tool was refused; only learning says so."""
+    """Whether the proxy's own tool was refused; set only by learning."""
     tokenizer: str | None = None
     """tiktoken encoding; so far only the configuration names one."""
     witness: Witness = Witness.STATED
-    """Of the window. Guessed: it is the same model's at another provider."""
+    """Of the window. Guessed: it comes from the same model at another provider."""
     taken_tokens: int | None = None
-    """The largest prompt that was taken while the window was a guess; only learning says so."""
+    """The largest prompt that was accepted while the window was a guess; set only by learning."""
     cuts_silently: bool | None = None
-    """Whether the server cuts a longer prompt without a word; told of some own servers, or learned from usage."""
+    """Whether the server silently cuts a prompt that is too long; known for some own servers, or learned from usage."""
     image_tokens: tuple[tuple[str, int], ...] | None = None
-    """Of images; only learning says so."""
+    """Of images; set only by learning."""
     input_chars: int | None = None
-    """The characters of the prompt; only learning says so."""
+    """The characters of the prompt; set only by learning."""
 
 
 NOTHING: Final = ModelLimits()
@@ -104,17 +104,17 @@ NOTHING: Final = ModelLimits()
 
 @dataclass(frozen=True, slots=True)
 class ModelList:
-    """One answer, read."""
+    """One parsed response."""
 
     models: Mapping[str, ModelLimits] = field(default_factory=dict)
     """By name as the upstream writes it."""
     any_name: ModelLimits = NOTHING
-    """What holds whatever a request calls the model: llama.cpp serves the one it has loaded under every name."""
+    """Applies to every model name in a request: llama.cpp serves the model that it has loaded under any name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Further names, in lower case, to the name in `models`; a model's own name in lower case is among them."""
+    """Other names, in lower case, to the name in `models`; they include a model's own name in lower case."""
 
     def limits(self, model: str) -> ModelLimits:
-        """What the upstream says of this model."""
+        """What the upstream states about this model."""
         found = self.models.get(model)
         if found is None:
             found = self.models.get(self.aliases.get(model.lower(), ""), self.any_name)
@@ -122,17 +122,17 @@ class ModelList:
 
     @property
     def states_all_windows(self) -> bool:
-        """Whether every model comes with its window."""
+        """Whether every model has a window."""
         return bool(self.models) and all(limits.window_tokens for limits in self.models.values())
 
     @property
     def states_a_window(self) -> bool:
-        """Whether any model comes with its window."""
+        """Whether any model has a window."""
         return any(limits.window_tokens for limits in self.models.values())
 
 
 def parse(body: bytes) -> ModelList:
-    """Read an answer: `{"data": […]}`, or a bare list as Together sends. Raises NotJson for anything else."""
+    """Parse a response: `{"data": […]}`, or a bare list as Together sends. Raises NotJson for anything else."""
     answer = jsontext.value(body)
     entries = answer.get("data") if isinstance(answer, dict) else answer
     if not isinstance(entries, list):
@@ -147,7 +147,7 @@ def parse(body: bytes) -> ModelList:
 
 
 def limits_of(entry: Mapping[str, Any]) -> ModelLimits:
-    """What one item of a list says.
+    """What one item of a list states.
 
     >>> limits_of({"id": "m", "context_length": 131072, "top_provider": {"context_length": "65536"}}).window_tokens
     65536
@@ -156,16 +156,16 @@ def limits_of(entry: Mapping[str, Any]) -> ModelLimits:
     window = _smallest(places, _WINDOWS, at_least=SMALLEST_WINDOW_TOKENS)
     prompt = _smallest(places, _INPUTS, at_least=SMALLEST_WINDOW_TOKENS)
     reply = _smallest(places, _OUTPUTS)
-    # Without a window, the prompt's limit is the best that is known of it: it promises too little, by a reply at most.
+    # Without a window, the prompt's limit is the best substitute: it is too small, but by no more than a reply.
     window = window or prompt
     if reply is None and window is not None:
-        # Beside a window it is the reply's limit (Anthropic, DeepInfra, Vercel); alone it has meant the window, too.
+        # Beside a window it is the reply's limit (Anthropic, DeepInfra, Vercel); alone it has also meant the window.
         reply = _smallest(places, ("max_tokens",))
     return ModelLimits(window, prompt, reply, _modalities(entry, places))
 
 
 def as_tokens(value: Any) -> int | None:
-    """A number of tokens, or None for what cannot be one.
+    """A number of tokens, or None for anything that cannot be one.
 
     >>> [as_tokens(value) for value in (8192, "32768", 4096.0, 0, -1, True, "many", None, 10**30)]
     [8192, 32768, 4096, None, None, None, None, None, None]
@@ -181,7 +181,7 @@ def as_tokens(value: Any) -> int | None:
 
 
 def modalities_from(words: Any) -> frozenset[Modality] | None:
-    """Modalities from a list such as `["text", "image"]`; words that are not known are passed over.
+    """Modalities from a list such as `["text", "image"]`; unknown words are skipped.
 
     >>> sorted(modalities_from(["text", "image", "smell"]))
     [<Modality.TEXT: 'text'>, <Modality.VISION: 'vision'>]
@@ -200,7 +200,7 @@ def _named(entries: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _aliases(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Mistral and llama.cpp list further names."""
+    """Mistral and llama.cpp list other names."""
     found = entry.get("aliases")
     for alias in found[:100] if isinstance(found, list) else ():
         if isinstance(alias, str) and len(alias) <= MAX_NAME_CHARS:
@@ -213,7 +213,7 @@ def _served_under_any_name(entries: list[Any], models: Mapping[str, ModelLimits]
 
 
 def _places(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The entry and the objects in it that servers put such fields into."""
+    """The entry and the objects in it where servers put such fields."""
     yield entry
     # OpenRouter; llama.cpp; DeepInfra; Mistral; Venice
     for name in ("top_provider", "meta", "metadata", "capabilities", "model_spec"):
@@ -224,7 +224,7 @@ def _places(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from (
                 inner[deep] for deep in ("limits", "supports", "capabilities") if isinstance(inner.get(deep), dict)
             )
-    # Hugging Face's router lists who serves the model (huggingface.co/docs/inference-providers); anyone may be picked.
+    # Hugging Face's router lists the model's providers (huggingface.co/docs/inference-providers); it may pick any.
     providers = entry.get("providers")
     yield from (one for one in (providers[:100] if isinstance(providers, list) else ()) if isinstance(one, dict))
 

@@ -1,7 +1,7 @@
-"""What servers of one's own say of the windows that they have allocated, each in its own words.
+"""What one's own servers state about the windows that they have allocated, each in its own format.
 
-Rule: what is allocated, never what the checkpoint could take; a model that is not loaded has no window yet. An answer
-of another shape says nothing, and none raises. Which server says what, where: docs/own-servers.md.
+Rule: the allocated window, never the checkpoint's maximum; a model that is not loaded has no window yet. A response of
+another shape states nothing, and none raises. docs/own-servers.md lists the servers and their endpoints.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from proxy.wire.model_list import (
 )
 
 OLLAMA_AT_LEAST: Final = ModelLimits(4_096, witness=Witness.GUESSED, cuts_silently=True)
-"""What Ollama allocates under 24 GiB of VRAM when nobody sets anything. https://docs.ollama.com/context-length"""
+"""The default that Ollama allocates with less than 24 GiB of VRAM. https://docs.ollama.com/context-length"""
 
 _NUM_CTX: Final = re.compile(r"^num_ctx[ \t]+(\d{1,9})[ \t\"]*$", re.MULTILINE)
-"""`parameters` of POST /api/show is a text with a line for each, name and value in columns."""
+"""`parameters` of POST /api/show is a text with one line each, name and value in columns."""
 
 
 class OllamaModel(NamedTuple):
-    """What POST /api/show says of a model, loaded or not."""
+    """What POST /api/show states about a model, loaded or not."""
 
     num_ctx: int | None
-    """The window that its Modelfile asks for; no more is allocated than the checkpoint takes."""
+    """The window that its Modelfile asks for; Ollama allocates no more than the checkpoint supports."""
     is_remote: bool
-    """Whether it runs at ollama.com, where nothing is allocated here."""
+    """Whether it runs at ollama.com, where nothing is allocated locally."""
 
 
 def is_ollama(body: bytes) -> bool:
@@ -64,7 +64,7 @@ def ollama_loaded(body: bytes) -> ModelList:
 
 
 def ollama_model(body: bytes) -> OllamaModel:
-    """POST /api/show. `model_info.*.context_length` is the checkpoint's: a bound for `num_ctx`, and else no answer.
+    """POST /api/show. `model_info.*.context_length` is the checkpoint's: a limit for `num_ctx`, and otherwise unused.
     https://docs.ollama.com/api-reference/show-model-details
 
     >>> ollama_model(b'{"parameters": "num_ctx   8192\\\\nstop   \\\\"x\\\\""}').num_ctx
@@ -84,7 +84,7 @@ def ollama_model(body: bytes) -> OllamaModel:
 
 
 def ollama_allocates(window_tokens: int) -> ModelLimits:
-    """A model of Ollama's with that window."""
+    """One of Ollama's models with that window."""
     return _cut(ModelLimits(window_tokens))
 
 
@@ -96,7 +96,7 @@ def is_koboldcpp(body: bytes) -> bool:
 def koboldcpp_window(body: bytes) -> ModelList:
     """GET /api/extra/true_max_context_length: `{"value": 8192}`. https://lite.koboldai.net/koboldcpp_api
 
-    Of a longer prompt it takes the end (gpttype_adapter.cpp: "truncate to front of the prompt if its too long").
+    It keeps the end of a longer prompt (gpttype_adapter.cpp: "truncate to front of the prompt if its too long").
     """
     return ModelList(any_name=_cut(_window(_object(body).get("value"))))
 
@@ -115,8 +115,8 @@ def llama_cpp_window(body: bytes) -> ModelList:
 
 
 def lm_studio_v1(body: bytes) -> ModelList:
-    """GET /api/v1/models: `models[].loaded_instances[].config.context_length`. A name stands for the model or for one
-    of its instances; of several the smallest holds. https://lmstudio.ai/docs/developer/rest/list
+    """GET /api/v1/models: `models[].loaded_instances[].config.context_length`. A name means the model or one of its
+    instances; the smallest of several counts. https://lmstudio.ai/docs/developer/rest/list
     """
     models: dict[str, ModelLimits] = {}
     for entry in _objects(_object(body).get("models")):
@@ -134,8 +134,8 @@ def lm_studio_v1(body: bytes) -> ModelList:
 
 
 def lm_studio_v0(body: bytes) -> ModelList:
-    """GET /api/v0/models, before LM Studio 0.4: `data[].loaded_context_length`. `max_context_length` is what a model
-    could be loaded with. https://lmstudio.ai/docs/developer/rest/endpoints
+    """GET /api/v0/models, before LM Studio 0.4: `data[].loaded_context_length`. `max_context_length` is the largest
+    window that a model could be loaded with. https://lmstudio.ai/docs/developer/rest/endpoints
     """
     models: dict[str, ModelLimits] = {}
     for entry in _objects(_object(body).get("data")):
@@ -146,7 +146,8 @@ def lm_studio_v0(body: bytes) -> ModelList:
 
 
 def tgi_limits(body: bytes) -> ModelList:
-    """GET /info: `max_total_tokens` for prompt and reply, `max_input_tokens` (once `max_input_length`) for the prompt.
+    """GET /info: `max_total_tokens` for prompt and reply, `max_input_tokens` (formerly `max_input_length`) for the
+    prompt.
     https://huggingface.github.io/text-generation-inference/#/Text%20Generation%20Inference/get_model_info
     """
     answer = _object(body)
@@ -157,7 +158,7 @@ def tgi_limits(body: bytes) -> ModelList:
 
 
 def tabby_window(body: bytes) -> ModelList:
-    """GET /v1/model of TabbyAPI: `parameters.max_seq_len` of the model that is loaded.
+    """GET /v1/model of TabbyAPI: `parameters.max_seq_len` of the loaded model.
     https://github.com/theroyallab/tabbyAPI/blob/main/endpoints/core/types/model.py
     """
     answer = _object(body)
@@ -167,7 +168,7 @@ def tabby_window(body: bytes) -> ModelList:
 
 
 def docker_window(body: bytes) -> ModelLimits:
-    """GET /engines/_configure?model=NAME of Docker Model Runner: `[].Config.context-size`, where one is configured.
+    """GET /engines/_configure?model=NAME of Docker Model Runner: `[].Config.context-size`, if one is configured.
     https://github.com/docker/model-runner (ModelConfigEntry)
     """
     entries = _objects(_value(body))

@@ -1,7 +1,7 @@
-"""What a wire is: one API that agents speak, told to everybody above it.
+"""The interface of a wire: one API that agents speak, as the modules above see it.
 
 Rule: a wire translates and decides nothing. It has no state: one object serves all requests. Only its own folder knows
-the members of its JSON; who uses it sees messages, tool lists and replies.
+the members of its JSON; its users see messages, tool lists and replies.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Wire(Protocol):
     """One API."""
 
     def __hash__(self) -> int:
-        """Wires are told apart by identity."""
+        """Wires are distinguished by identity."""
 
     @property
     def path(self) -> str:
-        """Behind the base URL: `/chat/completions`."""
+        """After the base URL: `/chat/completions`."""
 
     @property
     def content_type(self) -> bytes:
-        """Of a body that is no stream."""
+        """Of a body that is not a stream."""
 
     @property
     def results_hold_media(self) -> bool:
-        """Whether images and files may stand in the results of tools."""
+        """Whether images and files are allowed in tool results."""
 
     @property
     def results_may_repeat(self) -> bool:
@@ -46,27 +46,27 @@ class Wire(Protocol):
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
-        """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and not read again.
-        `will_be_known`: whether a later one may be read like that with this one. Raises MalformedRequest for what no
-        upstream could judge either."""
+        """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and are not read
+        again. `will_be_known`: whether a later body may be read in this way by means of this one. Raises
+        MalformedRequest for a body that no upstream could judge either."""
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """The body with these messages, and these members in the place of its own; all else keeps its bytes."""
+        """The body with these messages, and with these members instead of its own; everything else keeps its bytes."""
 
     def message(self, raw: bytes) -> Message:
-        """A message out of its bytes."""
+        """A message from its bytes."""
 
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
-        """What a model reads besides messages and tools, and what therefore counts; as it stands in the request."""
+        """The text besides messages and tools that a model reads and that therefore counts, as the request has it."""
 
     def may_hold_images(self, raw: bytes) -> bool:
-        """Whether a part of an image may stand in a body, or in a piece of one."""
+        """Whether a body, or a piece of one, may contain a part of an image."""
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """The headers that bring a key."""
+        """The headers that carry a key."""
 
     def may_name_images(self, raw: bytes) -> bool:
-        """Whether an image that stands elsewhere may be named there, also inside a text."""
+        """Whether a body, or a piece of one, may name an image that is elsewhere, even inside a text."""
 
     # Tools
 
@@ -74,7 +74,7 @@ class Wire(Protocol):
         """The names in a tool list."""
 
     def tools(self, request: Request) -> bytes:
-        """All tools that a request brings, as they stand in it; empty for none."""
+        """All tools in a request, as it has them; empty for none."""
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The tool list of a request with the proxy's own tool at its end; None when its agent does not have it."""
@@ -83,14 +83,14 @@ class Wire(Protocol):
         """Whether a request demands a call, or names the tools that may be called."""
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
-        """The message that answers a call of a client's tool which this message makes."""
+        """The message that answers this message's call of a client's tool."""
 
     def result(self, call: OwnCall, text: str) -> bytes:
         """The message that answers a call of the proxy's own tool."""
 
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
-        """What asks the upstream to leave out itself what it holds of the conversation, as only it can; empty where it
-        holds nothing, or was asked already."""
+        """Members that ask the upstream to leave out older parts of the conversation that only it holds; empty if it
+        holds nothing, or was already asked."""
 
     # Replies
 
@@ -98,16 +98,16 @@ class Wire(Protocol):
         """Whether the beginning of a 200 has the sign of a reply and none of a refusal."""
 
     def says_something(self, data: bytes) -> bool:
-        """Whether the data of an event says what the reply is: a part of it, an error, or that no more is to come."""
+        """Whether the data of an event contributes to the reply: a part of it, an error, or its end."""
 
     def counted(self, end: bytes) -> Counted | None:
-        """What the end of a reply says that its upstream counted."""
+        """The upstream's counts, from the end of a reply."""
 
     def is_complete(self, told: bytes) -> bool:
-        """Whether a stream of which this was told last is complete."""
+        """Whether a stream that ended with `told` is complete."""
 
     def whole_reply(self) -> WholeReply:
-        """Reads the reply to one request that is no stream."""
+        """Reads the reply to one request that is not a stream."""
 
     def streamed_reply(self) -> StreamedReply:
         """Reads the reply to one request that is a stream."""
@@ -117,39 +117,40 @@ class Wire(Protocol):
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        """What an answer, or its beginning, means: the core judges what is read here. `sent`: what is known of the
-        prompt; `request`: the body that it answers, as what it repeats of that is no evidence."""
+        """The meaning of a response, or of its beginning, which is read here and judged by the core. `sent`: our own
+        knowledge of the prompt; `request`: the body that was answered, because a response's echo of it is no
+        evidence."""
 
     @property
     def id_header(self) -> bytes:
-        """In which an error names its request, in lower case."""
+        """The header that names an error's request, in lower case."""
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """The body of an error that the proxy itself makes."""
 
     def error_in_body(self, status: int, body: bytes) -> bytes:
-        """An upstream's answer for a client that does not see its status: an error says so in its body."""
+        """An upstream's response for a client that does not see its status: an error states it in its body."""
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """The same as the end of a stream."""
 
 
 class WholeReply(Protocol):
-    """The bodies of a reply's rounds, one after the other, and what the client gets of them: one body, without the
-    calls of the proxy's own tool."""
+    """Merges the bodies of a reply's rounds, one after the other, into one body for the client, without the calls of
+    the proxy's own tool."""
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
 
     def read(self, body: bytes) -> AssistantMessage | None:
-        """The body of a round: what the model said, if it called us and is to have an answer."""
+        """The body of a round: returns the model's message if it called us and needs a result."""
 
     def told(self) -> bytes:
-        """The last round's body as the client gets it, when no round follows."""
+        """The last round's body as the client gets it, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """The last round's body when the model would go on calling us: a plain end, with `sentence` when it has not
+        """The last round's body if the model would call us again: a normal end, with `sentence` if the model has not
         said a word."""
 
     def next_round(self) -> None:
@@ -157,23 +158,23 @@ class WholeReply(Protocol):
 
 
 class StreamedReply(Protocol):
-    """The streams of a reply's rounds, one after the other, and what the client gets of them: one stream."""
+    """Merges the streams of a reply's rounds, one after the other, into one stream for the client."""
 
     @property
     def usage(self) -> dict[str, int]:
-        """As of a whole reply."""
+        """The same as for a whole reply."""
 
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's stream → what the client gets now."""
 
     def end(self) -> AssistantMessage | None:
-        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        """The round's stream has ended: returns the model's message if it called us and needs a result."""
 
     def last_words(self) -> bytes:
-        """What ends the stream for the client, when no round follows."""
+        """The end of the stream for the client, if no round follows."""
 
     def stopped(self, sentence: str) -> bytes:
-        """What ends the stream when the model would go on calling us."""
+        """The end of the stream if the model would call us again."""
 
     def next_round(self) -> None:
         """The pieces that follow are those of another round."""

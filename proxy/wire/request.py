@@ -1,7 +1,7 @@
-"""A request as a wire has read it; also the memory that makes reading the next one of its conversation cheap.
+"""A request as a wire has read it, and the memory that makes reading the next request of its conversation cheap.
 
-Rule: a request keeps the bytes that it was read from. What two bodies share is found by comparing bytes, item by item
-of the list that holds the messages; a wire says which messages an item makes, or how many items one message spans.
+Rule: a request keeps the bytes that it was read from. The part that two bodies share is found by comparing bytes, item
+by item of the message list; a wire decides which messages an item makes, or how many items one message spans.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from proxy.core.text.jsontext import Raw
 from proxy.errors import MalformedRequest
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
-"""Begins the escape of a letter. No encoder writes one, but a name that holds one may be that of the message list."""
+"""The beginning of an escaped letter. No encoder writes one, but an escaped name may be that of the message list."""
 _PROBE_BYTES: Final = 16
-"""Looked at first where two bodies are compared: three times as fast as comparing all of what differs anyway."""
+"""Compared first: three times as fast as comparing the whole of bodies that differ anyway."""
 
 _MAX_NAMESAKES: Final = 16
-"""Looked at for the member with the messages: schemas of tools call things `input`, too."""
+"""Examined to find the member with the messages: tool schemas also use names such as `input`."""
 
 ReadItems: TypeAlias = Callable[[Sequence[Raw]], Sequence[tuple[Message, int]]]
-"""Items of a message list → its messages in order, each with the number of items that are read once it ends. Where each
-item makes one message, that keeps the item's bytes."""
+"""Items of a message list → its messages in order, each with the number of items that have been read when it ends. If
+each item makes one message, the message keeps the item's bytes."""
 
 
 class RequestShape(NamedTuple):
-    """Where the request of a wire holds what."""
+    """The names of a request's members in a wire."""
 
     messages: str
     """The member with the list of messages."""
     reply_limits: tuple[str, ...]
-    """Members that limit the reply, in tokens; the first that is there has the say."""
+    """Members that limit the reply, in tokens; the first one present takes precedence."""
     read: ReadItems
     may_hold_images: Callable[[bytes], bool]
     goes_on: Callable[[Message], bool] = lambda _: False
     """Whether items that come later may belong to a message: then it is read again with them."""
     reads_anew: Callable[[bytes], bool] = lambda _: False
-    """Whether messages before a piece of a body may be others because of it: then all of them are read again."""
+    """Whether a piece of a body may change the messages before it: then all of them are read again."""
     may_be_plain: bool = False
-    """Whether a text may stand in the place of the list, as its only item, or nothing at all."""
+    """Whether a text, as the only item, or nothing at all may replace the list."""
     is_whole: bool = True
-    """Whether the conversation stands in the request; else what the upstream counts of its prompt says nothing about
-    what was sent."""
+    """Whether the request contains the whole conversation; if not, the upstream's count of its prompt says nothing
+    about the request."""
     tools: str = "tools"
     """The member with the tool list."""
 
@@ -61,48 +61,48 @@ class Request:
     body: bytes = field(repr=False)
     """As received, decompressed."""
     members: Mapping[str, Raw] = field(repr=False)
-    """Its members in order, unopened; the list of messages stands among them only to hold its place."""
+    """Its members in order, unopened; the list of messages is included only to keep its position."""
     conversation: Conversation
     shape: RequestShape = field(repr=False)
     ends: tuple[int, ...] = field(repr=False, default=())
-    """Where in `body` the last item of each message ends, with whatever makes it certain that it ends there; empty when
-    that is not known, and then nothing is reused. A message that was put in ends where the one before it does."""
+    """Where in `body` the last item of each message ends, including whatever makes that end certain; empty if unknown,
+    in which case nothing is reused. An inserted message ends where the one before it does."""
     added_bytes: int = 0
-    """Of the conversation, that do not stand in `body`."""
+    """The bytes of the conversation that are not in `body`."""
     has_images: bool = False
-    """Whether a part of an image may stand in it."""
+    """Whether it may contain a part of an image."""
     put_in: tuple[int, ...] = field(repr=False, default=())
     """Indexes in the conversation of the messages that the client did not send."""
     history: bytes = field(repr=False, default=b"")
-    """What `hidden.extended` says after each of the first messages, one after the other: those of which it is known
-    what they hide."""
+    """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
+    are known."""
     healed: int = 0
-    """Messages that a repair took out or put in."""
+    """Number of messages that a repair took out or put in."""
     named: str = ""
-    """The model's name where the body has none: the path may say it."""
+    """The model's name if the body has none: the path may contain it."""
     model: str = field(init=False)
-    """The model's name; empty when there is none."""
+    """The model's name; empty if there is none."""
     stream: bool = field(init=False)
     """Whether the client asked for server-sent events."""
     reply_limit: tuple[str, int] | None = field(init=False)
     """The member that limits the reply, and its tokens."""
 
     def __post_init__(self) -> None:
-        """Opened once: everybody on the way asks for them."""
+        """Opened once, because every step asks for them."""
         object.__setattr__(self, "model", self._opened("model", str) or self.named)
         object.__setattr__(self, "stream", self._opened("stream", bool) or False)
         object.__setattr__(self, "reply_limit", self._found_reply_limit())
 
     @property
     def full_bytes(self) -> int:
-        """Of the body, with what was put into the conversation."""
+        """Of the body, including the messages that were put into the conversation."""
         return len(self.body) + self.added_bytes
 
     def shared_messages(self, body: bytes, more_than: int = 0) -> int:
-        """How many of its messages stand at the head of another body, byte for byte, compared and not hashed; 0 when
-        they are not more than so many.
+        """How many of its messages begin another body, byte for byte, compared and not hashed; 0 unless they are more
+        than `more_than`.
 
-        All of them are tried first: a client mostly adds.
+        All of them are tried first, because a client usually only adds messages.
         """
         ends = self.ends
         if len(ends) <= more_than:
@@ -110,7 +110,7 @@ class Request:
         end = ends[more_than]
         start = max(0, end - _PROBE_BYTES)
         if body[start:end] != self.body[start:end]:
-            return 0  # as mostly, where many conversations begin alike
+            return 0  # the usual case if many conversations begin alike
         view = memoryview(self.body)
         if not body.startswith(view[:end]):
             return 0
@@ -123,12 +123,12 @@ class Request:
 
     @property
     def read_messages(self) -> int:
-        """How many of the first messages the history tells of."""
+        """How many of the first messages the history covers."""
         return len(self.history) // HISTORY_BYTES
 
     def completed(self, places: Mapping[int, Sequence[Message]], history: bytes) -> Request:
-        """The request with several messages in the place of one; `places` are indexes in the conversation. `history` is
-        that of all its messages."""
+        """The request with several messages instead of one; `places` are indexes in the conversation. `history` is that
+        of all its messages."""
         if not places:
             return replace(self, history=history)
         messages: list[Message] = []
@@ -152,8 +152,8 @@ class Request:
         messages: Sequence[Message],
         ends: tuple[int, ...],
     ) -> Request:
-        """The request of another body, whose first `count` messages are those of this one, byte for byte; `messages`
-        are the others, and `ends` where they end."""
+        """The request of another body whose first `count` messages are those of this one, byte for byte; `messages` are
+        the others, and `ends` their ends."""
         put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
         return Request(
             body,
@@ -168,8 +168,8 @@ class Request:
         )
 
     def repaired(self, unpaired: Unpaired, result_for: Callable[[Message, ToolCall], Message]) -> Request:
-        """The request without results of no call, and with the results that calls lack. No body of a client goes on
-        from there."""
+        """The request without results that belong to no call, and with the results that calls lack. No client's body
+        continues from there."""
         lacking: dict[int, list[Message]] = {}
         for found in unpaired.unanswered:
             caller = self.conversation.messages[found.message]
@@ -186,7 +186,7 @@ class Request:
         return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
 
     def continued(self, messages: Sequence[Message]) -> Request:
-        """The request with more messages at its end. No body of a client goes on from there."""
+        """The request with more messages at its end. No client's body continues from there."""
         known = len(self.conversation)
         put_in = (*self.put_in, *range(known, known + len(messages)))
         return self._with((*self.conversation.messages, *messages), (), put_in)
@@ -211,10 +211,11 @@ class Request:
 def read_request(
     shape: RequestShape, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
 ) -> Request:
-    """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and not read again.
-    `will_be_known`: whether a later one may be read like that with this one, which has to find where its messages end.
+    """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and are not read again.
+    `will_be_known`: whether a later body may be read in this way by means of this one, so that the ends of its messages
+    are needed.
 
-    Raises MalformedRequest for what no upstream could judge either: no JSON, no object, no list of messages.
+    Raises MalformedRequest for a body that no upstream could judge either: no JSON, no object, no list of messages.
     """
     if known is not None and shared and (continued := _continue(shape, body, known, shared)):
         return continued
@@ -237,7 +238,7 @@ def read_request(
 
 
 def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
-    """Raises NotJson."""
+    """The items of a message list, or the one that replaces it. Raises NotJson."""
     plain = b"null" if array is None else bytes(array)
     if shape.may_be_plain and plain[:1] in (b'"', b"n"):
         return [] if plain == b"null" else [plain]
@@ -245,7 +246,7 @@ def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
 
 
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
-    """The request whose first `count` messages are known; None when the rest of the body is not plain to read."""
+    """The request whose first `count` messages are known; None if the rest of the body is not simple to read."""
     end, name = known.ends[count - 1], shape.messages
     rest = body[end:].lstrip(b" \t\r\n")
     if not rest.startswith((b",", b"]")) or b'"%b"' % name.encode() in rest or _ESCAPED_LETTER.search(rest):
@@ -261,7 +262,7 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     head = _members_before_messages(known)
     if (rest.startswith(b",") and not read) or head.keys() & tail.keys() - {name}:
         return None
-    # As bytes of their own: a view of any of them would hold a second copy of all that is new.
+    # Copied, because a view of any of them would keep alive a second copy of everything new.
     tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
     messages = [message for message, _ in read]
     return known.followed(count, body, {**head, **tail}, messages, _ends_from(body, end, items, read))
@@ -279,13 +280,13 @@ def _members_before_messages(known: Request) -> dict[str, Raw]:
 def _ends(
     name: str, body: bytes, members: Mapping[str, Raw], items: Sequence[Raw], read: Sequence[tuple[Message, int]]
 ) -> tuple[int, ...]:
-    """Where each message ends; nothing when names that stand twice, or elsewhere too, make that uncertain."""
+    """Where each message ends; empty if names that occur twice, or elsewhere too, make that uncertain."""
     start = _start(body, b'"%b"' % name.encode(), members[name]) if name in members else -1
     if start < 0:
         return ()
     try:
         head = jsontext.members(body[:start] + b"[]}")
-    except jsontext.NotJson:  # what was found stands deeper inside
+    except jsontext.NotJson:  # the name found belongs to a nested object
         return ()
     *before, last = head
     if last != name or any(bytes(head[other]) != bytes(members[other]) for other in before):
@@ -294,7 +295,7 @@ def _ends(
 
 
 def _start(body: bytes, key: bytes, array: Raw) -> int:
-    """Where the list of messages stands; -1 where the first few members of its name are others."""
+    """Where the list of messages begins; -1 if the first few members of its name are others."""
     at = -1
     for _ in range(_MAX_NAMESAKES):
         at = body.find(key, at + 1)
@@ -311,7 +312,7 @@ def _ends_from(
         items = [message.raw for message, _ in read]
     ends = [position]
     for raw in map(bytes, items):
-        # Only a bracket or comma and white space stand between, so the first hit is the item itself.
+        # Only a bracket or comma and white space come between, so the first hit is the item itself.
         position = body.index(raw, position) + len(raw)
         ends.append(position)
     return tuple([ends[stop] for _, stop in read])

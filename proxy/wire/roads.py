@@ -1,7 +1,8 @@
-"""Which wire a path leads to, and where it goes on the upstream's host.
+"""The wire that a path leads to, and its path on the upstream's host.
 
-Rule: a path that ends in a wire's path is that wire's, whatever stands before it, and the base URL says what becomes of
-that. A path that only looks alike (`/v1/messages/batches`, `/v1/responses/ID`) ends otherwise and is no wire's.
+Rule: a path that ends in a wire's path belongs to that wire, whatever precedes it, and the base URL decides what
+becomes of that prefix. A path that only looks similar (`/v1/messages/batches`, `/v1/responses/ID`) ends differently and
+belongs to no wire.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from proxy.wire.protocol import Wire
 from proxy.wire.responses.wire import RESPONSES
 
 VERSION: Final = b"/v1"
-"""Stands for the base URL, as clients have it."""
+"""Clients write this for the base URL."""
 WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
     b"/v1/messages": MESSAGES,
     b"/responses": RESPONSES,
 }
-"""How the path of a wire ends. Where others end in the same word, the version belongs to it:
-`/v1/threads/ID/messages` is no `/v1/messages`."""
+"""The end of each wire's path. It includes the version if other paths end in the same word: `/v1/threads/ID/messages`
+is not `/v1/messages`."""
 _PREFIXES: Final = (b"/v1/", b"/api/v1/", b"/openai/", b"/compatible-mode/v1/", b"/v1beta/openai/", b"/anthropic/v1/")
-"""Under which whole APIs stand: most servers; OpenRouter; Azure and Groq; DashScope; Gemini; who speaks as Anthropic
-does."""
+"""Prefixes of whole APIs: most servers; OpenRouter; Azure and Groq; DashScope; Gemini; servers that speak Anthropic's
+API."""
 _SLASHES: Final = re.compile(rb"//+")
 _DEPLOYMENT: Final = b"/deployments/"
-"""Of Azure: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference"""
+"""Azure's: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,16 @@ class Road:
     """Where a request goes."""
 
     wire: Wire | None
-    """None: it is passed through."""
+    """None: the request is passed through."""
     path: bytes
-    """On the upstream's host, that of the base URL included."""
+    """On the upstream's host, including that of the base URL."""
     model: str = ""
-    """That the path names; empty when it names none."""
+    """The model that the path names; empty if it names none."""
 
 
 def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
-    """The road of a request by its path as the client wrote it, escapes included; None when it is no API's. `base_path`
-    is the base URL's, without a slash at its end.
+    """The road of a request by its path as the client wrote it, including escapes; None if it belongs to no API.
+    `base_path` is the base URL's, without a slash at its end.
 
     >>> road_of("POST", b"//v1//chat/completions/", b"/api/v1").path
     b'/api/v1/chat/completions'
@@ -67,7 +68,7 @@ def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
 
 
 def wire_of_body(body: bytes) -> Wire:
-    """The wire of a request of which only the body is known, by the members that no other has.
+    """The wire of a request if only its body is known, by the members that no other wire has.
 
     >>> wire_of_body(b'{"input": "hi"}').path, wire_of_body(b'{"input": "hi", "messages": []}').path
     ('/responses', '/chat/completions')
@@ -85,7 +86,7 @@ def wire_of_body(body: bytes) -> Wire:
 
 
 def wire_over(path: bytes) -> Wire:
-    """Whose keys and errors hold for a path that no wire serves: the wire's under which it stands.
+    """The wire whose keys and errors apply to a path that no wire serves: the one whose path is its prefix.
 
     >>> wire_over(b"/v1/messages/count_tokens").path, wire_over(b"/v1/models").path
     ('/messages', '/chat/completions')
@@ -94,8 +95,8 @@ def wire_over(path: bytes) -> Wire:
 
 
 def _wire_at_end(path: bytes) -> tuple[Wire, bytes] | None:
-    """The wire that a path ends in, and the path in its plain form: without needless slashes, and never without a
-    version where nothing stands before it.
+    """The wire at the end of a path, and the path in its canonical form: without redundant slashes, and with a version
+    if nothing precedes it.
 
     >>> _wire_at_end(b"/chat/completions//")[1], _wire_at_end(b"/v1/chat/completions/id")
     (b'/v1/chat/completions', None)
@@ -108,8 +109,8 @@ def _wire_at_end(path: bytes) -> tuple[Wire, bytes] | None:
 
 
 def _on_host(path: bytes, base_path: bytes) -> bytes:
-    """Where a client's path goes: `/v1` stands for the base URL; what the base URL ends with is not said twice; another
-    prefix goes behind the base URL without its `/v1`.
+    """Where a client's path goes: `/v1` means the base URL; segments at the end of the base URL are not repeated; any
+    other prefix is appended to the base URL without its `/v1`.
 
     >>> _on_host(b"/v1/models", b"/api/v3"), _on_host(b"/api/v1/models", b"/x/api/v1")
     (b'/api/v3/models', b'/x/api/v1/models')
@@ -126,7 +127,7 @@ def _on_host(path: bytes, base_path: bytes) -> bytes:
 
 
 def _shared(base_path: bytes, path: bytes) -> int:
-    """How many bytes at the end of a base path stand at the head of a path, too, in whole segments."""
+    """How many bytes at the end of a base path are also at the beginning of a path, in whole segments."""
     at = base_path.find(b"/")
     while at >= 0:
         if path.startswith(base_path[at:] + b"/"):

@@ -1,7 +1,7 @@
-"""Server-sent events: bytes in any pieces → whole events, and what an event says.
+"""Server-sent events: bytes in any pieces → whole events, and the content of an event.
 
-Rule: the events of a stream, joined, are the bytes of the stream; nothing is normalised, so that they can be passed on.
-Framing after https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+Rule: the events of a stream, joined, are the bytes of the stream; nothing is normalised, so they can be passed on.
+Framing follows https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 
 _BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _SIGNS_OF_A_BLANK_LINE: Final = (b"\n\n", b"\n\r", b"\r\r")
-"""One of these stands in every blank line, as its first or second byte."""
+"""Every blank line contains one of these, at its first or second byte."""
 _LONGEST_BLANK_LINE: Final = len(b"\r\n\r\n")
 TAIL_BYTES: Final = 16 * 1024
-"""Of what was told of a stream, in which its end stands; final events hold little, but for signatures of thoughts."""
+"""The last bytes of a stream, which contain its end; final events are short, except for thought signatures."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""May stand before the first event of a stream."""
+"""May precede the first event of a stream."""
 
 
 class EventSplitter:
-    """Takes pieces of a stream and gives back the events that are whole, each with the blank line that ends it.
+    """Takes pieces of a stream and returns the events that are complete, each with the blank line that ends it.
 
     >>> splitter = EventSplitter()
     >>> splitter.feed(b"data: a\\n")
@@ -45,14 +45,14 @@ class EventSplitter:
         events, start = [], 0
         for blank in _BLANK_LINE.finditer(self._kept, max(searched, sign - 1)):
             if blank.end() == len(self._kept) and self._kept.endswith(b"\r"):
-                break  # a line feed may follow that belongs to this line end
+                break  # a line feed that belongs to this line end may follow
             events.append(bytes(self._kept[start : blank.end()]))
             start = blank.end()
         del self._kept[:start]
         return events
 
     def _sign(self, at: int) -> int:
-        """Where a blank line may be, from `at` on; -1: nowhere. The pattern alone takes 60 ns a byte."""
+        """Where a blank line may be, from `at` on; -1: nowhere. The pattern alone takes 60 ns per byte."""
         if self._kept.find(b"\n", at) < 0 and self._kept.find(b"\r", at) < 0:
             return -1
         found = [place for sign in _SIGNS_OF_A_BLANK_LINE if (place := self._kept.find(sign, at)) >= 0]
@@ -60,16 +60,16 @@ class EventSplitter:
 
     @property
     def held_bytes(self) -> int:
-        """How much has come of an event that is not whole yet."""
+        """The number of bytes of an incomplete event so far."""
         return len(self._kept)
 
     def holds(self, sought: bytes) -> bool:
-        """Whether these bytes stand in what has come of it."""
+        """Whether the incomplete event contains these bytes so far."""
         return sought in self._kept
 
     def release(self) -> bytes:
-        """What has come of an event that is not whole yet, taken out; when it is, `feed` gives back what is left of it.
-        The last bytes stay, as the end of the event may begin with them.
+        """Takes out what there is of an incomplete event; once it is complete, `feed` returns the rest of it. The last
+        bytes stay, because the end of the event may begin with them.
 
         >>> splitter = EventSplitter()
         >>> splitter.feed(b"data: a long event\\n"), splitter.release(), splitter.feed(b"\\n")
@@ -82,7 +82,7 @@ class EventSplitter:
 
     @property
     def rest(self) -> bytes:
-        """What has come of an event that is not whole yet; at the end of a stream, its last words."""
+        """What there is of an incomplete event; at the end of a stream, its last words."""
         return bytes(self._kept)
 
 
@@ -101,7 +101,7 @@ def data_of(event: bytes) -> bytes:
 
 
 class Tail:
-    """The end of what comes in pieces: at least so many bytes of it, and fewer than twice as many, or so many pieces.
+    """The end of a stream of pieces: at least this many bytes and fewer than twice as many, or this many pieces.
 
     >>> tail = Tail(4, 3)
     >>> for piece in (b"0123456789", b"ab", b"c"):
@@ -117,7 +117,7 @@ class Tail:
         self._held_bytes = 0
 
     def add(self, piece: bytes) -> None:
-        """What comes next. A large piece is not kept alive by its end."""
+        """Add the next piece. Its end does not keep a large piece alive."""
         pieces = self._pieces
         pieces.append(piece if len(piece) <= self._most_bytes else piece[-self._most_bytes :])
         self._held_bytes += len(pieces[-1])

@@ -38,7 +38,7 @@ async def test_a_stream_without_an_answer_is_tried_again_shorter_whatever_window
         assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "a success that holds nothing"), ("zh", "内容为空")])
+@pytest.mark.parametrize(("language", "words"), [("en", "an empty success"), ("zh", "内容为空")])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_who_is_answered_with_nothing_twice_is_told_so(
     tmp_path: Path, stream: bool, language: str, words: str

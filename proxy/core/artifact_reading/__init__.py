@@ -1,1 +1,1 @@
-"""Searching and paging in what was taken out."""
+"""Searching and paging in artifacts."""

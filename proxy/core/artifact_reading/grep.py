@@ -1,7 +1,7 @@
-"""Lines of a text that match a pattern, each with its number and what stands around it.
+"""Lines of a text that match a pattern, each with its number and its context.
 
-Rule: the text is asked for piece by piece and never held as a whole, a match lies within one line, and whatever ends a
-search early, the page says from which line to go on.
+Rule: the text is read piece by piece and never held as a whole; a match is within one line; and whatever ends a search
+early, the page says from which line to continue.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Span, begin_
 from proxy.errors import RangeOutside
 
 _READ_BYTES: Final = 256 * 1024
-"""At a time; between two reads a search can be stopped."""
+"""At a time; a search can be stopped between two reads."""
 _OVERLAP_BYTES: Final = 4 * 1024
-"""Of the pieces of a line that is longer than one read: a match of up to this length is found across them."""
+"""Between two pieces of a line longer than one read: a match of up to this length across them is found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a search found."""
+    """The hits of a search."""
 
     text: bytes = field(repr=False)
-    """As `grep -n` prints it; of a line that is too long `line:byte:…`."""
+    """As `grep -n` prints it; for a line that is too long, `line:byte:…`."""
     count: int
     first: int
     last: int
     """The last line that was searched, perhaps not to its end."""
     following: str | None
-    """What to ask for as `lines` to go on; None when all that was asked for has been searched."""
+    """The `lines` to ask for to continue; None if everything asked for has been searched."""
     total_lines: int
 
 
 def hits_of(
     index: LineIndex, wanted: LineRange, search: Search, max_bytes: int = PAGE_BYTES
 ) -> Generator[Span, bytes, Hits]:
-    """The hits in some lines: yields the spans that it has to read, is sent their bytes, and returns them.
+    """The hits in a range of lines: yields the spans that it has to read, is sent their bytes, and returns the hits.
 
-    A TimeoutError in the place of bytes ends the search there. Raises RangeOutside.
+    A TimeoutError instead of bytes ends the search there. Raises RangeOutside.
     """
     wanted = wanted.within(index.total_lines)
     first, last = wanted.first, wanted.last or wanted.first
@@ -52,7 +52,7 @@ def hits_of(
     at = start + offset
     if at > end:
         raise RangeOutside(f"line {first:,} has no byte {offset:,}", param="lines")
-    fresh = 1 if offset else 0  # the byte before tells that no line begins here
+    fresh = 1 if offset else 0  # the byte before shows that no line begins here
     at, offset = at - fresh, offset - fresh
     listing = Listing(search, max_bytes)
     while at < end and listing.stopped is None:

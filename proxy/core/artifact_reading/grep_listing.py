@@ -1,6 +1,7 @@
-"""What a search prints, as `grep -n` does: matches with their lines' numbers, and what stands around them.
+"""The output of a search, as `grep -n` prints it: matches with their line numbers, and their context.
 
-Rule: no more bytes and matches than asked for; where that ends it, the place to go on from is known to the byte.
+Rule: no more bytes and matches than asked for; if a limit ends the search, the place to continue from is known to the
+byte.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from proxy.core.artifact_reading.patterns import Search
 from proxy.core.text.lines import Span, whole_characters
 
 SHOWN_BYTES: Final = 600
-"""Of a line. Of a longer one the surroundings of the match are shown, and the search goes on behind them in that line:
+"""Of a line. Of a longer one, the text around the match is shown, and the search continues after it in the same line:
 JSON is often one line."""
 
 
 class Listing:
-    """What is printed, line by line."""
+    """The output, line by line."""
 
     def __init__(self, search: Search, max_bytes: int) -> None:
         self._pattern = search.compiled()
@@ -27,21 +28,21 @@ class Listing:
         self._printed: list[bytes] = []
         self._last_printed = 0
         self._owed = 0
-        """Lines that still have to follow the last match."""
+        """Lines that still have to be printed after the last match."""
         self._recent: deque[tuple[int, bytes]] = deque(maxlen=search.context)
         """The last lines that were not printed, and their numbers."""
         self.count = 0
         self.stopped: tuple[int, int] | None = None
-        """The line, and the byte in it, from which to go on."""
+        """The line to continue from, and the byte in it."""
 
     @property
     def text(self) -> bytes:
-        """All of it."""
+        """The whole output."""
         return b"".join(self._printed)
 
     def add(self, piece: bytes, line: int, offset: int, fresh: int, *, is_part: bool) -> int:
-        """Search whole lines, or a part of one; they begin in `line` at its byte `offset`, and what stands before
-        `fresh` has been searched. Where in the piece the search ended."""
+        """Search whole lines, or part of one; they begin in `line` at its byte `offset`, and everything before `fresh`
+        has been searched. Returns where in the piece the search ended."""
         windows, searched = self._windows(piece, offset, fresh)
         if not windows and not self._owed:
             self._remember(piece, line, offset)
@@ -64,14 +65,14 @@ class Listing:
         return searched
 
     def _windows(self, piece: bytes, offset: int, fresh: int) -> tuple[Mapping[int, list[Span]], int]:
-        """What to show of which row, and where the search ended."""
+        """The spans to show of each row, and where the search ended."""
         found: defaultdict[int, list[Span]] = defaultdict(list)
         at, row, counted = fresh, 0, 0
         left = self._search.max_hits - self.count
         while left and at <= len(piece) and (match := self._pattern.search(piece, at)) is not None:
             start = match.start()
             if start == len(piece) and piece.endswith(b"\n"):
-                break  # behind the last line
+                break  # after the last line
             begin, end = piece.rfind(b"\n", 0, start) + 1, piece.find(b"\n", start)
             end = len(piece) if end < 0 else end
             row += piece.count(b"\n", counted, begin)
@@ -104,7 +105,7 @@ class Listing:
         return True
 
     def _pass(self, number: int, text: bytes) -> bool:
-        """A line without a match; whether there was room for it."""
+        """A line without a match; returns whether there was room for it."""
         if not self._owed:
             self._recent.append((number, text))
             return True
@@ -121,7 +122,7 @@ class Listing:
         return True
 
     def _remember(self, piece: bytes, line: int, offset: int) -> None:
-        """The last lines of a piece in which nothing was found."""
+        """Keep the last lines of a piece without a match."""
         if not self._search.context or offset:
             return
         closed = piece.removesuffix(b"\n")
@@ -131,7 +132,7 @@ class Listing:
 
 
 def _part(number: int, skipped: int, text: bytes, start: int, end: int) -> bytes:
-    """What stands around a match in a long line."""
+    """The text around a match in a long line."""
     while start < end and start and text[start] & 0xC0 == 0x80:
         start += 1
     before, behind = b"\xe2\x80\xa6" * (start > 0), b"\xe2\x80\xa6" * (end < len(text))
@@ -145,7 +146,7 @@ def _shortened(text: bytes) -> bytes:
 def _place(piece: bytes, line: int, offset: int, at: int, *, is_part: bool) -> tuple[int, int]:
     """The line, and the byte in it, at a position of a piece."""
     if at > len(piece) and not is_part:
-        return line + piece.count(b"\n") + 1, 0  # behind a last line without a line feed
+        return line + piece.count(b"\n") + 1, 0  # after a last line without a line feed
     at = min(at, len(piece))
     begin = piece.rfind(b"\n", 0, at) + 1
     return line + piece.count(b"\n", 0, at), at - begin + (0 if begin else offset)

@@ -1,6 +1,6 @@
-"""What is looked for in a text, and how much of it is wanted.
+"""What to search for in a text, and how much of it to return.
 
-Rule: the time is linear in the text whatever the pattern (RE2, https://github.com/google/re2).
+Rule: the time is linear in the size of the text, whatever the pattern (RE2, https://github.com/google/re2).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MAX_CONTEXT: Final = 50
 MAX_HITS: Final = 1_000
 CONTEXT: Final = 2
 HITS: Final = 50
-"""Where nothing is said."""
+"""The default."""
 _MEMORY_BYTES: Final = 1 << 20
-"""For the automaton of a pattern, RE2's own default being 8 MB; a pattern that needs more is refused."""
+"""For the automaton of a pattern; RE2's own default is 8 MB. A pattern that needs more is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Search:
 
     pattern: str
     context: int = CONTEXT
-    """Lines before and behind each match."""
+    """Lines before and after each match."""
     max_hits: int = HITS
 
     def __post_init__(self) -> None:

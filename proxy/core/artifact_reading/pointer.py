@@ -1,6 +1,6 @@
 """JSON pointers (RFC 6901): the part of a JSON text at a path.
 
-Rule: what is found keeps its bytes, so numbers and escapes are those of the original; a string is given as its text.
+Rule: the part keeps its bytes, so numbers and escapes are those of the original; a string is returned as its text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a content is, and what a model must read to take it: `media_type(content, declared, name)` → `MediaType`.
+"""The type of a content, and the modality that it needs: `media_type(content, declared, name)` → `MediaType`.
 
-Rule: the bytes decide. What a client declares, or a name says, stands only where the bytes do not speak against it; and
-nothing here raises, whatever the bytes.
+Rule: the bytes decide. A declared type or a file name counts only where the bytes do not contradict it; and nothing
+here raises, whatever the bytes.
 """
 
 from proxy.core.content_types.forced import looks_decoded_by_force

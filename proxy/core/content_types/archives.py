@@ -1,4 +1,4 @@
-"""What is in an archive: ZIP and OLE, and the documents that are one.
+"""The contents of an archive: ZIP and OLE, and the document formats that are one of them.
 
 Rule: names are read in place, in a bounded number of bounded steps; nothing is ever unpacked.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _WINDOW_BYTES: Final = 65_536
-"""Looked at for a name where the place of the next is not told."""
+"""Searched for a name where the position of the next one is not stated."""
 
 _OPEN_XML: Final = (
     (b"word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
@@ -22,14 +22,14 @@ _MAX_ENTRIES: Final = 1_000
 _MAX_ZIP_END_BYTES: Final = 22 + 65_535
 """The end record of a ZIP with the longest comment: APPNOTE 6.3.10, section 4.3.16."""
 _SIZES_FOLLOW: Final = 0x08
-"""Flag of an entry that was written as a stream: its sizes stand behind it."""
+"""Flag of an entry that was written as a stream: its sizes come after its content."""
 _STATED: Final = re.compile(
     rb"PK\x03\x04.{22}\x08\0..mimetype(application/(?:epub\+zip|vnd\.oasis\.opendocument\.(?:text|spreadsheet|presentation|"
     rb"graphics)))",
     re.DOTALL,
 )
-"""OpenDocument and EPUB: the first entry is called `mimetype`, is stored plain and holds the type. Templates go on with
-`-template`: ODF 1.3, part 2, section 3.3, and EPUB OCF 3.3, section 4.3."""
+"""OpenDocument and EPUB: the first entry is called `mimetype`, is stored uncompressed and contains the type. Templates
+add `-template`: ODF 1.3, part 2, section 3.3, and EPUB OCF 3.3, section 4.3."""
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_STREAMS: Final = (
@@ -41,14 +41,14 @@ _OLE_STREAMS: Final = (
 )
 OLE_STORAGE: Final = "application/x-ole-storage"
 KEPT_IN_OLE: Final = frozenset(mime for _, mime in (*_OLE_STREAMS, *_OPEN_XML))
-"""What an OLE container without such a stream may be: an encrypted document of Office 2007 and later."""
+"""Types that an OLE container without such a stream may have: an encrypted document of Office 2007 and later."""
 _SECTOR_POWERS: Final = frozenset({9, 12})
 _MAX_DIRECTORY_SECTORS: Final = 256
 _FAT_SECTORS_IN_HEADER: Final = 109
 
 
 def zip_archive(content: bytes) -> str:
-    """A ZIP, or the document that it is."""
+    """The type of a ZIP, or of the document that it is."""
     if content[:4] not in (b"PK\x03\x04", b"PK\x05\x06"):
         return ""
     if stated := _STATED.match(content):
@@ -62,7 +62,7 @@ def zip_archive(content: bytes) -> str:
 
 
 def _zip_directory(content: bytes) -> Iterator[bytes]:
-    """The names in the directory at the end. Only there are the archives within an archive passed over for sure."""
+    """The names in the directory at the end. Only the directory reliably skips archives within the archive."""
     end = content.rfind(b"PK\x05\x06", -_MAX_ZIP_END_BYTES)
     if end < 0 or end + 22 > len(content):
         return
@@ -76,7 +76,7 @@ def _zip_directory(content: bytes) -> Iterator[bytes]:
 
 
 def _zip_heads(content: bytes) -> Iterator[bytes]:
-    """The names before the contents, of a ZIP that is cut off."""
+    """The names before the contents, for a truncated ZIP."""
     at = 0
     for _ in range(_MAX_ENTRIES):
         if content[at : at + 4] != b"PK\x03\x04" or at + 30 > len(content):
@@ -91,12 +91,12 @@ def _zip_heads(content: bytes) -> Iterator[bytes]:
 
 
 def ole(content: bytes) -> str:
-    """Office before 2007, told apart by the names in the container's directory: [MS-CFB], sections 2.2 and 2.6."""
+    """Office before 2007, by the names in the container's directory: [MS-CFB], sections 2.2 and 2.6."""
     if not content.startswith(_OLE):
         return ""
     try:
         names = _ole_names(content)
-    except struct.error:  # cut off
+    except struct.error:  # truncated
         names = set()
     return next((mime for name, mime in _OLE_STREAMS if name in names), OLE_STORAGE)
 

@@ -1,7 +1,7 @@
 """Base64 and data URLs.
 
-Rule: what a lenient reader takes is taken (line breaks, missing padding, the alphabet of URLs); what is no base64 is
-None, never an exception.
+Rule: everything that a lenient reader accepts is accepted (line breaks, missing padding, the URL alphabet); anything
+else gives None, never an exception.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
 _MAX_HEAD_CHARACTERS: Final = 1_000
-"""Of a data URL before its comma: a type and some parameters."""
+"""Of a data URL before its comma: a type and a few parameters."""
 _URL_ALPHABET: Final = str.maketrans("-_", "+/")
 _ADDRESS: Final = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{1,30}:", re.IGNORECASE)
-"""No base64 holds a colon. `https:`, `gs:`, `file:`, our own `artifact:`."""
+"""No base64 contains a colon. `https:`, `gs:`, `file:`, our own `artifact:`."""
 
 
 class DataUrl(NamedTuple):
@@ -42,7 +42,7 @@ def data_url(text: str) -> DataUrl | None:
 
 
 def is_address(text: str) -> bool:
-    """Whether this names something that stands elsewhere.
+    """Whether this names something that is elsewhere.
 
     >>> is_address("https://example.org/a.png"), is_address("data:,a"), is_address("iVBORw0KGgo=")
     (True, False, False)
@@ -51,7 +51,7 @@ def is_address(text: str) -> bool:
 
 
 def last_of(address: str) -> str:
-    """What stands for a file name in an address.
+    """The file name in an address.
 
     >>> last_of("https://example.org/d/a.png?s=1#f")
     'a.png'
@@ -60,7 +60,7 @@ def last_of(address: str) -> str:
 
 
 def decoded(payload: str) -> bytes | None:
-    """The bytes that a base64 text stands for; None when it is broken.
+    """The bytes that a base64 text encodes; None if it is broken.
 
     >>> decoded("aGk"), decoded("a\\nGk="), decoded("aG"), decoded("a"), decoded("no base64!")
     (b'hi', b'hi', b'h', None, None)
@@ -72,7 +72,7 @@ def decoded(payload: str) -> bytes | None:
         compact = compact.translate(_URL_ALPHABET)
     try:
         return binascii.a2b_base64(compact + "=" * (-len(compact) % 4), strict_mode=True)
-    except ValueError:  # of no base64, and of characters beyond ASCII
+    except ValueError:  # not base64, or characters beyond ASCII
         return None
 
 

@@ -1,4 +1,4 @@
-"""What is in a film: ISO base media (MP4, MOV, M4A, HEIC, AVIF), Matroska, Ogg.
+"""The contents of a video container: ISO base media (MP4, MOV, M4A, HEIC, AVIF), Matroska, Ogg.
 
 Rule: headers are read in place, in a bounded number of bounded steps.
 """
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 _WINDOW_BYTES: Final = 65_536
-"""Looked at for the names of codecs."""
+"""Searched for the names of codecs."""
 
 _BRANDS: Final = (
     (re.compile(rb"avi[fs]"), "image/avif"),
@@ -23,13 +23,13 @@ _BRANDS: Final = (
 )
 """https://mp4ra.org/registered-types/brands; all others are MP4."""
 _IMAGE_BRANDS: Final = frozenset({b"mif1", b"mif2", b"msf1", b"miaf"})
-"""An image of any codec, which the compatible brands name: ISO 23008-12, section 10.2."""
+"""An image of any codec, which the compatible brands state: ISO 23008-12, section 10.2."""
 _MAX_BRANDS: Final = 64
 _MAX_BOXES: Final = 64
-"""Walked over in one box."""
+"""Visited within one box."""
 _MAX_TRACKS: Final = 16
 _TOP_ATOMS: Final = frozenset({b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot"})
-"""With which a QuickTime file from before `ftyp` begins."""
+"""A QuickTime file from before `ftyp` begins with one of these."""
 
 _MATROSKA: Final = b"\x1a\x45\xdf\xa3"
 _WEBM: Final = b"\x42\x82\x84webm"
@@ -38,7 +38,7 @@ _CODEC: Final = re.compile(rb"\x86[\x83-\xa0]([AV])_[A-Z]")
 
 
 def isobmff(content: bytes) -> str:
-    """MP4, MOV, M4A, HEIC, AVIF: by brand, and by tracks where the brand says MP4."""
+    """MP4, MOV, M4A, HEIC, AVIF: by brand, and by tracks if the brand says MP4."""
     if content[4:8] == b"ftyp":
         major, mime = content[8:12], _of_brand(content[8:12])
         if major in _IMAGE_BRANDS:
@@ -58,7 +58,7 @@ def _of_brand(brand: bytes) -> str:
 
 
 def _handlers(content: bytes) -> set[bytes]:
-    """What the tracks of a film are: moov / trak / mdia / hdlr, ISO 14496-12, section 8."""
+    """The kinds of tracks in a film: moov / trak / mdia / hdlr, ISO 14496-12, section 8."""
     spans = [(0, len(content))]
     for wanted in (b"moov", b"trak", b"mdia", b"hdlr"):
         spans = [(at, end) for span in spans for kind, at, end in _boxes(content, *span) if kind == wanted][
@@ -68,7 +68,7 @@ def _handlers(content: bytes) -> set[bytes]:
 
 
 def _boxes(content: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Kind, beginning and end of the content of each box."""
+    """Kind of each box, and the beginning and end of its content."""
     for _ in range(_MAX_BOXES):
         if at + 8 > end:
             return
@@ -76,7 +76,7 @@ def _boxes(content: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]
         head = 8
         if length == 1 and at + 16 <= end:  # the length is a longer number
             length, head = struct.unpack_from(">Q", content, at + 8)[0], 16
-        elif length == 0:  # up to the end
+        elif length == 0:  # to the end
             length = end - at
         if length < head:
             return
@@ -85,7 +85,7 @@ def _boxes(content: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]
 
 
 def matroska(content: bytes) -> str:
-    """WebM or another Matroska, with a picture or without: by the codecs."""
+    """WebM or another Matroska, with or without video: by the codecs."""
     if not content.startswith(_MATROSKA):
         return ""
     head = content[:_WINDOW_BYTES]

@@ -1,6 +1,6 @@
-"""Text that is a binary file, decoded by force: what `bytes.decode(errors="replace")` leaves of a PDF.
+"""Text that is really a binary file, decoded by force: what `bytes.decode(errors="replace")` makes of a PDF.
 
-Rule: real text, in any language, with whatever a terminal or a careless program puts into it, is never taken for one.
+Rule: real text, in any language, is never taken for one, whatever a terminal or a careless program puts into it.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ import re
 from typing import Final
 
 _WINDOW_CHARACTERS: Final = 16_384
-"""Looked at from the beginning, the middle and the end."""
+"""Examined from the beginning, the middle and the end."""
 _CONTROLS: Final = bytes({*range(32), 127} - set(b"\t\n\v\f\r\b\a\x1b"))
-"""C0 without blanks and without what terminals are steered by."""
+"""C0 without whitespace and without the characters that control terminals."""
 _NOT_OF_TEXT: Final = re.compile("[\0-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
-"""The same, and what stands for bytes that were no UTF-8."""
+"""The same, and the character that replaces invalid UTF-8."""
 _BAD_SHARE: Final = 0.2
-"""Replaced and control characters together. A compressed file has 0.4 to 0.6 of them."""
+"""Replaced and control characters together. A compressed file has 0.4 to 0.6."""
 _CONTROL_SHARE: Final = 0.02
-"""A text in another encoding (GBK, Latin-1) has none, however much was replaced: its Latin words can still be read."""
+"""A text in another encoding (GBK, Latin-1) has none, however much was replaced; its Latin words are still readable."""
 _REPLACED_SHARE: Final = 0.01
-"""A list that is separated by NUL, or a stream of frames around lines (Docker's), has none."""
+"""A list separated by NUL, or a stream of frames around lines (Docker's), has none."""
 _MOSTLY_CONTROLS: Final = 0.5
-"""So many are enough alone."""
+"""This share is enough by itself."""
 _BAD_CHARACTERS: Final = 16
-"""At least so many, so that a line or two are no file."""
+"""At least this many, so that one or two lines do not count as a file."""
 
 _SIGNATURE: Final = re.compile(
     "[\ufffd\x89]PNG\r?\n\x1a|[\ufffdÿ][\ufffdØ][\ufffdÿ].(?:\0|.{1,3}(?:JFIF|Exif|Adobe))|GIF8[79]a.{0,8}[\ufffd\0]"
@@ -34,11 +34,11 @@ _SIGNATURE: Final = re.compile(
     "|SQLite format 3\0|BZh[1-9]1AY&SY|II\\*\0|MM\0\\*|\0asm\x01",
     re.DOTALL,
 )
-"""How the files of `signatures.py` begin after they were decoded as UTF-8 or Latin-1."""
+"""The beginnings of the files in `signatures.py` after they were decoded as UTF-8 or Latin-1."""
 
 
 def looks_decoded_by_force(text: str) -> bool:
-    """Whether a text is no text.
+    """Whether a text is not really text.
 
     >>> looks_decoded_by_force(bytes(range(256)).decode(errors="replace"))
     True
@@ -66,7 +66,7 @@ def _sample(text: str) -> str:
 
 
 def _is_interleaved(sample: str) -> bool:
-    """UTF-16 of a Western text, read as UTF-8: each second character is NUL. It can be read, so it is text."""
-    body = sample.lstrip("\ufffd")  # of the byte order mark
+    """UTF-16 of a Western text, read as UTF-8: every second character is NUL. It is readable, so it is text."""
+    body = sample.lstrip("\ufffd")  # from the byte order mark
     halves = (body[::2], body[1::2])
     return any(not half.strip("\0") for half in halves) and any(not _NOT_OF_TEXT.search(half) for half in halves)

@@ -1,4 +1,4 @@
-"""Streams without a header of their own: MPEG audio, AAC and transport streams, told by frames that follow each other.
+"""Streams without a header: MPEG audio, AAC and transport streams, recognised by frames that follow each other.
 
 Rule: one frame is a coincidence; the next must begin exactly where the first ends, and so on.
 """
@@ -19,25 +19,25 @@ _BITRATES_KBIT: Final = {
 """By version (3 is MPEG-1, 2 and 0 are MPEG-2 and 2.5) and layer (3 is layer I): ISO 11172-3 and 13818-3."""
 _RATES_HZ: Final = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
 _FRAMES: Final = 3
-"""That must follow each other."""
+"""Number of frames that must follow each other."""
 _ID3_SEARCH_BYTES: Final = 4_096
-"""Behind an ID3 tag, and before the first frame: encoders pad with zeros."""
+"""After an ID3 tag, and before the first frame: encoders pad with zeros."""
 _JUNK_BYTES: Final = 16_384
 """Before the first whole frame; the longest frame has less than 3 KB."""
 _MAX_PACKETS: Final = 8
 _PACKETS: Final = ((188, 0), (192, 4))
-"""Length of a packet of a transport stream, and where its sync byte stands (192: with a time stamp, as in M2TS)."""
+"""Length of a packet of a transport stream, and the position of its sync byte (192: with a timestamp, as in M2TS)."""
 
 
 def mpeg_audio(content: bytes) -> str:
-    """MP3 and its elder brothers, with an ID3 tag before it or not."""
+    """MP3 and its predecessors, with or without an ID3 tag."""
     if content[:3] == b"ID3" and len(content) >= 10 and content[3] < 5 and max(content[6:10]) < 0x80:
         return _behind_id3(content)
     return "audio/mpeg" if _chain(content, 0, _mpeg_frame_bytes) else ""
 
 
 def _behind_id3(content: bytes) -> str:
-    """A tag says nothing of what follows it: MP3 mostly, but FLAC and AAC files carry one, too."""
+    """A tag says nothing about what follows it: usually MP3, but FLAC and AAC files have tags, too."""
     at = 10 + sum(byte << shift for byte, shift in zip(content[6:10], (21, 14, 7, 0), strict=True))
     behind = content[at : at + _ID3_SEARCH_BYTES].lstrip(b"\0")
     if behind.startswith(b"fLaC"):
@@ -65,7 +65,7 @@ def _begins_packet(head: bytes) -> bool:
 
 
 def mpeg_audio_within(content: bytes) -> str:
-    """MP3 that was cut out of a stream: it begins in the middle of a frame."""
+    """MP3 cut out of a stream: it begins in the middle of a frame."""
     at = content.find(b"\xff", 0, _JUNK_BYTES)
     while at >= 0:
         if _chain(content, at, _mpeg_frame_bytes):
@@ -78,13 +78,13 @@ def _chain(content: bytes, at: int, frame_bytes: Callable[[bytes], int]) -> bool
     for number in range(_FRAMES):
         length = frame_bytes(content[at : at + 7])
         if not length:
-            return (at == len(content) and number > 0) or (at > len(content) and number > 1)  # whole, or cut off
+            return (at == len(content) and number > 0) or (at > len(content) and number > 1)  # whole, or truncated
         at += length
     return True
 
 
 def _mpeg_frame_bytes(header: bytes) -> int:
-    """Length of the frame that begins so; 0 when none does."""
+    """Length of the frame that begins with this header; 0 if there is none."""
     if len(header) < 4 or header[0] != 0xFF or header[1] & 0xE0 != 0xE0:
         return 0
     version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3

@@ -1,4 +1,4 @@
-"""What a content is to a model, and what a model must read to take it.
+"""The kinds of content, and the modality that a model needs for each.
 
 Rule: each kind has one route, whatever the type.
 """
@@ -13,7 +13,7 @@ from proxy.core.models.profile import Modality
 
 
 class ContentKind(StrEnum):
-    """What a content is to a model."""
+    """The kind of a content from a model's point of view."""
 
     IMAGE = "image"
     AUDIO = "audio"
@@ -30,16 +30,16 @@ class MediaType:
     mime: str
     kind: ContentKind
     suffix: str
-    """What a file name of this type ends with, without the dot."""
+    """The extension of a file of this type, without the dot."""
 
 
 def modality_of(kind: ContentKind) -> Modality:
-    """What a model must read to take it."""
+    """The modality that a model needs for this kind."""
     return _MODALITIES.get(kind, Modality.FILE)
 
 
 def kind_claimed(modality: Modality) -> ContentKind:
-    """What a content is taken for that is claimed to be read so; a file is a document until it is opened."""
+    """The kind that a claimed modality implies; a file is a document until it is opened."""
     return _KINDS[modality]
 
 
@@ -54,7 +54,7 @@ _KINDS: Final = {modality: kind for kind, modality in _MODALITIES.items()}
 
 
 def audio_format(found: MediaType) -> str:
-    """The `format` of an `input_audio` part: `wav` and `mp3` are what OpenAI takes, others take more.
+    """The `format` of an `input_audio` part: OpenAI accepts `wav` and `mp3`, others accept more.
 
     >>> audio_format(MediaType("audio/mpeg", ContentKind.AUDIO, "mp3"))
     'mp3'

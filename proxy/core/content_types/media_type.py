@@ -1,7 +1,7 @@
-"""What a content is: what its bytes say, then what is declared, then what its name says, then `other`.
+"""The type of a content: by its bytes, then by its declared type, then by its name, otherwise `other`.
 
-Rule: a claim (a declared type, or the ending of a name) can only make the finding finer: which text, which archive. It
-never makes a text a picture.
+Rule: a claim (a declared type, or a file extension) can only refine the finding: which text, which archive. It never
+turns a text into an image.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.core.content_types.table import BINARY, PLAIN, known, mime_by_name, p
 from proxy.core.content_types.texts import is_text, may_be_text, mime_of_text
 
 _VAGUE: Final = frozenset({"", BINARY, PLAIN})
-"""Claims that say nothing of use when another claim does."""
+"""Claims that say nothing useful when there is another claim."""
 
 
 def media_type(content: bytes, declared: str = "", name: str = "") -> MediaType:
@@ -50,7 +50,7 @@ def _text(content: bytes, claims: list[str]) -> MediaType:
 
 
 def _best(claims: list[str]) -> str:
-    """The first that says something; else what says little."""
+    """The first claim that is specific; otherwise the first vague one."""
     return next((claim for claim in claims if claim not in _VAGUE), next(iter(claims), ""))
 
 
@@ -62,7 +62,7 @@ def _is_textual(mime: str) -> bool:
 
 
 def _typed(mime: str, kind: ContentKind = ContentKind.OTHER) -> MediaType:
-    """A type by its line; for a type without one, by what is known of it."""
+    """A type by its line in the table; for a type without one, by its kind."""
     line = known(mime or BINARY)
     if line is not None:
         return line

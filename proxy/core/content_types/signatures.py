@@ -1,7 +1,7 @@
-"""The type that the bytes of a file name themselves: signatures at fixed places, and the inside of containers.
+"""The type that the bytes of a file state: signatures at fixed places, and the inside of containers.
 
-Rule: a signature is long or structured enough that no text and no other format begins like it; a short one (`BM`, an
-MPEG frame) counts only with the fields that must follow. Only a bounded part of the content is looked at.
+Rule: a signature is so long or structured that no text and no other format begins like it; a short one (`BM`, an MPEG
+frame) counts only with the fields that must follow. Only a bounded part of the content is examined.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _AT_START: Final[tuple[tuple[bytes, str], ...]] = (
 )
 
 _PDF: Final = re.compile(rb"%PDF-\d\.\d(?! ?[A-Za-z])")
-"""A sentence may begin with a header, too, but it goes on."""
+"""A sentence may also begin with a header, but it continues."""
 _PDF_SEARCH_BYTES: Final = 1_024
-"""Readers accept a header that begins within so much: PDF 1.7 (ISO 32000-1), annex H, note 13."""
+"""Readers accept a header that begins within this many bytes: PDF 1.7 (ISO 32000-1), annex H, note 13."""
 _PDF_END_BYTES: Final = 2_048
 _BZIP2: Final = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
 _RIFF: Final = {b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo", b"WEBP": "image/webp"}
@@ -67,11 +67,11 @@ _ASF_VIDEO: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 """The stream type of a video stream: Advanced Systems Format specification, section 10.4."""
 _ASF_SEARCH_BYTES: Final = 16_384
 _BMP_HEADER_BYTES: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Lengths of the header behind the file header: the versions of BITMAPINFOHEADER, and OS/2's."""
+"""Lengths of the header after the file header: the versions of BITMAPINFOHEADER, and OS/2's."""
 
 
 def mime_by_signature(content: bytes) -> str:
-    """What the bytes say they are; empty when they do not."""
+    """The type that the bytes state; empty if they state none."""
     for start, mime in _AT_START:
         if content.startswith(start):
             return mime
@@ -82,7 +82,7 @@ def mime_by_signature(content: bytes) -> str:
 
 
 def mime_behind_junk(content: bytes) -> str:
-    """What a content is that begins with something else. Ask only of what is no text: a text may speak of PDF."""
+    """The type of a content that begins with something else. Not for texts: a text may mention PDF."""
     late = _PDF.search(content, 0, _PDF_SEARCH_BYTES)
     return "application/pdf" if late and b"startxref" in content[-_PDF_END_BYTES:] else ""
 
@@ -107,7 +107,7 @@ def _bmp(content: bytes) -> str:
 
 
 def _icon(content: bytes) -> str:
-    """A directory of images: none is empty, and the byte behind the number of colours is zero."""
+    """A directory of images: none is empty, and the byte after the number of colours is zero."""
     if content[:4] not in (b"\0\0\x01\0", b"\0\0\x02\0") or len(content) < 22:
         return ""
     images, first_bytes, first_at = struct.unpack_from("<4xH8xII", content)
@@ -125,7 +125,7 @@ def _program_stream(content: bytes) -> str:
 
 
 def _zstd(content: bytes) -> str:
-    """A frame to be skipped may come first: RFC 8878, section 3.1.2."""
+    """A skippable frame may come first: RFC 8878, section 3.1.2."""
     if not re.match(rb"[\x50-\x5f]\x2a\x4d\x18.{4}", content, re.DOTALL):
         return ""
     behind = 8 + int.from_bytes(content[4:8], "little")
@@ -147,7 +147,7 @@ def _portable_executable(content: bytes) -> str:
 
 
 def _tar(content: bytes) -> str:
-    """The header's sum, which every tar has, old or new: `ustar` is missing in the oldest."""
+    """The header's checksum, which every tar has, old or new: the oldest have no `ustar`."""
     header = content[:512]
     stated = header[148:156].strip(b" \0")
     if len(header) < 512 or not re.fullmatch(rb"[0-7]{1,7}", stated):
@@ -160,4 +160,4 @@ _LOOKS: Final[tuple[Callable[[bytes], str], ...]] = (
     zip_archive, ole, _riff, isobmff, matroska, ogg, _pdf, _aiff, _bmp, _icon, _bzip2, _zstd, _asf, _program_stream,
     _portable_executable, _tar, mpeg_audio, aac, transport_stream,
 )  # fmt: skip
-"""In this order; the frames of audio streams come last, as they are the shortest signatures."""
+"""In this order; the frames of audio streams come last, because they are the shortest signatures."""

@@ -1,7 +1,7 @@
-"""The types that are known by name: their kind, how file names end, and how else clients call them.
+"""The types that are known by name: their kind, their file extensions, and other names that clients use for them.
 
-Rule: one line a type. Whatever else has to be known of a type (how its bytes begin, how people call it) refers to it by
-its MIME type as written here.
+Rule: one line per type. Everything else about a type (how its bytes begin, what people call it) refers to it by its
+MIME type as written here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MACROS: Final = "application/vnd.ms-"
 _ENABLED: Final = ".macroenabled.12"
 _ODF: Final = "application/vnd.oasis.opendocument."
 
-# MIME type · suffix, and other endings of the same type · other names of the same type
+# MIME type · extension, and other extensions of the same type · other names of the same type
 _LINES: Final[Mapping[ContentKind, str]] = {
     ContentKind.IMAGE: """
         image/png            png,apng           image/x-png image/apng
@@ -138,9 +138,9 @@ for _kind, _lines in _LINES.items():
         _ENDINGS.update(dict.fromkeys(_endings.split(","), _mime))
 
 _MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
-"""RFC 6838, section 4.2, in small letters."""
+"""RFC 6838, section 4.2, in lower case."""
 _MAX_DECLARED_CHARACTERS: Final = 512
-"""Of a declared type with its parameters."""
+"""Of a declared type including its parameters."""
 _BINARY_KINDS: Final = ("image/", "audio/", "video/", "font/")
 
 
@@ -150,19 +150,19 @@ def known(mime: str) -> MediaType | None:
 
 
 def plain_mime(declared: str) -> str:
-    """A declared type without parameters, by the name it has here; empty when it is none.
+    """A declared type without parameters, by its name in the table; empty if it is not a type.
 
     >>> plain_mime("Image/JPG; q=1"), plain_mime("image/x-foo"), plain_mime("png"), plain_mime("../etc")
     ('image/jpeg', 'image/x-foo', 'image/png', '')
     """
     mime = declared[:_MAX_DECLARED_CHARACTERS].partition(";")[0].strip().lower()
-    if "/" not in mime:  # some clients write the ending, others only the kind
+    if "/" not in mime:  # some clients write the extension, others only the kind
         return _ENDINGS.get(mime.removeprefix("."), "")
     return _ALIASES.get(mime, mime) if _MIME.fullmatch(mime) else ""
 
 
 def is_binary(declared: str) -> bool:
-    """Whether a declared type is one whose content is no text, as far as types are known.
+    """Whether a declared type is known to be other than text.
 
     >>> is_binary("image/x-rare"), is_binary("Application/PDF"), is_binary("application/json"), is_binary("x/y")
     (True, True, False, False)
@@ -173,7 +173,7 @@ def is_binary(declared: str) -> bool:
 
 
 def mime_by_name(name: str) -> str:
-    """What the ending of a file name says, or nothing.
+    """The type that a file extension states, or an empty text.
 
     >>> mime_by_name("a/b.tar.GZ"), mime_by_name("README"), mime_by_name("https://h/x.png?size=2")
     ('application/gzip', '', 'image/png')

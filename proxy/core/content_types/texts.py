@@ -1,6 +1,7 @@
-"""Bytes that are text, and which kind of text.
+"""Bytes that are text, and the kind of text.
 
-Rule: a text is valid in its encoding and free of what no text holds; a bounded part of a long one is looked at.
+Rule: a text is valid in its encoding and free of bytes that no text contains; only a bounded part of a long one is
+examined.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from typing import Final
 _SAMPLE_BYTES: Final = 65_536
 """From each end."""
 _PARSED_BYTES: Final = 4_096
-"""JSON up to here is parsed, longer JSON told by its ends."""
+"""JSON up to this size is parsed; longer JSON is recognised by its ends."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, which begins the same
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, which begins with the same bytes
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS: Final = bytes({*range(32), 127} - set(b"\t\n\v\f\r\b\a\x1b"))
-"""What no text holds, but for an accident."""
+"""Bytes that no text contains, except by accident."""
 _ACCIDENTS: Final = 0.01
-"""Share of such bytes that a text may have: a NUL in a log."""
+"""The share of such bytes that a text may have: a NUL in a log."""
 _HTML: Final = re.compile(r"(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _JSON_START: Final = re.compile(r"\{\s*[\"}]|\[\s*(?:[\"\[{\]]|-?\d+(?:\.\d+)?\s*,|true\b|false\b|null\b)")
 
 
 def text_of(content: bytes) -> str | None:
-    """The text that these bytes are, or None: UTF-8, or what a byte order mark says.
+    """The text that these bytes encode, or None: in UTF-8, or as a byte order mark says.
 
     >>> text_of("naïve".encode()), text_of("naïve".encode("utf-16")), text_of("naïve".encode("latin-1"))
     ('naïve', 'naïve', None)
@@ -42,7 +43,7 @@ def text_of(content: bytes) -> str | None:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether these bytes are text of Unicode, without what no text holds."""
+    """Whether these bytes are Unicode text without bytes that no text contains."""
     head = _head(content)
     if not head:
         return False
@@ -56,13 +57,13 @@ def is_text(content: bytes) -> bool:
 
 
 def may_be_text(content: bytes) -> bool:
-    """Whether these bytes may be text in an encoding of one country."""
+    """Whether these bytes may be text in a national encoding."""
     sample = content[:_SAMPLE_BYTES]
     return len(sample) == len(sample.translate(None, _CONTROLS))
 
 
 def mime_of_text(content: bytes) -> str:
-    """HTML, SVG, XML or JSON by what it begins with; empty for other texts."""
+    """HTML, SVG, XML or JSON by its beginning; empty for other texts."""
     text = (_head(content) or "").lstrip()
     if text.startswith("<"):
         if _HTML.match(text):
@@ -118,7 +119,7 @@ def _head(content: bytes) -> str | None:
 
 
 def _tail(content: bytes) -> bytes:
-    """The end of a text of UTF-8, from the beginning of a character on."""
+    """The end of a UTF-8 text, starting at a character."""
     start = len(content) - _SAMPLE_BYTES
     while start < len(content) - _SAMPLE_BYTES + 4 and content[start] & 0xC0 == 0x80:
         start += 1

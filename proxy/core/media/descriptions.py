@@ -1,6 +1,6 @@
-"""What a model reads in the place of media, and beside them.
+"""The texts that a model reads instead of media, and beside them.
 
-Rule: as the catalogue's; names and addresses that somebody else wrote are one line of bounded length.
+Rule: the same as for the catalogue; names and addresses from elsewhere are one line of bounded length.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from proxy.core.notices.writing import Notices
 
 
 class OmissionReason(StrEnum):
-    """Why words stand in the place of a content. The values name the words."""
+    """Why a text replaces a content. The values name the texts."""
 
     MODEL = "model"
     """The model does not read this kind."""
     IN_TEXT = "in_text"
-    """It came inside a text, and nobody says that the model reads this kind."""
+    """It was inside a text, and nobody states that the model reads this kind."""
     UNSTATED = "unstated"
-    """A text names it, and nobody says that the model reads this kind."""
+    """A text names it, and nobody states that the model reads this kind."""
     BROKEN = "broken"
     EMPTY = "empty"
     TOO_LARGE = "too_large"
     TOO_MANY_PIXELS = "too_many_pixels"
     TOO_MANY = "too_many"
-    """More than a message, or a request, may show."""
+    """More than a message or a request may show."""
     FORMAT = "format"
     """No model reads this format."""
     PLACE = "place"
-    """The message that it came in cannot hold it."""
+    """Its message cannot hold it."""
     FORCED = "forced"
     """It was decoded as text."""
     ENCODING = "encoding"
-    """It is text, and not in Unicode."""
+    """It is text, but not Unicode."""
     LONG_TEXT = "long_text"
-    """It is text, and too long to stand here."""
+    """It is text, but too long to be included."""
 
 
 _CAPABILITY: Final = frozenset({OmissionReason.MODEL, OmissionReason.IN_TEXT, OmissionReason.UNSTATED})
-"""What another model might read: the content is whole, and it is this model, or its upstream, that does not take it."""
+"""Another model might read it: the content is whole, and it is this model or its upstream that does not accept it."""
 _NAME_CHARACTERS: Final = 120
 _ADDRESS_CHARACTERS: Final = 300
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
@@ -53,22 +53,22 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What is known of a content that is not shown."""
+    """What is known about a content that is not shown."""
 
     found: MediaType
     why: OmissionReason
     name: str = ""
-    """Of the file, as somebody wrote it."""
+    """Of the file, as its sender wrote it."""
     byte_count: int | None = None
     pixels: tuple[int, int] | None = None
     address: str = ""
-    """Where it is, when it never was here."""
+    """Where it is, if it was never here."""
     limit: int = 0
-    """In bytes or pixels, when that is why."""
+    """In bytes or pixels, if a limit is the reason."""
 
 
 def description(described: Described, artifact: Artifact | None, notices: Notices) -> str:
-    """What stands in the place of a content: name, type, size, why, and the way to it."""
+    """The text that replaces a content: name, type, size, reason, and the way to it."""
     language, found = notices.language, described.found
     name = _plain(described.name, _NAME_CHARACTERS) or default_name(found)
     if artifact is not None and notices.kept:
@@ -91,7 +91,7 @@ def description(described: Described, artifact: Artifact | None, notices: Notice
     reason = say(WHY_NOT_SHOWN, described.why, language, limit=limit)
     if artifact is not None:
         reason += notices.whole(artifact) if notices.kept else say(MEDIA, "unkept", language)
-    # A sub-agent may open the original by its name or address, also where the folder of artifacts is out of sight.
+    # A sub-agent can open the original by its name or address, even if it cannot see the folder of artifacts.
     can_be_handed_over = (artifact is not None and notices.kept) or described.address.startswith("http")
     if notices.subagent and can_be_handed_over and described.why in _CAPABILITY:
         reason += say(MEDIA, "subagent", language)
@@ -99,19 +99,19 @@ def description(described: Described, artifact: Artifact | None, notices: Notice
 
 
 def default_name(found: MediaType) -> str:
-    """A name for a content that came without one."""
+    """A name for a content without one."""
     kind = "file" if found.kind is ContentKind.OTHER else found.kind.value
     return f"{kind}.{found.suffix}" if found.suffix else kind
 
 
 def shown(found: MediaType, number: int, *, behind: bool, language: Language) -> str:
-    """What stands in a text for a content that is shown as media: behind the batch, or in the same message."""
+    """The text in place of a content that is shown as media: after the batch, or in the same message."""
     kind = friendly_kind(found.kind, language)
     return say(MEDIA, "shown_behind" if behind else "shown_here", language, kind=kind, number=number)
 
 
 def label(tool: str, call: str, number: int, language: Language) -> str:
-    """What stands before a content that was moved behind its batch, so that the model knows whose it is."""
+    """The text before a content that was moved after its batch, so that the model knows its tool call."""
     of_tool = _plain(tool, _NAME_CHARACTERS) or say(MEDIA, "a_tool", language)
     if call:
         return say(MEDIA, "of_call", language, tool=of_tool, call=_plain(call, _NAME_CHARACTERS), number=number)
@@ -119,16 +119,16 @@ def label(tool: str, call: str, number: int, language: Language) -> str:
 
 
 def spoken(language: Language) -> str:
-    """What the assistant says between its results and their media, where a user message may not follow results."""
+    """The assistant's words between its results and their media, where a user message may not follow results."""
     return say(MEDIA, "spoken", language)
 
 
 def named(name: str, text: str) -> str:
-    """A text that came as a file."""
+    """A text that was sent as a file."""
     plain = _plain(name, _NAME_CHARACTERS)
     return f"[{plain}]\n{text}" if plain else text
 
 
 def _plain(foreign: str, max_characters: int) -> str:
-    """One line of what somebody else wrote."""
+    """One line of a text from elsewhere."""
     return _UNPRINTABLE.sub(" ", foreign[:max_characters]).strip()

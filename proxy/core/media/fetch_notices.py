@@ -1,7 +1,7 @@
-"""What a model reads in the place of an image that could not be fetched.
+"""The text that a model reads instead of an image that could not be fetched.
 
-Rule: as the catalogue's. Of what a foreign server says only a status, a media type and an address without its query are
-shown: none of them can hold a sentence.
+Rule: the same as for the catalogue. Of a foreign server's response only the status, the media type and the address
+without its query are shown: none of them can contain a sentence.
 """
 
 from __future__ import annotations

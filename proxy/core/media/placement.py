@@ -25,11 +25,11 @@ from proxy.core.tokens.image_size import image_size
 MAX_TEXT_BYTES: Final = 51_200
 """Of a text file that is put into a message as text."""
 _HEAD_BYTES: Final = 65_536
-"""JPEG keeps its size behind its EXIF block, which has at most so much."""
+"""JPEG has its size after its EXIF block, which is at most this long."""
 _NOT_SHOWN: Final = frozenset({"image/svg+xml", "image/vnd.adobe.photoshop"})
-"""Images that no model reads: drawings, and layers."""
+"""Images that no model reads: drawings and layered files."""
 _WIDELY_READ: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What OpenAI, Anthropic and Gemini read alike; of others the client who sends them as media has to know.
+"""The types that OpenAI, Anthropic and Gemini all read; for others, the client that sends them as media has to know.
 https://platform.openai.com/docs/guides/images-vision, https://docs.anthropic.com/en/docs/build-with-claude/vision"""
 _KINDS: Final = {
     ContentKind.IMAGE: Route.IMAGE,
@@ -38,7 +38,7 @@ _KINDS: Final = {
     ContentKind.DOCUMENT: Route.FILE,
     ContentKind.OTHER: Route.FILE,
 }
-"""The part for a content that came in no part of its own."""
+"""The part for a content that was not in a part of its own."""
 
 
 def place(
@@ -51,8 +51,8 @@ def place(
     can_hold: bool,
     is_too_many: bool = False,
 ) -> MediaPlacement:
-    """Where a content goes. `part`: what it came in. `can_hold`: whether its message may hold media, or they may be
-    moved out of it. `is_too_many`: whether enough images of its message are shown without it."""
+    """Where a content goes. `part`: the part that contained it. `can_hold`: whether its message may hold media, or they
+    may be moved out of it. `is_too_many`: whether enough images of its message are shown without it."""
     if attachment.is_elsewhere:
         return _elsewhere(routes, attachment, notices, can_hold=can_hold, is_too_many=is_too_many)
     return _Placing(routes, attachment, part, tool, notices, can_hold, is_too_many).placed()
@@ -61,7 +61,7 @@ def place(
 def _elsewhere(
     routes: Routes, attachment: Attachment, notices: Notices, *, can_hold: bool, is_too_many: bool
 ) -> MediaPlacement:
-    """A content that is not here is shown where it is, or its address stands for it."""
+    """A content that is not here is shown where it is, or replaced by its address."""
     modality = modality_claimed(attachment)
     kind = kind_claimed(modality)
     found = MediaType("", kind, "")
@@ -83,7 +83,7 @@ def _elsewhere(
 
 
 def not_here(attachment: Attachment, unfetched: Unfetched, notices: Notices) -> MediaPlacement:
-    """A content that was looked for in vain: why, in its place."""
+    """A content that could not be fetched is replaced by the reason."""
     kept_in = (notices.way.folder or notices.way.url or "") if notices.kept else ""
     words = not_fetched(attachment.address, unfetched, notices.language, kept_in)
     return MediaPlacement(
@@ -104,7 +104,7 @@ class _Placing:
     is_too_many: bool
     content: bytes = b""
     is_encoded: bool = False
-    """Whether that is the base64 as it came."""
+    """Whether `content` is the base64 as received."""
     found: MediaType = field(default=MediaType("", ContentKind.OTHER, ""))
     pixels: tuple[int, int] | None = None
 
@@ -135,7 +135,7 @@ class _Placing:
         return routes.modalities is None and not routes.refused and not routes.is_strict
 
     def _is_over_a_limit(self) -> bool:
-        """Told without opening the whole."""
+        """Decided without decoding the whole content."""
         if self.attachment.byte_count > self.routes.max_bytes:
             return True
         self.pixels = image_size(self.attachment.head(_HEAD_BYTES)) if self.attachment.shape is Shape.IMAGE else None
@@ -175,7 +175,7 @@ class _Placing:
 
     @property
     def _is_no_whole_image(self) -> bool:
-        """Whether a text holds what begins as an image and ends before its size: an upstream would refuse it."""
+        """Whether a text contains the beginning of an image without its size: an upstream would refuse it."""
         is_head = not self.attachment.is_part and len(self.content) < _HEAD_BYTES
         return is_head and self.pixels is None and self.found.mime in _WIDELY_READ
 
@@ -195,13 +195,13 @@ class _Placing:
             return [own]
         as_written = SHAPES[shape]
         if kind is ContentKind.OTHER or own[0] is claimed:
-            return [as_written]  # raw samples, rare formats: whoever wrote the part has to know
+            return [as_written]  # raw samples, rare formats: the sender of the part has to know
         if shape is Shape.FILE:
             return [own, as_written] if kind is ContentKind.IMAGE else [as_written, own]
         return [own]
 
     def _text(self, claimed: Modality) -> MediaPlacement:
-        """A text that came as a file is text, unless the model reads files."""
+        """A text that was sent as a file is text, unless the model reads files."""
         attachment = self.attachment
         if attachment.is_data_url and not (
             attachment.is_part or attachment.is_asked_for or is_binary(attachment.declared)
@@ -220,12 +220,13 @@ class _Placing:
             return self._described(OmissionReason.ENCODING)
         name = attachment.name
         if not (name or attachment.is_part) and decoded(text) is not None:
-            name = default_name(self.found)  # or it would be taken for base64 itself
+            name = default_name(self.found)  # otherwise the text would be taken for base64 itself
         words = named(name, text)
         return MediaPlacement(Route.TEXT, self.found, words=words, byte_count=len(self.content))
 
     def _unless_unknown(self, claimed: Modality, why: OmissionReason) -> MediaPlacement:
-        """A fault of a content, told in its place; a part that nobody says is not read stays for the upstream."""
+        """A broken content is reported in its place; a part stays for the upstream if nobody states that it is not
+        read."""
         if self.attachment.is_part and not self.attachment.is_fetched and self.routes.reads(claimed) is None:
             return MediaPlacement(Route.UNKNOWN, self.found)
         if why is OmissionReason.BROKEN:
@@ -235,7 +236,7 @@ class _Placing:
         return self._described(why)
 
     def _unknown(self, claimed: Modality) -> MediaPlacement:
-        """A part of which nobody says whether it is read: for the upstream to judge, with the content in it."""
+        """A part of unknown readability: the upstream decides, with the content in it."""
         if not self.attachment.is_fetched:
             return MediaPlacement(Route.UNKNOWN, self.found)
         return self._shown(self._candidates(claimed)[0][1]) if self.can_hold else self._described(OmissionReason.PLACE)
@@ -248,7 +249,7 @@ class _Placing:
         return MediaPlacement(Route.DESCRIPTION, self.found, None, words, artifact, len(self.content), why.value)
 
     def _shown(self, route: Route) -> MediaPlacement:
-        """The part that the model reads; the old one where it is right."""
+        """The part that the model reads; the original one if it is right."""
         found = self.found
         if self._is_as_written(route):
             return MediaPlacement(route, found, byte_count=len(self.content))

@@ -1,7 +1,7 @@
-"""Images, audio and files go where the model can read them; where it cannot, a description stands in their place.
+"""Images, audio and files go where the model can read them; otherwise a description replaces them.
 
-Rule: a local step. The same content, role and capability give the same route, and nothing here raises. What came as
-media stays byte for byte when nobody states whether the model reads it; binary inside a text never does.
+Rule: a local step. The same content, role and capability give the same route, and nothing here raises. Content that was
+sent as media stays byte for byte if nobody states whether the model reads it; binary inside a text never does.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
 
 MAX_SHOWN: Final = 32
-"""Contents of one message that are shown though they did not come as media: a page has hundreds of icons."""
+"""Contents of one message that are shown although they were not sent as media: a page has hundreds of icons."""
 MAX_REPLACED: Final = 1_000
-"""Contents of one message that words stand for: what is over stays, as the words would be longer than the text."""
+"""Contents of one message that are replaced by texts. The rest stays, because the texts would be longer than it."""
 _ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 """System and developer texts are never changed."""
 
@@ -37,10 +37,10 @@ class RouteMedia:
     routes: Routes
     tool_images: ToolImages = ToolImages.USER_AFTER_BATCH
     resolved: Resolved = field(default_factory=dict, repr=False)
-    """What stands elsewhere, as far as it was looked up."""
+    """Content from elsewhere, as far as it was looked up."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
-        """One edit for each content that is routed; they all put the same in the place of the message's content."""
+        """One edit for each content that is routed; all of them make the same change to the message's content."""
         if message.role not in _ROLES or not message.may_hold_media or is_page(message, tool):
             return
         target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
@@ -65,7 +65,7 @@ class RouteMedia:
             )
 
     def _resolved_for(self, message: Message) -> Resolved:
-        """What this message names itself: what others name is not its own, whatever else was looked up."""
+        """What this message itself refers to: lookups for other messages do not count."""
         if not self.resolved:
             return self.resolved
         names = (reference.address for reference in references_in(message))
@@ -83,17 +83,17 @@ class _Work:
     notices: Notices
     target: ToolImages
     done: list[tuple[RoutedMedia, Artifact | None]] = field(default_factory=list)
-    """What was routed, with what has to be kept of it."""
+    """What was routed, with the artifact to be kept of it."""
     shown: int = 0
     images: int = 0
     """Image parts so far."""
     images_over: int = 0
-    """The first so many image parts of the message are over the limit."""
+    """Number of image parts at the beginning of the message that are over the limit."""
     behind: list[Item] = field(default_factory=list)
-    """Parts that go behind the batch."""
+    """Parts that go after the batch."""
 
     def content(self) -> tuple[Address, Parts] | None:
-        """What the message says from now on, and where; None when it stays as it is."""
+        """The new content of the message, and where it goes; None if the message stays as it is."""
         found = self.message.parts()
         if found is None:
             return None
@@ -103,11 +103,11 @@ class _Work:
         items: list[Item] = []
         for part in parts:
             items += self._routed_part(part)
-        # Who refuses media often takes no list of parts at all.
+        # An upstream that refuses media often accepts no list of parts at all.
         return (at, Parts(tuple(items), as_text=bool(self.routes.refused))) if self.done else None
 
     def moved(self) -> Moved | None:
-        """What goes behind the batch."""
+        """The parts that go after the batch."""
         if not self.behind:
             return None
         if self.target is not ToolImages.USER_AFTER_ASSISTANT:
@@ -124,7 +124,7 @@ class _Work:
         return [Carried(part.raw)] if len(self.done) == before else items
 
     def _text_parts(self, text: str, like: bytes) -> list[Item]:
-        """A text part with words in the place of what the text held, and behind it what is shown of that here."""
+        """A text part with texts in place of the contents in it, followed by those contents that are shown here."""
         here: list[Item] = []
 
         def words_for(attachment: Attachment) -> Replacement | None:
@@ -180,7 +180,7 @@ class _Work:
         return place(self.routes, attachment, part, self.tool, self.notices, can_hold=can_hold, is_too_many=is_too_many)
 
     def _is_too_many(self, attachment: Attachment) -> bool:
-        """Whether enough images are shown without this one: the newest parts are, and the first of a text."""
+        """Whether enough images are shown without this one: the newest parts are, and the first ones of a text."""
         limit = self.routes.max_images
         if limit == 0:
             return True

@@ -1,6 +1,7 @@
-"""The route table: what a model reads, and which part that is.
+"""The route table: what a model reads, and in which part.
 
-Rule: the same kind of content and the same capability give the same route. What nobody states is neither yes nor no.
+Rule: the same kind of content and the same capability give the same route. An unstated capability is neither yes nor
+no.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from proxy.core.media.descriptions import OmissionReason
 from proxy.core.models.profile import Modality
 
 MAX_IMAGE_PIXELS: Final = 89_478_485
-"""Pillow, with which vLLM, SGLang and most servers open images, takes more for a decompression bomb.
+"""Pillow, which vLLM, SGLang and most servers use to open images, treats anything larger as a decompression bomb.
 https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.open"""
 MAX_BYTES: Final = 20 * 1024 * 1024
 
@@ -29,11 +30,11 @@ SHAPES: Final = {
     Shape.VIDEO: (Modality.VIDEO, Route.VIDEO),
     Shape.FILE: (Modality.FILE, Route.FILE),
 }
-"""What a model must read to take a part as it is written."""
+"""The modality that a model needs to read a part as it is written."""
 
 
 def modalities_in(message: Message) -> frozenset[Modality]:
-    """What a model must read to take the media parts of a message, by what they say of themselves."""
+    """The modalities that a model needs for the media parts of a message, by what the parts declare."""
     found = message.parts()
     parts = found[1] if found is not None else ()
     return frozenset(modality_claimed(part.attachment) for part in parts if part.attachment is not None)
@@ -41,12 +42,12 @@ def modalities_in(message: Message) -> frozenset[Modality]:
 
 @dataclass(frozen=True, slots=True)
 class MediaPlacement:
-    """Where a content goes, and what stands there."""
+    """Where a content goes, and what is put there."""
 
     route: Route
     found: MediaType
     part: Shown | None = None
-    """The new part; None when the old one stays, or words stand in its place."""
+    """The new part; None if the old one stays, or a text replaces it."""
     words: str = ""
     artifact: Artifact | None = None
     byte_count: int | None = None
@@ -54,7 +55,7 @@ class MediaPlacement:
 
     @property
     def stays(self) -> bool:
-        """Whether what came is right as it is."""
+        """Whether the original is right as it is."""
         return self.part is None and not self.words
 
     @property
@@ -65,14 +66,14 @@ class MediaPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """What one model reads, and what is shown to it at the most."""
+    """What one model reads, and the most that is shown to it."""
 
     modalities: frozenset[Modality] | None = None
     """None: nobody states it."""
     refused: frozenset[Modality] = field(default=frozenset())
     """What its upstream has refused before, whatever is stated."""
     is_strict: bool = False
-    """Whether a model reads text alone when nobody states what it reads."""
+    """Whether a model is assumed to read only text if nobody states what it reads."""
     max_bytes: int = MAX_BYTES
     """Of one content."""
     max_image_pixels: int = MAX_IMAGE_PIXELS
@@ -80,7 +81,7 @@ class Routes:
     """Of one message."""
 
     def reads(self, modality: Modality) -> bool | None:
-        """Whether the model reads it; None when nobody states it."""
+        """Whether the model reads it; None if nobody states it."""
         if modality in self.refused:
             return False
         if self.modalities is None:
@@ -88,13 +89,13 @@ class Routes:
         return modality in self.modalities
 
     def why_not(self, modality: Modality, *, can_hold: bool) -> OmissionReason:
-        """Why something is not read: the model is known to lack it, or else its place cannot hold it."""
+        """Why something is not read: the model is known to lack it, or its place cannot hold it."""
         is_stated = self.modalities is not None or modality in self.refused
         return OmissionReason.MODEL if is_stated or can_hold else OmissionReason.PLACE
 
 
 def modality_claimed(attachment: Attachment) -> Modality:
-    """What a model must read to take a part, by what the part says of itself."""
+    """The modality that a model needs for a part, by what the part declares."""
     if attachment.shape in SHAPES:
         return SHAPES[attachment.shape][0]
     kind = attachment.declared.partition("/")[0].strip().lower()

@@ -1,1 +1,1 @@
-"""What is known of models, their names and providers, and of the tools that agents have."""
+"""Knowledge about models, their names and providers, and about the tools that agents have."""

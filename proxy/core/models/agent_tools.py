@@ -17,12 +17,12 @@ _READER: Final = re.compile(
     r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.*edit|grep|search_?files?", re.IGNORECASE
 )
 _SUBAGENT: Final = re.compile(r"^(?:task|agent)$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
-"""Names as they stand in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code
-has called it Agent since 2.1.63, and Task before: https://code.claude.com/docs/en/sub-agents"""
+"""Names in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code has called it
+Agent since 2.1.63, and Task before: https://code.claude.com/docs/en/sub-agents"""
 
 
 class AgentFileAccess(StrEnum):
-    """How the agent can get at a file; the values name the words for it."""
+    """How the agent can read a file; the values name the texts about it."""
 
     NOTHING = "nothing"
     SUBAGENT = "subagent"
@@ -31,8 +31,8 @@ class AgentFileAccess(StrEnum):
 
 
 def reach_with(names: Sequence[str], *, sees_files: bool = True) -> AgentFileAccess:
-    """The best way to an artifact that tools of these names offer: a sub-agent spares the context, a reader pages, a
-    shell can all. `sees_files`: whether the agent has the folder before it; a shell alone gets at it without.
+    """The best way to an artifact that tools with these names offer: a sub-agent saves context, a reader pages, a shell
+    does everything. `sees_files`: whether the agent sees the folder; only a shell can read artifacts without it.
 
     >>> reach_with(["run_command"])
     <AgentFileAccess.SHELL: 'shell'>

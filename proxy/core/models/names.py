@@ -1,7 +1,7 @@
 """When two names mean one model: spellings, packaging and deployments of the same weights.
 
-Rule: a name is only ever made plainer, never guessed at. What may tell two models apart (`-mini`, `-32k`, a size, a
-month such as `-2407`) stays, because a wrong model is worse than none.
+Rule: a name is only made plainer, never guessed. Anything that may distinguish two models (`-mini`, `-32k`, a size, a
+month such as `-2407`) is kept, because a wrong model is worse than none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _PLAIN: Final = re.compile(r"[a-z0-9 ._:@\-]+")
-"""Other characters tell models apart: `command-r+` is not `command-r`."""
+"""Other characters distinguish models: `command-r+` is not `command-r`."""
 
 _RUNS: Final = re.compile(r"[a-z]+|[0-9]+")
 
@@ -33,7 +33,7 @@ _PACKAGING: Final = re.compile(
 )
 
 _FINE_TUNED: Final = re.compile(r"^ft:([^:]+):.*$")
-"""OpenAI: `ft:gpt-4o-mini-2024-07-18:acme::7p4lURel` has the window of its base."""
+"""OpenAI: `ft:gpt-4o-mini-2024-07-18:acme::7p4lURel` has the window of its base model."""
 
 _BEDROCK_VENDOR: Final = re.compile(
     r"^(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
@@ -46,11 +46,11 @@ _DEPLOYMENT: Final = (
     r"|eu|us|uk|eastus|westus|centralus|northeurope|westeurope|swedencentral|francecentral|uksouth|japaneast)\d?"
 )
 _DEPLOYED: Final = re.compile(rf"^(?:{_DEPLOYMENT}[-_.])+|(?:[-_.]{_DEPLOYMENT})+$")
-"""Words that people put around a model's name for a deployment (Azure, gateways); none of them names a model."""
+"""Words that people add to a model's name for a deployment (Azure, gateways); none of them names a model."""
 
 
 def last_part(name: str) -> str:
-    """The name without whose it is, in lower case: after the last slash, without `.gguf`.
+    """The name without its owner, in lower case: after the last slash, without `.gguf`.
 
     >>> last_part("openrouter/Qwen/Qwen2.5-7B-Instruct"), last_part("/models/Llama-3.3-70B-Q4_K_M-00001-of-00002.gguf")
     ('qwen2.5-7b-instruct', 'llama-3.3-70b-q4_k_m')
@@ -59,7 +59,7 @@ def last_part(name: str) -> str:
 
 
 def spelling(part: str) -> str:
-    """The same for all ways to set the dots and dashes of a name; empty for a name that has other signs, too.
+    """The same for every way to write a name with dots and dashes; empty for a name that has other signs, too.
 
     >>> spelling("claude-sonnet-4.5") == spelling("claude-sonnet-4-5"), spelling("llama3.1:8b"), spelling("command-r+")
     (True, 'llama-3-1-8-b', '')
@@ -68,7 +68,7 @@ def spelling(part: str) -> str:
 
 
 def unpacked(part: str) -> str:
-    """Without dates, quantisation and the suffixes of hosts.
+    """Without dates, quantisation and the suffixes that hosts add.
 
     >>> unpacked("gpt-4o-2024-08-06"), unpacked("qwen2.5:7b-instruct-q4_k_m"), unpacked("gpt-4-0613")
     ('gpt-4o', 'qwen2.5:7b-instruct', 'gpt-4-0613')
@@ -80,7 +80,7 @@ def unpacked(part: str) -> str:
 
 
 def undeployed(part: str) -> str:
-    """Without the words that people put around a model's name for a deployment.
+    """Without the words that people add to a model's name for a deployment.
 
     >>> undeployed("my-gpt-4o-prod"), undeployed("gpt-4o-mini-eastus2"), undeployed("distilled-gpt-4o")
     ('gpt-4o', 'gpt-4o-mini', 'distilled-gpt-4o')
@@ -94,7 +94,7 @@ def plainest(part: str) -> str:
 
 
 def tells_nothing(part: str) -> bool:
-    """Whether a name is too plain to mean one model everywhere: `auto`, `custom`, `sonar`.
+    """Whether a name is too general to mean the same model everywhere: `auto`, `custom`, `sonar`.
 
     >>> tells_nothing("auto"), tells_nothing("o1"), tells_nothing("deepseek-chat")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""What a model takes: its window, its limits, what it reads. A record; who says so: `shell/models/`.
+"""The capabilities of a model: its window, its limits, its modalities. A record; `shell/models/` fills it.
 
 Rule: `None` means that nobody states it, which is not the same as no.
 """
@@ -11,20 +11,20 @@ from enum import StrEnum
 from typing import Final
 
 DEFAULT_WINDOW_TOKENS: Final = 128_000
-"""The window of a model that nobody knows: what most hosted models of the last two years have at least."""
+"""The window of an unknown model: most hosted models of the last two years have at least this much."""
 
 
 class ToolImages(StrEnum):
-    """Where the media of a tool's result go, for a model that reads them."""
+    """Where the media of a tool result go, for a model that reads them."""
 
     KEEP = "keep"
     """They stay in the result."""
     USER_AFTER_BATCH = "user_after_batch"
-    """One user message behind all results of the batch: most upstreams take text alone in a result."""
+    """One user message after all results of the batch: most upstreams accept only text in a result."""
     USER_AFTER_ASSISTANT = "user_after_assistant"
-    """The same with a word of the assistant before it: Mistral takes no user message right behind a result."""
+    """The same after a short assistant message: Mistral accepts no user message directly after a result."""
     TEXT = "text"
-    """A description stands in the result."""
+    """A description replaces them in the result."""
 
 
 class Modality(StrEnum):
@@ -38,12 +38,12 @@ class Modality(StrEnum):
 
 
 class Witness(StrEnum):
-    """How it is known that a window is so large."""
+    """How the size of a window is known."""
 
     STATED = "stated"
     """By the settings, the upstream itself, or the catalogue's entry for this very provider."""
     LEARNED = "learned"
-    """A refusal printed it, or usage has shown it: it was true then."""
+    """A refusal printed it, or usage has shown it: it was true at that time."""
     INFERRED = "inferred"
     """From refusals that name no window: requests are fitted to it, but it is no evidence against another refusal."""
     GUESSED = "guessed"
@@ -60,43 +60,43 @@ class ModelProfile:
     window_tokens: int = DEFAULT_WINDOW_TOKENS
     """Prompt and reply together."""
     input_tokens: int | None = None
-    """The prompt alone, where an upstream limits it apart from the window."""
+    """The prompt alone, where an upstream limits it separately from the window."""
     output_tokens: int | None = None
     """The reply alone."""
     modalities: frozenset[Modality] | None = None
-    """What it reads."""
+    """The kinds of input that it reads."""
     refused: frozenset[Modality] = frozenset()
-    """What its upstream has refused, whatever is stated."""
+    """The kinds of input that its upstream has refused, whatever is stated."""
     results_hold_text: bool = False
-    """Whether its upstream has refused media in the results of tools."""
+    """Whether its upstream has refused media in tool results."""
     refuses_our_tool: bool = False
     """Whether its upstream has refused the proxy's own tool."""
     tokenizer: str | None = None
     """tiktoken encoding, `bytes` for the estimate, or None: by the model's name."""
     cuts_silently: bool = False
-    """Whether its upstream cuts a longer prompt without a word: such a request is made as small as it can be, and sent
-    even when that is not small enough."""
+    """Whether its upstream silently cuts a prompt that is too long: such a request is made as small as possible, and
+    sent even if that is not small enough."""
     witness: Witness = Witness.STATED
     """Of the window."""
     image_tokens: tuple[tuple[str, int], ...] = ()
-    """Of images, by `image_key`, as its upstream has shown to count them."""
+    """Of images, by `image_key`, as the upstream has been seen to count them."""
     input_chars: int | None = None
-    """Of the prompt alone, where an upstream bounds it so."""
+    """Of the prompt alone, where an upstream limits its characters."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where each value came from: by field name, a phrase such as `config models[0]` or `default`."""
+    """Where each value comes from: by field name, a phrase such as `config models[0]` or `default`."""
 
     @property
     def window_is_guessed(self) -> bool:
-        """Whether nobody who must know says how large the window is, and nothing has shown it."""
+        """Whether no authoritative source states the window, and nothing has shown it."""
         return self.witness is Witness.GUESSED
 
     @property
     def certain_window_tokens(self) -> int | None:
-        """The window, when it is stated or learned; None when it is guessed or inferred."""
+        """The window if it is stated or learned; None if it is guessed or inferred."""
         return self.window_tokens if self.witness in (Witness.STATED, Witness.LEARNED) else None
 
     def reads(self, modality: Modality) -> bool | None:
-        """Whether the model takes this kind of input; None when nobody states it."""
+        """Whether the model reads this kind of input; None if nobody states it."""
         if modality in self.refused:
             return False
         return None if self.modalities is None else modality in self.modalities

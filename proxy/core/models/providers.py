@@ -1,6 +1,6 @@
-"""Who serves and who made a model, told from addresses and names; the providers' names are those of models.dev.
+"""Who serves and who made a model, by addresses and names; providers have their names from models.dev.
 
-Rule: what is not in a table is nobody's; a look-alike of a host is not that host.
+Rule: a host or name in no table belongs to nobody; a look-alike of a host is not that host.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PREFIXES: Final[Mapping[str, str]] = {
     "nvidia_nim": "nvidia",
     "moonshot": "moonshotai",
 }
-"""LiteLLM's words for providers (docs.litellm.ai/docs/providers) where they are not the catalogue's."""
+"""LiteLLM's names for providers (docs.litellm.ai/docs/providers) where they differ from the catalogue's."""
 
 _VENDORS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("gpt-oss",), ""),  # open weights that OpenAI does not serve itself
@@ -70,7 +70,7 @@ _VENDORS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("step-",), "stepfun"),
     (("mimo-",), "xiaomi"),
 )
-"""Who made the models whose names begin like this."""
+"""The makers of models, by the beginning of the name."""
 
 
 def is_own_server(base_url: str) -> bool:
@@ -88,7 +88,7 @@ def is_own_server(base_url: str) -> bool:
 
 
 def served_at(base_url: str, addresses: Mapping[str, str]) -> tuple[str, ...]:
-    """The providers whose API this is; where several share a host, those with more of the path in common come first."""
+    """The providers whose API this is; if several share a host, those that share more of the path come first."""
     url = urlsplit(base_url)
     host = url.hostname or ""
     known = [provider for glob, provider in _HOSTS.items() if fnmatchcase(host, glob)]
@@ -104,7 +104,7 @@ def served_at(base_url: str, addresses: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def vendor_of(part: str) -> str:
-    """Who made the model with this `last_part`; empty when that is not known, or when the maker does not serve it.
+    """Who made the model with this `last_part`; empty if unknown, or if the maker does not serve it.
 
     >>> vendor_of("gpt-4o"), vendor_of("gpt-oss-120b"), vendor_of("phi-4")
     ('openai', '', '')
@@ -113,9 +113,9 @@ def vendor_of(part: str) -> str:
 
 
 def usual_tool_images(model: str, base_url: str) -> ToolImages:
-    """Where the media of a tool's result go when nobody says it.
+    """Where the media of a tool result go if no setting says so.
 
-    Mistral refuses a user message right behind a tool's, and so do the chat templates of its models:
+    Mistral refuses a user message directly after a tool's, and so do the chat templates of its models:
     "Unexpected role 'user' after role 'tool'". https://github.com/LibreChat-AI/agents/issues/344
 
     >>> usual_tool_images("mistral-small", "http://vllm/v1").value, usual_tool_images("gpt-5", "http://x/v1").value
@@ -130,8 +130,8 @@ _NEWEST: Final = re.compile(r"claude-(?:fable|mythos)")
 
 
 def reply_is_apart(model: str, base_url: str) -> bool:
-    """Whether a request is taken whose prompt and reply limit are more than the window together, and its reply ends
-    where the window does: at Anthropic, from Claude 4.5 on.
+    """Whether a request is accepted although its prompt and reply limit together exceed the window, and its reply ends
+    with the window: at Anthropic, since Claude 4.5.
     https://platform.claude.com/docs/en/build-with-claude/context-windows
 
     >>> [reply_is_apart(name, "https://api.anthropic.com") for name in ("claude-sonnet-4-5-20250929", "claude-opus-5")]
@@ -148,9 +148,9 @@ def reply_is_apart(model: str, base_url: str) -> bool:
 
 
 def named_in(model: str, part: str, providers: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
-    """Providers that a name itself names (`azure/gpt-5`, Hugging Face's `gpt-oss-120b:groq`), and its part without.
+    """Providers that the name itself contains (`azure/gpt-5`, Hugging Face's `gpt-oss-120b:groq`), and `part` without.
 
-    `part` is the `last_part` of the name, `providers` what the catalogue knows.
+    `part` is the `last_part` of the name, `providers` those that the catalogue knows.
 
     >>> named_in("azure/gpt-5", "gpt-5", {"azure": ""}), named_in("gpt-oss-20b:groq", "gpt-oss-20b:groq", {"groq": ""})
     ((('azure',), 'gpt-5'), (('groq',), 'gpt-oss-20b'))

@@ -1,1 +1,1 @@
-"""Every word that is ever put before a model."""
+"""Every text that is ever put before a model."""

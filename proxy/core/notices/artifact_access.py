@@ -1,7 +1,7 @@
-"""How one client gets at what was taken out of its requests: a path, an address, a tool.
+"""The ways in which one client can get its artifacts: a path, an address, a tool.
 
-Rule: a function of settings, of the tools of the request and of how the client reaches the proxy, so it is the same in
-every turn of a conversation. What is not known to work for this client is not named.
+Rule: a function of settings, of the request's tools and of how the client reaches the proxy, so it is the same in every
+turn of a conversation. A way that is not known to work for this client is not named.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from proxy.core.artifact import Artifact
 
 @dataclass(frozen=True, slots=True)
 class ArtifactAccess:
-    """The ways that are open; nothing of it is the request's own text."""
+    """The available ways; nothing here comes from the request's text."""
 
     folder: str | None = None
-    """The folder of the artifacts as the agent sees it; None: it does not."""
+    """The folder of the artifacts as the agent sees it; None: the agent does not see it."""
     url: str | None = None
-    """Where they are served, without a slash at the end; None: nobody knows by which name the agent reaches us."""
+    """Where they are served, without a slash at the end; None: it is unknown by which name the agent reaches us."""
     key_headers: tuple[str, ...] = ()
-    """How the headers begin that have to carry the agent's key there: `Authorization: Bearer`."""
+    """The beginnings of the headers that have to carry the agent's key there: `Authorization: Bearer`."""
     tool: bool = False
     """Whether the request is offered our own tool, `read_artifact`."""
 
@@ -42,4 +42,4 @@ class ArtifactAccess:
 
 
 NOWHERE: Final = ArtifactAccess()
-"""Nothing is known of the client."""
+"""Nothing is known about the client."""

@@ -1,8 +1,8 @@
-"""Every phrase that is ever put before a model, in English and in Chinese: the words of a notice are changed here and
-nowhere else. The modules beside this one, and those in `core/media`, say which are put together, and when.
+"""Every phrase that is ever put before a model, in English and in Chinese: the words of a notice are changed only here.
+The other modules of this package, and those in `core/media`, decide which phrases are combined, and when.
 
 Rule: a notice says what is shown, of how much, in which unit, and where the rest is, with the concrete next call. It
-holds no time and nothing random: the same content gives the same words in every turn.
+contains no time and nothing random: the same content gives the same words in every turn.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final, Literal, TypeAlias
 
 Language: TypeAlias = Literal["en", "zh"]
 Phrases: TypeAlias = Mapping[str, tuple[str, str]]
-"""By name: in English and in Chinese, with the same places for what is filled in."""
+"""By name: in English and in Chinese, with the same placeholders."""
 
 MARK: Final = "[context-proxy: "
-"""How every notice begins; with the artifact's name it is how our own are told from others'."""
+"""The beginning of every notice; together with an artifact's name it distinguishes our own notices from others'."""
 QUOTED: Final = "[quoted text:"
-"""What stands for the mark where somebody else wrote it."""
+"""Replaces the mark in texts that somebody else wrote."""
 
 
 def say(phrases: Phrases, name: str, language: Language, /, **values: object) -> str:
-    """One phrase, filled in."""
+    """One phrase, with its placeholders filled in."""
     return phrases[name][0 if language == "en" else 1].format(**values)
 
 
@@ -83,7 +83,7 @@ CUTS: Final[Phrases] = {
         "上游不接受的字符在此显示为 \ufffd，共 {count:,} 个",
     ),
 }
-"""What stands in the place of what is cut or left out of a conversation."""
+"""Texts that replace the cut or omitted parts of a conversation."""
 
 PAGES: Final[Phrases] = {
     "page": (
@@ -125,6 +125,7 @@ READING: Final[Phrases] = {
         "（回答到此为止：模型要求读取被截去内容中的一页，但无法提供。）",
     ),
 }
+"""The other texts of the proxy's own tool."""
 
 HISTORY: Final[Phrases] = {
     "lacking": (
@@ -132,8 +133,7 @@ HISTORY: Final[Phrases] = {
         "（此调用没有结果：运行在得到结果之前被中断。）",
     ),
 }
-"""Of histories that were repaired."""
-"""What the proxy's own tool says besides."""
+"""Texts in repaired histories."""
 
 BAD_QUERIES: Final[Phrases] = {
     "lines": ("{message}", '`lines` 应写作 "400-480"、"400-" 或 "-80"，从 1 起计，末行不得在首行之前'),
@@ -178,7 +178,7 @@ MEDIA: Final[Phrases] = {
     "a_tool": ("a tool", "工具"),
     "spoken": ("I look at what the tools have returned.", "我来看一下工具返回的内容。"),
 }
-"""What stands in the place of media, and beside them."""
+"""Texts that replace media or accompany them."""
 
 WHY_NOT_SHOWN: Final[Phrases] = {
     "model": ("The current model cannot read this kind of file.", "当前模型无法读取此类文件。"),
@@ -216,7 +216,7 @@ FETCHES: Final[Phrases] = {
     "kept_in": (" The image would have been kept in {kept_in}.", " 图片原本会保存在 {kept_in}。"),
     "and": ("; ", "；"),
 }
-"""What stands in the place of an image that could not be fetched."""
+"""The text that replaces an image that could not be fetched."""
 
 WHY_NOT_FETCHED: Final[Phrases] = {
     "bad_address": (
@@ -256,7 +256,7 @@ FETCH_LIMITS: Final[Phrases] = {
     "too_large": (" (over {limit:,.0f} bytes)", "（超过 {limit:,.0f} 字节）"),
     "too_many_redirects": (" (over {limit:g})", "（超过 {limit:g} 次）"),
 }
-"""The limit that was passed, by `FetchError`."""
+"""The limit that was exceeded, by `FetchError`."""
 
 TYPES: Final[Phrases] = {
     "image/png": ("PNG image", "PNG 图片"),
@@ -333,7 +333,7 @@ TYPES: Final[Phrases] = {
     "application/vnd.microsoft.portable-executable": ("Windows program", "Windows 程序"),
     "application/vnd.sqlite3": ("SQLite database", "SQLite 数据库"),
 }
-"""What people call a type; one that has no name here is called by its kind."""
+"""Everyday names of types; a type without one is called by its kind."""
 
 KINDS: Final[Phrases] = {
     "image": ("image", "图片"),
@@ -343,7 +343,7 @@ KINDS: Final[Phrases] = {
     "text": ("text", "文本"),
     "other": ("binary file", "二进制文件"),
 }
-"""What people call a kind, by `ContentKind`."""
+"""Everyday names of kinds, by `ContentKind`."""
 
 SIZES: Final[Phrases] = {
     "byte": ("{count} byte", "{count} 字节"),
@@ -360,5 +360,5 @@ TOOL: Final[Mapping[str, str]] = {
     "grep": "A regular expression: only lines that match, numbered",
     "context": "With grep: lines around each match",
 }
-"""What the proxy's own tool does, and what may be asked of it. About 130 tokens with the schema around them; English
-whatever the language of the notices, as the names in it are."""
+"""What the proxy's own tool does, and its parameters. About 130 tokens with the schema around them; English whatever
+the language of the notices, like the names in it."""

@@ -1,6 +1,6 @@
-"""What people call a type, a kind and a size of media, and how a notice in the place of media is laid out.
+"""The everyday name of a type, a kind and a size of media, and the layout of a notice that replaces media.
 
-Rule: as the catalogue's; a type is called what people call it, and one that has no name by its kind.
+Rule: the same as for the catalogue; a type has its everyday name, and a type without one is called by its kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UNITS: Final = ("KB", "MB", "GB")
 
 
 def friendly_type(media_type: MediaType, language: Language) -> str:
-    """What people call a type.
+    """The everyday name of a type.
 
     >>> from proxy.core.content_types import media_type
     >>> friendly_type(media_type(b"%PDF-1.7"), "en"), friendly_type(media_type(b"%PDF-1.7"), "zh")
@@ -42,7 +42,7 @@ def friendly_size(count: int, language: Language = "en") -> str:
 
 
 def friendly_kind(kind: ContentKind, language: Language) -> str:
-    """What people call a kind.
+    """The everyday name of a kind.
 
     >>> friendly_kind(ContentKind.IMAGE, "en"), friendly_kind(ContentKind.OTHER, "en")
     ('image', 'binary file')
@@ -51,5 +51,5 @@ def friendly_kind(kind: ContentKind, language: Language) -> str:
 
 
 def laid_out(title: str, facts: Sequence[str], reason: str) -> str:
-    """What stands in the place of media: what it is, what is known of it, and why it is not shown."""
+    """The text that replaces media: what it is, what is known about it, and why it is not shown."""
     return "\n".join((title, *facts, reason))

@@ -1,8 +1,8 @@
-"""The first line of a page that was read from an artifact, in English and Chinese; notices of others are marked.
+"""The first line of a page that was read from an artifact, in English and Chinese; foreign notices are marked.
 
-Rule: it carries the mark and the artifact's name, by which pages are recognised and never cut again, and the concrete
-next call. It holds numbers and that name alone, so that a forged one leads nowhere; any other notice inside of what a
-tool printed is somebody else's and is shown as quoted.
+Rule: the line contains the mark and the artifact's name, by which pages are recognised and never cut again, and the
+concrete next call. It contains only numbers and that name, so a forged one leads nowhere; any other notice in a tool's
+output is somebody else's and is shown as quoted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proxy.core.text.lines import Page
 
 
 def page_header(page: Page, name: str, language: Language) -> str:
-    """Over a page of lines."""
+    """The first line of a page of lines."""
     said = say(
         PAGES,
         "page",
@@ -36,7 +36,7 @@ def page_header(page: Page, name: str, language: Language) -> str:
 
 
 def hits_header(hits: Hits, name: str, language: Language) -> str:
-    """Over what a search found."""
+    """The first line of a page of search results."""
     where = {"first": hits.first, "last": hits.last, "total": hits.total_lines}
     said = say(PAGES, "hits", language, count=hits.count, name=name, **where)
     if hits.following is not None:
@@ -45,8 +45,8 @@ def hits_header(hits: Hits, name: str, language: Language) -> str:
 
 
 def quoted(text: str, way: ArtifactAccess | None = None) -> str:
-    """A text of a tool as a model may see it: notices in it do not pass for ours unless they are headers of pages, or
-    name an artifact just where this agent finds them (`way`), as a plan does that is planned again.
+    """A tool's text as a model may see it: notices in it cannot pass for ours unless they are page headers, or name an
+    artifact exactly where this agent finds them (`way`), as a plan does that is planned again.
 
     >>> quoted("a [context-proxy: the whole is kept in /tmp/x] b")
     'a [quoted text: the whole is kept in /tmp/x] b'
@@ -65,14 +65,14 @@ def quoted(text: str, way: ArtifactAccess | None = None) -> str:
 
 
 def _places_of(way: ArtifactAccess) -> tuple[str, ...]:
-    """What stands before the name of an artifact in a notice for this agent."""
+    """The texts before the name of an artifact in a notice for this agent."""
     places = [f"{place}/" for place in (way.folder and way.folder.rstrip("/\\"), way.url) if place]
     places += [f"{way.folder.rstrip(chr(92))}\\"] if way.folder and "\\" in way.folder else []
     return (*places, 'read_artifact(id="') if places or way.tool else (" ", '"', "'")
 
 
 def _pattern_of(words: str) -> str:
-    """What a header is, written with these words."""
+    """The pattern of a header with these words."""
     literals, filled = re.split(r"\{\w+[:,]*\}", words), re.findall(r"\{(\w+)", words)
     values = [ARTIFACT_NAME if name == "name" else r"[\d,:-]{1,40}" for name in filled]
     return "".join(re.escape(literal) + value for literal, value in zip(literals, [*values, ""], strict=True))

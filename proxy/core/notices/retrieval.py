@@ -1,6 +1,6 @@
-"""What the proxy's own tool says besides the pages that it reads.
+"""The texts of the proxy's own tool besides the pages that it reads.
 
-Rule: whatever went wrong, the result says what is allowed and what to do next; a model that gets no answer calls again.
+Rule: whatever went wrong, the result says what is allowed and what to do next; a model without an answer calls again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from proxy.core.notices.catalogue import BAD_QUERIES, HISTORY, NOT_READ, READING
 from proxy.errors import BadArtifactQuery, ProxyError
 
 _ALLOWED: Final = {"grep": MAX_PATTERN_CHARACTERS, "context": MAX_CONTEXT}
-"""The most that a parameter allows, where the words say so."""
+"""The maximum of a parameter, where the text states it."""
 
 
 def unnamed(language: Language) -> str:
@@ -21,7 +21,7 @@ def unnamed(language: Language) -> str:
 
 
 def failed(name: str, error: ProxyError, language: Language) -> str:
-    """The result of a call whose artifact cannot be read, or not so."""
+    """The result of a call whose artifact cannot be read, or not in this way."""
     param = (error.param or "") if isinstance(error, BadArtifactQuery) else ""
     if param in BAD_QUERIES:
         problem = say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
@@ -32,27 +32,27 @@ def failed(name: str, error: ProxyError, language: Language) -> str:
 
 
 def too_many(calls: int, language: Language) -> str:
-    """The result of a call beyond those that are answered in one round."""
+    """The result of a call beyond the number that is answered in one round."""
     return _line("many", language, calls=calls)
 
 
 def last_reading(rounds: int, language: Language) -> str:
-    """Behind the result in the last round."""
+    """Added to the result in the last round."""
     return "\n" + _line("last", language, rounds=rounds)
 
 
 def stopped(rounds: int, language: Language) -> str:
-    """What the client reads when the model has not said a word and would go on reading for ever."""
+    """What the client reads if the model has not said a word and would go on reading for ever."""
     return say(READING, "stopped", language, rounds=rounds)
 
 
 def withheld(language: Language) -> str:
-    """What the client reads when the model has not said a word and cannot have its page: there is no room for it."""
+    """What the client reads if the model has not said a word and its page cannot be shown for lack of room."""
     return say(READING, "withheld", language)
 
 
 def lacking_result(language: Language) -> str:
-    """What stands for the result of a call that has none. Without the mark of a notice, which names an artifact."""
+    """The result of a call that has none. Without the mark of a notice, which would name an artifact."""
     return say(HISTORY, "lacking", language)
 
 

@@ -1,6 +1,6 @@
-"""Writes the notices about what is cut or left out of a conversation, out of the phrases of the catalogue.
+"""Writes the notices about cut or omitted parts of a conversation, from the phrases of the catalogue.
 
-Rule: as the catalogue's. What is not known to work for a client is not named to it.
+Rule: the same as for the catalogue. A way that is not known to work for a client is not named to it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proxy.core.text.lines import PAGE_BYTES
 from proxy.core.text.measures import count_lines, utf8_length
 
 NAMES_WORDS_BYTES: Final = 32
-"""What a list of names costs besides the names, at the most."""
+"""The most that a list of names costs besides the names."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
 
 _PAGE_LINES: Final = 80
 """Of a suggested page: what a person would read at a time."""
 _PAGE_BYTES: Final = 16_000
-"""Of a suggested page, where lines are long: as much as so many lines of usual length have at the most."""
+"""Of a suggested page with long lines: the most that this many lines of usual length have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +34,24 @@ class Notices:
 
     language: Language
     way: ArtifactAccess
-    """How the agent gets at an artifact."""
+    """How the agent can get an artifact."""
     reach: AgentFileAccess = AgentFileAccess.NOTHING
-    """What the tools of the request can do with it."""
+    """What the request's tools can do with it."""
     kept: bool = True
     """Whether artifacts can be kept at all now."""
     subagent: bool = False
     """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
     clean: Callable[[str], str] | None = None
-    """What is done to words that quote a message, for an upstream that does not take every character."""
+    """Applied to words that quote a message, for an upstream that does not accept every character."""
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
-        """An excerpt with its notice in the gap. `brief`: in as few words as say the same, for small excerpts."""
+        """An excerpt with its notice in the gap. `brief`: the same in as few words as possible, for small excerpts."""
         notice = self._shown(shown, artifact, Resume.after(shown), brief=brief) + self._names(names)
         rescued = "".join(f"{line}\n" for line in shown.rescued)
         return "".join([_closed(shown.head), self._framed(notice), rescued, shown.tail])
 
     def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
-        """A notice without names that no excerpt of this text is going to exceed, so that room can be set aside for it
+        """A notice without names, at least as long as that of any excerpt of this text, so that room can be set aside
         before the excerpt is made."""
         lines, size = count_lines(text), utf8_length(text)
         all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
@@ -77,10 +77,10 @@ class Notices:
         told: Sequence[tuple[str, Sequence[str]]],
         asked: Sequence[str],
     ) -> str:
-        """What stands in the place of messages that are left out. `told`: lines of theirs, each group under the file or
-        command that it comes from; `asked`: how requests of the user began, a line each."""
+        """The text that replaces omitted messages. `told`: lines from them, each group under the file or command that
+        it comes from; `asked`: the beginnings of user requests, one line each."""
         notice = self._say("omitted", messages=messages, chars=chars)
-        # Each line of that file is a message, and as long as that may be.
+        # Each line of that file is a whole message, which may be long.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
         if asked:
@@ -92,29 +92,29 @@ class Notices:
         return self._framed(notice)
 
     def reasoning(self, artifact: Artifact, chars: int) -> str:
-        """What stands in the place of reasoning that is left out."""
+        """The text that replaces omitted reasoning."""
         return framed(self._say("reasoning", chars=chars) + self._kept_at(artifact, "whole", "call_whole"))
 
     def arguments(self, artifact: Artifact) -> str:
-        """What stands in the middle of an argument that is cut."""
+        """The text in the middle of an argument that is cut."""
         return framed(self._say("arguments") + self._kept_at(artifact, "whole", "call_whole"))
 
     def response_text(self, artifact: Artifact) -> str:
         """The `text` of a tool response whose data was cut."""
-        # In one line, mostly; all of it would be cut again, and at the same place.
+        # The data is mostly one line; the whole of it would be cut again, at the same place.
         by_shell = f"tail -c +1 '{{place}}' | head -c {_PAGE_BYTES}"
         return framed(self._kept_at(artifact, "response", "call_response", by_shell, lines=f"1-{_PAGE_LINES}"))
 
     def replaced(self, count: int) -> str:
-        """How many characters of a text were replaced, as the model's upstream does not take them."""
+        """How many characters of a text were replaced, because the model's upstream does not accept them."""
         return self._framed(self._say("replaced", count=count))
 
     def whole(self, artifact: Artifact) -> str:
-        """Where a content that is not shown at all is kept: all of it, as a page of a picture would say nothing."""
+        """Where a content is kept that is not shown at all: the whole, because one page of an image is meaningless."""
         return self._kept_at(artifact, "whole", "call_whole")
 
     def way_back(self, artifact: Artifact, resume: Resume) -> str:
-        """Where the whole is, and how to go on reading."""
+        """Where the whole is, and how to continue reading."""
         place = self.way.path_of(artifact)
         if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING:
             return self._kept_at(artifact, "whole", "call", lines=resume.lines)
@@ -138,12 +138,12 @@ class Notices:
         )
 
     def place_of(self, artifact: Artifact) -> str:
-        """The path or the address at which the agent finds an artifact; its bare name when it can reach neither."""
+        """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither."""
         return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
 
     def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **asked: str) -> str:
-        """That it is kept: the call that fetches it, where the agent needs one and can make it, or else its place.
-        `by_shell`: what a shell does with the file at `{place}`."""
+        """Where it is kept: the call that fetches it if the agent needs one and can make it, otherwise its place.
+        `by_shell`: a shell command for the file at `{place}`."""
         if not self.kept:
             return self._say("unkept")
         place = self.way.path_of(artifact)
@@ -155,7 +155,7 @@ class Notices:
     def _call(self, artifact: Artifact, asked: Mapping[str, str]) -> str | None:
         url = self.way.url_of(artifact)
         if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None:
-            return None  # what opens files needs no more than the path
+            return None  # a tool that opens files needs only the path
         if self.reach is AgentFileAccess.SHELL and url is not None:
             keys = "".join(f' -H "{header} $OPENAI_API_KEY"' for header in self.way.key_headers)
             query = "?" * bool(asked) + "&".join(f"{name}={value}" for name, value in asked.items())
@@ -180,7 +180,7 @@ class Notices:
 
 
 def is_ours(text: str) -> bool:
-    """Whether a text carries a notice of ours: the mark, and an artifact's name in the same line.
+    """Whether a text contains a notice of ours: the mark, and an artifact's name in the same line.
 
     >>> is_ours("a [context-proxy: 1 of 2 … /d/tool_sh_0123456789abcdef.txt]"), is_ours("[context-proxy: hello]")
     (True, False)
@@ -198,21 +198,20 @@ def is_ours(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where reading goes on after the first part that an excerpt shows."""
+    """Where reading continues after the first part that an excerpt shows."""
 
     line: int
-    """From 1 on."""
+    """Counted from 1."""
     line_bytes: int
-    """Of that line, that are shown."""
+    """The bytes of that line that are shown."""
     total_bytes: int
-    """Of the text, that are shown before that place."""
+    """The bytes of the text that are shown before that place."""
     is_over_a_page: bool
-    """Whether the lines to be read next are longer than one result may show: a page of them would be cut at the same
-    place."""
+    """Whether the next lines are longer than one result may show: a page of them would be cut at the same place."""
 
     @classmethod
     def after(cls, shown: Excerpt) -> Resume:
-        """Behind the head."""
+        """After the head."""
         line_start = shown.head.rfind("\n") + 1
         line_bytes = utf8_length(shown.head[line_start:])
         return cls(shown.head.count("\n") + 1, line_bytes, utf8_length(shown.head), _is_over_a_page(shown))
@@ -224,14 +223,14 @@ class Resume:
         return f"{begin}-{self.line + _PAGE_LINES}"
 
     def command(self, place: str) -> str:
-        """What a shell reads it with."""
+        """The shell command that reads it."""
         if self.is_over_a_page:
             return f"tail -c +{self.total_bytes + 1} '{place}' | head -c {_PAGE_BYTES}"
         return f"sed -n '{self.line},{self.line + _PAGE_LINES}p' '{place}'"
 
 
 def _is_over_a_page(shown: Excerpt) -> bool:
-    """Whether the lines that are to be read next are longer than what one result may show."""
+    """Whether the next lines are longer than one result may show."""
     end = 0
     for _ in range(_PAGE_LINES):
         end = shown.gap.find("\n", end) + 1

@@ -1,7 +1,7 @@
-"""What an upstream answer means: `judge(report)` → `Verdict`.
+"""The meaning of an upstream's response: `judge(report)` → `Verdict`.
 
-Rule: one answer, one verdict; nothing outside this package reads the words of an upstream's error, and nothing in it
-knows how an error is written.
+Rule: one response, one verdict; nothing outside this package reads the words of an upstream's error, and nothing in it
+knows how an error is encoded.
 """
 
 from proxy.core.overflow.echo import SentText

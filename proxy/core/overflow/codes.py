@@ -1,7 +1,7 @@
-"""Machine codes, and why a model stopped → what they prove.
+"""Machine codes and finish reasons → what they prove.
 
-Rule: a code is read as words (`ContextWindowExceededError` is `context_window_exceeded_error`); one that providers also
-send for other faults (`invalid_request_error`, `InvalidParameter`, 400) proves nothing.
+Rule: a code is read as words (`ContextWindowExceededError` is `context_window_exceeded_error`); a code that providers
+also send for other faults (`invalid_request_error`, `InvalidParameter`, 400) proves nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOO_LONG: Final = re.compile(
 `model_max_prompt_tokens_exceeded` (Copilot), `tokens_limit_reached` (GitHub Models), `tokens_too_long` (UCloud),
 `characters_too_long` (Qianfan), `prompt_limit`, `input_too_long`, `token_quantity_exceeded`."""
 _FALSE_FRIENDS: Final = re.compile(r"output|completion|per_(?:min|day)|rate_limit|quota|encrypted")
-"""`input_token_limit_exceeded_per_day` is no window."""
+"""`input_token_limit_exceeded_per_day` is not about a window."""
 
 _OTHERS: Final = (
     (VerdictKind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
@@ -59,15 +59,15 @@ _ANOTHER_FIELD: Final = re.compile(
     r"(?:invalid|unsupported)_(?:value|type|role|parameter|base64|image|function|tool)\w*"
     r"|(?:unknown|missing_required)_parameter|model_not_found"
 )
-"""OpenAI's codes for a member that it does not take, whatever the text beside them repeats of it."""
+"""OpenAI's codes for a member that it does not accept, whatever part of it the text repeats."""
 STRING_TOO_LONG: Final = "string_above_max_length"
-"""OpenAI's, of any text of a request; which one it is stands beside it."""
+"""OpenAI's, for any text of a request; another member of the error says which one."""
 _CUT: Final = ("length", "max_tokens")
 _FULL: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|overflow)")
 
 NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})
-"""What Zhipu (1261), Baidu (336103, 336007) and MiniMax (1039) use for a prompt that is too long. Elsewhere these
-numbers mean nothing, so they only lift a text that fits."""
+"""Codes of Zhipu (1261), Baidu (336103, 336007) and MiniMax (1039) for a prompt that is too long. Elsewhere these
+numbers mean nothing, so they only support a text that says so."""
 
 
 def as_words(code: str) -> str:
@@ -81,7 +81,7 @@ def as_words(code: str) -> str:
 
 
 def meaning(code: str) -> VerdictKind:
-    """What the code proves: `prompt`, another kind, or `unknown` when nothing."""
+    """What the code proves: `prompt`, another kind, or `unknown` if it proves nothing."""
     word = as_words(code)
     if _TOO_LONG.search(word) and not _FALSE_FRIENDS.search(word):
         return VerdictKind.PROMPT
@@ -89,12 +89,12 @@ def meaning(code: str) -> VerdictKind:
 
 
 def means_cut(ending: str) -> bool:
-    """Whether an ending says that the reply was cut, for whatever reason."""
+    """Whether a finish reason says that the reply was cut, for whatever reason."""
     return ending.lower() in _CUT
 
 
 def means_full(ending: str) -> bool:
-    """Whether an ending says that the window is full.
+    """Whether a finish reason says that the window is full.
 
     >>> means_full("model_context_window_exceeded"), means_full("stop")
     (True, False)
@@ -103,7 +103,7 @@ def means_full(ending: str) -> bool:
 
 
 def names_another_fault(code: ErrorCode) -> bool:
-    """Whether a code that says why is about a member that has nothing to do with length.
+    """Whether a code for the cause is about a member that has nothing to do with length.
 
     >>> [names_another_fault(ErrorCode("", text)) for text in ("invalid_value", "invalid_parameter_error")]
     [True, False]

@@ -1,6 +1,6 @@
-"""Report → evidence: what each text says and how strongly, which codes prove or refuse, which sizes were stated.
+"""Report → evidence: what each text says and how strongly, which codes prove or contradict, which sizes were stated.
 
-Rule: evidence is weighed here one text at a time; only `judging.py` sets one against another.
+Rule: evidence is weighed here one text at a time; only `judging.py` compares one with another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TextEvidence:
 
     @property
     def strength(self) -> Strength:
-        """Of the best sentence; a fair one is strong when numbers prove it or a second sentence speaks of length."""
+        """Of the best sentence; a fair one becomes strong if numbers prove it or a second sentence is about length."""
         strength = self.best.strength
         if strength is Strength.FAIR and (self.figures.proves_overflow or self._is_backed):
             return Strength.STRONG
@@ -48,22 +48,22 @@ class TextEvidence:
 
     @property
     def vetoes(self) -> frozenset[VerdictKind]:
-        """What its other sentences refuse."""
+        """The kinds that its other sentences state."""
         return frozenset(reading.kind for reading in self.readings if not reading.strength) - {VerdictKind.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that an answer proves, claims and refuses."""
+    """Everything that a response proves, claims and contradicts."""
 
     texts: tuple[TextEvidence, ...]
     proofs: tuple[ErrorCode | ErrorText, ...]
     """Codes that mean "too long", and texts that name one."""
     refusals: frozenset[VerdictKind]
-    """What other codes mean."""
+    """The meanings of other codes."""
     stated: Numbers
     limit_path: str
-    """Of the limit in `stated`."""
+    """The path of the limit in `stated`."""
 
     @property
     def is_proven(self) -> bool:
@@ -71,7 +71,7 @@ class Evidence:
 
     @property
     def best(self) -> TextEvidence | None:
-        """The text that says most: strongest first, then with numbers that prove it, then with a limit."""
+        """The text that says most: the strongest first, then with numbers that prove it, then with a limit."""
         return max(
             self.texts,
             key=lambda text: (text.strength, text.figures.proves_overflow, text.figures.limit is not None),
@@ -84,7 +84,7 @@ class Evidence:
 
 
 def weigh(report: ErrorReport) -> Evidence:
-    """The evidence of an answer."""
+    """The evidence of a response."""
     has_weak_code = any(code.text in codes.NEEDING_TEXT for code in report.codes)
     told = list(_within_reason(report.texts))
     texts = (_read(said, has_weak_code=has_weak_code) for said in told)
@@ -100,7 +100,7 @@ def weigh(report: ErrorReport) -> Evidence:
 
 
 def _within_reason(texts: Iterable[ErrorText]) -> Iterator[ErrorText]:
-    """The first texts, and none twice: relays repeat a message in every wrapping."""
+    """The first texts, each once: relays repeat a message in every wrapper."""
     room, seen = _MAX_CHARS, set[str]()
     for said in texts:
         if said.text not in seen and len(said.text) <= room:
@@ -110,7 +110,7 @@ def _within_reason(texts: Iterable[ErrorText]) -> Iterator[ErrorText]:
 
 
 def _read(said: ErrorText, *, has_weak_code: bool) -> TextEvidence:
-    """The text's sentences and figures; what the sentences leave open, figures may prove, or a code."""
+    """The text's sentences and figures; figures or a code may prove what the sentences leave open."""
     readings = read_sentences(normalised(said.text))
     told = " . ".join(r.text for r in readings if r.strength or r.kind in (VerdictKind.UNKNOWN, VerdictKind.REPLY_ONLY))
     figures = read(told)

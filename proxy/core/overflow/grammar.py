@@ -1,6 +1,6 @@
-"""Sentence → what it says was refused, by the word classes that meet in it.
+"""Sentence → the refusal that it states, by the word classes that it combines.
 
-Rule: a veto works in its own sentence only, and no single word is evidence of anything.
+Rule: a veto applies only to its own sentence, and no single word is evidence of anything.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Strength(IntEnum):
 
     NONE = 0
     HINT = 1
-    """Only the cure, or only a bound: "please reduce the length of the messages", "max size: 8000 tokens"."""
+    """Only advice, or only a limit: "please reduce the length of the messages", "max size: 8000 tokens"."""
     FAIR = 2
-    """A breach without the name of the window, or a rule of length instead of a breach."""
+    """An excess without the name of the window, or a rule about length instead of an excess."""
     STRONG = 3
-    """The prompt, or the window by its name, and the breach."""
+    """The prompt, or the window by its name, and the excess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one sentence says."""
+    """The meaning of one sentence."""
 
     text: str
     kind: VerdictKind = VerdictKind.UNKNOWN
@@ -46,14 +46,14 @@ _SENTENCE_END: Final = re.compile(r"(?<=[a-z0-9)\]'一-鿿][.!?])\s+(?=\D)|[。�
 _TAIL: Final = re.compile(
     r"received model group=|available model group|enable litellm\.|\(request id:|traceback \(most"
 )
-"""What relays hang on: LiteLLM's model groups, new-api's request ids."""
+"""Text that relays append: LiteLLM's model groups, new-api's request ids."""
 _ADDRESS: Final = re.compile(r"https?://[^\s\u3000-\u9fff]*[^\s.,;:)\]'\u3000-\u9fff]")
 _MAX_SENTENCES: Final = 64
 _NUMBER: Final = re.compile(r"\d{3}|\d ?[km]\b|万")
 
 
 def normalised(text: str) -> str:
-    """Lower case, plain quotes and spaces, without addresses and the tails that relays hang on."""
+    """Lower case, plain quotes and spaces, without addresses and the text that relays append."""
     text = _SPACES.sub(" ", _ADDRESS.sub(" ", text.translate(_PLAIN).lower()))
     if tail := _TAIL.search(text, 1):
         text = text[: tail.start()]
@@ -86,12 +86,12 @@ def _read_sentence(text: str) -> Reading:
     if kind is VerdictKind.REPLY_ONLY:
         return Reading(text, kind)
     if strength is Strength.HINT:
-        kind = VerdictKind.PROMPT  # what to shorten is advice, not what was too long
+        kind = VerdictKind.PROMPT  # what to shorten is advice, and says nothing about what was too long
     return Reading(text, kind, strength, said(words.CONTEXT))
 
 
 class _Said:
-    """Which word classes a sentence has; each is looked for at most once."""
+    """The word classes in a sentence; each is searched for at most once."""
 
     __slots__ = ("_found", "text")
 
@@ -110,7 +110,7 @@ class _Said:
 
     @property
     def measures_text(self) -> bool:
-        """Tokens, characters or the window: not bytes, pixels or pieces."""
+        """Tokens, characters or the window, but not bytes, pixels or items."""
         return self(words.TOKEN) or self(words.CHARACTERS) or self(words.CONTEXT)
 
 
@@ -122,7 +122,7 @@ _VETOES_WHATEVER_ELSE: Final = (
 
 
 def _veto(said: _Said) -> VerdictKind | None:
-    """Another reason that the sentence gives. The window's name outweighs words that often stand beside it."""
+    """Another reason that the sentence gives. The window's name outweighs words that often occur beside it."""
     for words_of, kind in _VETOES_WHATEVER_ELSE:
         if said(words_of):
             return kind
@@ -161,7 +161,7 @@ def _veto(said: _Said) -> VerdictKind | None:
 
 
 def _otherwise(said: _Said) -> VerdictKind:
-    """What a sentence is about that says nothing of length."""
+    """The subject of a sentence that says nothing about length."""
     if said(words.REPLY_PARAMETER) or (said(words.REPLY) and said(words.EXCEED)):
         return VerdictKind.REPLY_ONLY
     if said(words.POLICY):
@@ -197,15 +197,15 @@ def _strength(said: _Said) -> Strength:
 
 
 def _is_joint(said: _Said) -> bool:
-    """Whether a sentence about the reply is about the prompt as well: their sum, each of them, or what is left."""
+    """Whether a sentence about the reply is also about the prompt: their sum, both of them, or what is left."""
     if said(words.LEFT) and said(words.CONTEXT):
         return True
     return said(words.PROMPT) and (said(words.CONTEXT) or said(words.SUM))
 
 
 def refused_media(text: str) -> frozenset[Modality]:
-    """The kinds of input that a normalised refusal names, but for what it lists as allowed; none when it speaks of
-    media in general: then any that was sent may be meant.
+    """The kinds of input that a normalised refusal names, except those that it lists as allowed; none if it is about
+    media in general, when it may mean any that was sent.
 
     >>> [kind.value for kind in refused_media("unknown variant audio, expected one of text, image_url")]
     ['audio']
@@ -218,7 +218,7 @@ def _media_in(text: str) -> frozenset[Modality]:
 
 
 def is_about_results(text: str) -> bool:
-    """Whether a normalised refusal is about media in the results of tools.
+    """Whether a normalised refusal is about media in tool results.
 
     >>> is_about_results("image urls are only allowed for messages with role user, but this one has role tool")
     True
@@ -227,7 +227,7 @@ def is_about_results(text: str) -> bool:
 
 
 def is_about_the_model(text: str) -> bool:
-    """Whether a normalised refusal would come for any content of that kind, and not for this one or in this place.
+    """Whether a normalised refusal applies to all content of that kind, not just this one or this place.
 
     >>> is_about_the_model("image input is not supported"), is_about_the_model("unsupported image format")
     (True, False)

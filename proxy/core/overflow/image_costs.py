@@ -1,7 +1,7 @@
-"""What the images of one model cost, out of what its upstream counts for whole prompts.
+"""The cost of one model's images, derived from the upstream's counts of whole prompts.
 
-Rule: a cost is kept for each size in pixels and moves only where it is clearly wrong, as every change moves the cuts of
-running conversations; what cannot be an image's cost says nothing.
+Rule: one cost is kept per size in pixels and changes only if it is clearly wrong, because every change moves the cuts
+of running conversations; a number that cannot be an image's cost is ignored.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.tokens.image_tokens import ImageCounter, image_key, tokens_of_image
 
 LARGEST_IMAGE_TOKENS: Final = 32_768
-"""Twice the most that any rule gives for one image (`max_pixels` of Qwen2-VL: 16 384)."""
+"""Twice the largest cost that any rule gives for one image (`max_pixels` of Qwen2-VL: 16 384)."""
 _STEP_TOKENS: Final = 16
-"""A cost is rounded up to a multiple of it: frames and a text that was counted a little short are no news."""
+"""A cost is rounded up to a multiple of this: frames and a slightly low count of the text are no news."""
 _TOO_LOW: Final = 1.02
 _TOO_HIGH: Final = 0.85
-"""Times what is known: a cost that is too low ends in refusals, one that is too high only in context."""
+"""Times the known cost: a cost that is too low ends in refusals, one that is too high only wastes context."""
 _TEXT_MAY_BE_OFF: Final = 0.3
 """Of an estimate of text that nothing has confirmed."""
 _OF_IMAGES: Final = 0.15
-"""Of what images are held to cost, that an error of the text's count may make up at the most."""
+"""Of the images' assumed cost: the most that an error in the text's count may account for."""
 
 
 def images_in(messages: Iterable[Message]) -> dict[tuple[tuple[int, int] | None, str | None], int]:
-    """How many images of which size in pixels and detail stand in messages."""
+    """How many images of each size in pixels and detail the messages contain."""
     found = (image for message in messages if message.images for image in message.media())
     return dict(Counts(seen(image) for image in found if image is not None))
 
@@ -42,11 +42,11 @@ def costs_seen(
     prompt_tokens: int,
     ratio: float | None,
 ) -> dict[str, int]:
-    """What images cost, by `image_key`, as far as it differs from what the counter has; empty when it does not, or when
-    nothing can be said.
+    """The cost of images, by `image_key`, where it differs from the counter's; empty if it does not, or if nothing can
+    be concluded.
 
     `estimate_tokens`: of the whole prompt by this counter; `prompt_tokens`: as the upstream counted it; `ratio`: its
-    tokens of text for one of ours, None when nothing has confirmed it.
+    tokens of text per token of ours, None if nothing has confirmed it.
     """
     costs = {image: tokens_of_image(counter, *image) for image in images}
     held = sum(costs[image] * count for image, count in images.items())
@@ -59,7 +59,7 @@ def costs_seen(
         return {}
     if held * _TOO_HIGH <= seen <= held * _TOO_LOW:
         return {}
-    # Of several new sizes each is off alike, as far as anybody can tell from one sum.
+    # One sum cannot tell several new sizes apart, so all of them are scaled alike.
     found = {image_key(*image): _rounded_up(costs[image] * seen / held) for image in new}
     return found if all(cost <= LARGEST_IMAGE_TOKENS for cost in found.values()) else {}
 

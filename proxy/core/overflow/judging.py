@@ -1,6 +1,6 @@
-"""Report → verdict: endings and codes first, then sentences, then the status, and last what cannot be true.
+"""Report → verdict: finish reasons and codes first, then sentences, then the status, and finally plausibility.
 
-Rule: the status makes a verdict likelier or less likely, it never makes one; an answer that says nothing is `unknown`.
+Rule: the status makes a verdict more or less likely but never decides it; a response that says nothing is `unknown`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from proxy.core.overflow.verdict import Scope, Unit, Verdict, VerdictKind
 
 _MAX_MESSAGE_CHARS: Final = 2_000
 _MAX_BARE_TEXT_BYTES: Final = 4_096
-"""A success in plain text that is longer is no error message."""
+"""A longer success in plain text is no error message."""
 _REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
-"""Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 and no body, and gateways refuse anything so:
-github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
+"""Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 and no body, and gateways refuse anything
+that way: github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
 _REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
 _MONEY_TIME_OR_RIGHTS: Final = frozenset({VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.POLICY})
 _CODES_AGAINST: Final = frozenset(
@@ -54,10 +54,10 @@ _BY_STATUS: Final = {
 
 
 def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | None = None) -> Verdict:
-    """What an upstream answer means, by what it says about itself.
+    """The meaning of an upstream's response, by what it says about itself.
 
-    What we know of what was `sent` drops a claim that cannot be true. Words of the `request` that the answer repeats
-    are no evidence, beside others of its own.
+    A claim that cannot be true, by our own knowledge of what was `sent`, is dropped. Words of the `request` that the
+    response repeats are no evidence beside words of its own.
     """
     sent = sent or Sent()
     verdict = _of_report(report, sent)
@@ -78,18 +78,18 @@ def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
         return plausible(_of_error(report, sent), sent)
     if (ended := _of_ending(report, sent.window_tokens)) is not None:
         return ended
-    if report.is_silent:  # llama-cpp-python and LM Studio refuse like that
+    if report.is_silent:  # llama-cpp-python and LM Studio refuse this way
         return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
     if not report.has_error or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
         return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
-    if report.is_bare_text:  # plain text is believed only as far as a server error
+    if report.is_bare_text:  # plain text is trusted only as much as a server error
         verdict = plausible(_of_error(replace(report, status=500), sent), sent)
         return verdict if verdict.is_overflow else Verdict(VerdictKind.ACCEPTED, confidence=0.5)
     return plausible(_of_error(report, sent), sent)
 
 
 def _of_ending(report: ErrorReport, window_tokens: int | None) -> Verdict | None:
-    """An ending that means that the window was full."""
+    """The verdict for a finish reason that means a full window; None for others."""
     prompt, reply = report.counted_prompt, report.counted_reply
     fills_window = bool(prompt and window_tokens and prompt >= NEAR_FULL * window_tokens)
     for ending in report.endings:
@@ -137,7 +137,7 @@ def _is_long_message(report: ErrorReport) -> bool:
 
 
 def _long_message(evidence: Evidence) -> Verdict:
-    """A message that is over a bound in characters, which a shorter request meets."""
+    """A message over a limit in characters, which a shorter request meets."""
     said = evidence.texts[0].said if evidence.texts else ErrorText()
     message = said.text[:_MAX_MESSAGE_CHARS]
     verdict = Verdict(VerdictKind.PROMPT, confidence=0.8, evidence=said.path, upstream_message=message)
@@ -145,7 +145,7 @@ def _long_message(evidence: Evidence) -> Verdict:
 
 
 def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
-    """Whether the answer says that the request is too long, strongly enough for its status and what else it says."""
+    """Whether the response says that the request is too long, strongly enough for its status and its other claims."""
     against = evidence.vetoes | evidence.refusals
     if report.status in _REFUSED_BY_STATUS:
         return evidence.is_proven and not against & _MONEY_TIME_OR_RIGHTS
@@ -171,10 +171,10 @@ def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
 
 
 def _hint_suffices(report: ErrorReport, best: TextEvidence, against: frozenset[VerdictKind]) -> bool:
-    """Advice alone counts where nothing else is said; "body too large" is no veto when its bound is one of tokens."""
+    """Advice alone counts if nothing else is said; "body too large" is no veto if its limit is in tokens."""
     if report.asks_to_wait or not against <= ({VerdictKind.BYTES} if best.figures.limit else set()):
         return False
-    if report.status == 413:  # without a word of tokens these are bytes
+    if report.status == 413:  # if tokens are not mentioned, the limit is in bytes
         return words.TOKEN.search(best.best.text) is not None
     return report.status in (200, 400, 422)
 
@@ -198,7 +198,7 @@ def _overflow(evidence: Evidence, best: TextEvidence | None) -> Verdict:
 
 
 def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """What kinds of input are refused; a sentence beside the one that refuses may say that it is only this content."""
+    """The kinds of input that are refused; another sentence may say that only this content is refused."""
     texts = [text for text in evidence.texts if VerdictKind.MEDIA in text.vetoes]
     refusing = " ".join(one.text for text in texts for one in text.readings if one.kind is VerdictKind.MEDIA)
     whole = " ".join(one.text for text in texts for one in text.readings)
@@ -211,7 +211,7 @@ def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
 
 
 def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """What the rate allows and what was asked for, where the request alone is over it; else waiting is the cure."""
+    """The allowed and the requested tokens if the request alone exceeds the rate; otherwise waiting helps."""
     for text in evidence.texts:
         for reading in text.readings:
             found = read_rate(reading.text) if reading.kind is VerdictKind.RATE else None
@@ -229,7 +229,7 @@ def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
 
 
 def _other_kind(report: ErrorReport, evidence: Evidence) -> VerdictKind:
-    """What an answer means that is no overflow: by its texts, its codes, its headers, its status."""
+    """The kind of a response that is no overflow: by its texts, its codes, its headers, its status."""
     for said in (evidence.vetoes, evidence.refusals):
         if said:
             return min(said, key=_PRIORITY.index)

@@ -1,7 +1,7 @@
-"""Text → its numbers and their roles: the limit, what was asked for, prompt, reply, excess.
+"""Text → its numbers and their roles: limit, requested, prompt, reply, excess.
 
-Rule: no number is better than a wrong one. What could not be a count of tokens is gone before anything is read, and
-what contradicts itself is dropped.
+Rule: no number is better than a wrong one. Numbers that cannot be token counts are removed before anything is read, and
+contradictory ones are dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.core.overflow.verdict import Exactness, Scope, Unit
 from proxy.core.overflow.words import CHARACTERS, PROMPT, REPLY
 
 _SMALLEST_LIMIT: Final = 64
-"""Smaller ones bound images, tools or stop words: no model has so small a window."""
+"""Smaller ones limit images, tools or stop words: no model has such a small window."""
 _SMALLEST_SIZE: Final = 16
 """Smaller ones are parts of names ("GPT 4") unless the words after them say otherwise ("0 in the completion")."""
 
@@ -27,10 +27,10 @@ _NUMBER: Final = re.compile(
     r"(?:(?P<grouped>\d{1,3}(?P<by>[,._' \u00a0\u202f])\d{3}(?:(?P=by)\d{3}){0,3})(?!\d|[,._']\d)"
     r"|(?P<plain>\d{1,12}(?:\.\d{1,3})?)(?!\d))"
     r"(?: ?(?P<magnitude>[km](?![a-z0-9])|万|千))?"
-    r"(?![a-su-z0-9_]|t(?!okens?))"  # "4096tokens" is a number, "4th" and "70b" are none
+    r"(?![a-su-z0-9_]|t(?!okens?))"  # "4096tokens" is a number, "4th" and "70b" are not
 )
 _RANGE: Final = re.compile(r"\[([01]),(?=\d{1,12}\])")
-"""`[1,512]` is no fifteen hundred."""
+"""`[1,512]` does not mean fifteen hundred."""
 _MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "千": 1_000, "万": 10_000}
 _PIECES: Final = re.compile(
     r" ?(?:bytes?|[kmg]i?b\b|pixels?|px|images?|image\(s\)|files?|tools?|pages?|requests?|%|字节|张)"
@@ -60,7 +60,7 @@ _AFTER: Final = [(cue.role, re.compile(rf"[\s'(个]{{0,3}}(?:{cue.pattern})")) f
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One number of a text."""
+    """One number in a text."""
 
     value: int
     is_magnitude: bool
@@ -83,7 +83,7 @@ class Numbers:
 
     @property
     def asked(self) -> int | None:
-        """The largest size that was asked for."""
+        """The largest size that was requested."""
         sizes = [self.requested, self.prompt]
         if self.prompt is not None and self.reply is not None:
             sizes.append(self.prompt + self.reply)
@@ -100,7 +100,7 @@ class _Found:
 
     by_role: dict[Role, list[tuple[int, Exactness]]] = field(default_factory=dict)
     named_limits: set[int] = field(default_factory=set)
-    """Taken for limits only because the window's name stands before them: "context length 5000 exceeds 4096"."""
+    """Taken for limits only because the window's name comes before them: "context length 5000 exceeds 4096"."""
     scope: Scope = Scope.UNKNOWN
 
     def add(self, role: Role, value: int, exactness: Exactness) -> None:
@@ -113,7 +113,7 @@ class _Found:
         return next((value for value, _ in self.all(role)), None)
 
     def note_scope(self, around: str) -> None:
-        """The first bound that is named decides what the limit bounds; prompt and reply together fill the window."""
+        """The first name of a bound decides what the limit applies to; prompt and reply together mean the window."""
         if self.scope is Scope.UNKNOWN:
             if WINDOW.search(around) or (INPUT.search(around) and REPLY.search(around)):
                 self.scope = Scope.WINDOW
@@ -128,7 +128,7 @@ def skeleton(text: str) -> tuple[str, list[Number]]:
     (' : # tokens > # ( ', [Number(value=5000, is_magnitude=False), Number(value=4000, is_magnitude=True)])
     """
     text = _RANGE.sub("[\\1, ", NOISE.sub(" ", text.replace("#", " ")))
-    foreign = _CHARACTERS if "token" in text else _PIECES  # characters are a unit only where there are no tokens
+    foreign = _CHARACTERS if "token" in text else _PIECES  # characters are a unit only if tokens are not mentioned
     pieces, numbers, end = [], [], 0
     for match in islice(_NUMBER.finditer(text), _MAX_NUMBERS):
         if foreign.match(text, match.end()) is None:
@@ -148,7 +148,7 @@ def _value(match: re.Match[str]) -> int:
 
 
 def read(text: str) -> Numbers:
-    """The figures of a normalised text of which every sentence about something else was left out.
+    """The figures of a normalised text that contains no sentence about anything else.
 
     >>> figures = read("prompt token count of 93,854 exceeds the limit of 90,000")
     >>> figures.limit, figures.prompt
@@ -165,7 +165,7 @@ def read(text: str) -> Numbers:
 
 
 def merged(stated: Numbers, printed: Numbers) -> Numbers:
-    """The figures that an answer states by themselves, and from the printed ones what they lack."""
+    """The figures that a response states separately, completed from the printed ones."""
     if stated.unit is None:
         return printed
     has_limit = stated.limit is not None
@@ -179,7 +179,7 @@ def merged(stated: Numbers, printed: Numbers) -> Numbers:
 
 
 def read_rate(text: str) -> tuple[int, int] | None:
-    """(what a rate allows, what this request alone asks for), in tokens, of a normalised sentence that prints both.
+    """(allowed by a rate, requested by this request alone), in tokens, from a normalised sentence that prints both.
 
     >>> read_rate("on tokens per minute (tpm): limit 6000, requested 14810, please reduce your message size")
     (6000, 14810)
@@ -189,13 +189,13 @@ def read_rate(text: str) -> tuple[int, int] | None:
 
 
 def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]:
-    """Read the first equation that stands in the text; which numbers it took."""
+    """Read the first equation in the text; returns the numbers that it used."""
     for equation in EQUATIONS:
         if (match := equation.pattern.search(bones)) is None:
             continue
         indices = {Role(name): bones.count("#", 0, match.start(name)) for name in match.groupdict()}
         if Role.NOTHING in indices and numbers[indices[Role.NOTHING]].value > 1:
-            continue  # a range of sizes begins at nought or one
+            continue  # a range of sizes begins at zero or one
         before = bones[: match.start()]
         for role, index in indices.items():
             is_prompt = role is Role.REQUESTED and Role.PROMPT not in indices and _is_of_prompt(before)
@@ -232,7 +232,7 @@ def _take_number(before: str, number: Number, after: str, found: _Found) -> None
 
 
 def _head(before: str) -> tuple[Role | None, set[Role]]:
-    """The nearest head before a number, and the nouns between; of what was asked for, those of the clause."""
+    """The nearest head before a number, and the nouns between; for a requested size, the nouns of the clause."""
     if _EXCESS.search(before):
         return Role.EXCESS, set()
     if (defined := _DEFINED.search(before)) is not None:
@@ -271,7 +271,7 @@ def _role(head: Role | None, nouns: set[Role], trailing: Role | None) -> Role | 
 
 
 def _settled(found: _Found, text: str) -> Numbers:
-    """The candidates that agree with one another."""
+    """The candidates that agree with each other."""
     figures = Numbers(scope=found.scope, requested=found.first(Role.REQUESTED) or None)
     figures.reply, figures.excess = found.first(Role.REPLY), found.first(Role.EXCESS)
     hedges = [how for role in (Role.PROMPT, Role.REQUESTED) for _, how in found.all(role) if how is not Exactness.EXACT]
@@ -287,7 +287,7 @@ def _settled(found: _Found, text: str) -> Numbers:
 
 
 def _settle_prompt(figures: Numbers, prompts: list[int]) -> None:
-    """Several inputs (messages, functions, tools) are parts where they make up the total, else repetitions."""
+    """Several inputs (messages, functions, tools) are parts if they add up to the total, otherwise repetitions."""
     if prompts:
         total = sum(prompts)
         is_sum = figures.requested == total + (figures.reply or 0)
@@ -295,7 +295,7 @@ def _settle_prompt(figures: Numbers, prompts: list[int]) -> None:
 
 
 def _settle_limit(figures: Numbers, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> None:
-    """The first limit that what was asked for breaks; a prompt below it breaks it only together with the reply."""
+    """The first limit that the requested size exceeds; a prompt below it exceeds it only together with the reply."""
     plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
     asked = figures.asked
     if asked is None and len(plausible) > 1:

@@ -1,7 +1,7 @@
-"""Where a refusal puts its numbers: whole equations first, then the words before and after a number.
+"""Where a refusal prints its numbers: whole equations first, then the words before and after a number.
 
-Rule: an entry names the message that it was made for and where that came from; the first equation that stands in a text
-wins, and of two words the one nearer to the number. A number is `#` here (`skeleton` in `numbers.py`).
+Rule: an entry names the message that it was made for and its source; the first equation found in a text wins, and of
+two words the one nearer to the number. A number is `#` here (`skeleton` in `numbers.py`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NOISE: Final = re.compile(
         )
     )
 )
-"""What could not be a size: ids, dates, durations, status and error codes, array indices.
-2013 and 1039 MiniMax, 1261 Zhipu, 3051 Mistral, 20015 SiliconFlow, 336103 Baidu: codes that stand in texts."""
+"""Numbers that cannot be a size: ids, dates, durations, status and error codes, array indexes.
+2013 and 1039 MiniMax, 1261 Zhipu, 3051 Mistral, 20015 SiliconFlow, 336103 Baidu: codes printed in texts."""
 
 
 class Role(StrEnum):
-    """What a number is."""
+    """The meaning of a number."""
 
     LIMIT = "limit"
     REQUESTED = "requested"
@@ -41,17 +41,17 @@ class Role(StrEnum):
     REPLY = "reply"
     EXCESS = "excess"
     NOTHING = "nothing"
-    """A number that must not be taken for another: the bound of the reply, the lower end of a range."""
+    """A number that must not be taken for another: the limit of the reply, the lower end of a range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """Numbers that stand in a formula."""
+    """Numbers in a formula."""
 
     pattern: re.Pattern[str]
     """Its groups are named by `Role`."""
     scope: str
-    """What the limit bounds when this matches; empty where the words around it say."""
+    """What the limit applies to when this matches; empty if the words around it decide."""
     message: str
     source: str
 
@@ -125,13 +125,13 @@ EQUATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """Words that say what the number beside them is."""
+    """Words that give the number beside them its meaning."""
 
     role: Role
     words: tuple[str, ...]
     """Latin, matched as whole words."""
     signs: tuple[str, ...]
-    """Chinese words and mathematical signs, which nothing separates from their neighbours."""
+    """Chinese words and mathematical signs, which are not separated from their neighbours."""
     message: str
     source: str
 
@@ -187,7 +187,7 @@ HEADS: Final = (
         "more than 507904 characters, which is the upper bound for 126976 input tokens", "vLLM",
     ),
 )  # fmt: skip
-"""The nearest one before a number decides; the nouns between it and the number say of what."""
+"""The nearest one before a number decides; the nouns between it and the number say what is counted."""
 
 NOUNS: Final = (
     Cue(
@@ -250,14 +250,14 @@ AFTER: Final = (
 WINDOW: Final = re.compile(
     r"context|window|model[ _]len|maximum model length|seq(?:uence)?[ _]?len|n_ctx|max_(?:num|total)_tokens|上下文|窗口"
 )
-"""Beside a limit: it bounds prompt and reply."""
+"""Beside a limit: it applies to prompt and reply."""
 INPUT: Final = re.compile(r"input|prompt|输入|提示")
-"""Beside a limit: it bounds the prompt alone."""
+"""Beside a limit: it applies to the prompt alone."""
 
 RATE: Final = re.compile(
     r"tokens?\b.{0,60}\blimit:? ([0-9][0-9,]{0,12}),? (?:used:? [0-9][0-9,]{0,12},? )?requested:? ([0-9][0-9,]{0,12})"
 )
-"""Groq under 413, OpenAI under 429: `on tokens per minute (TPM): Limit 6000, Requested 14810`.
+"""Groq with a 413, OpenAI with a 429: `on tokens per minute (TPM): Limit 6000, Requested 14810`.
 github.com/continuedev/continue/issues/10218, github.com/vanna-ai/vanna-flask/issues/11"""
 WINDOW_AS_REPLY_BOUND: Final = re.compile(r"(?:cannot|must not|can not) (?:be greater than|exceed) max_model_len")
 """vLLM, `max_tokens=200000 cannot be greater than max_model_len=131072`: it refuses the reply and names the window."""

@@ -1,4 +1,4 @@
-"""Verdict and numbers → the verdict that the numbers allow: those that the answer prints, and our own of what was sent.
+"""Verdict and numbers → the verdict that the numbers allow: those that the response prints, and our own.
 
 Rule: whatever a code or a sentence says, a reply that alone fills the window is `reply_only`, and a prompt that fits
 without its reply is `prompt_plus_reply`. A number that cannot be true is dropped.
@@ -17,50 +17,50 @@ from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, Verdict
 NEAR_FULL: Final = 0.9
 """Of the window: our estimate may be a tenth off."""
 _IMPLAUSIBLE_RATIO: Final = 3
-"""A number that differs more than this from our own estimate is about something else."""
+"""A number that differs from our own estimate by more than this factor is about something else."""
 _PLAIN: Final = 0.95
 """Confidence from which a claim without numbers is believed whatever our own estimate is: a code, a finish reason, or
-words that leave no doubt. Such words are all that some upstreams send: `the input length exceeds the context length`
-(Ollama, github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
+unambiguous words. Some upstreams send nothing but such words: `the input length exceeds the context length` (Ollama,
+github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
 github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.ai,
 github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
 _SMALLEST_WINDOW_TOKENS: Final = 2_048
-"""What a model surely takes of which nobody knows the window: the least that a server in use allocates by default,
-`n_ctx` of llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
+"""The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
+llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
 _FAR_UNDER: Final = 0.5
-"""Of what a model surely takes: a request under it is hardly too long."""
+"""Of the size that a model surely accepts: a request below this is hardly too long."""
 _TOKENS_PER_CHARACTER: Final = 0.5
-"""At the most, of a request whose limit may be one of characters. Texts with more tokens are mostly Chinese, and there
-the estimate cannot tell a limit of tokens from one of characters."""
+"""At most, in a request whose limit may be in characters. Texts with more tokens are mostly Chinese, where the estimate
+cannot distinguish a limit in tokens from one in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What we know ourselves of the request that was answered; None where nothing."""
+    """Our own knowledge of the request; None if unknown."""
 
     tokens: int | None = None
     """Of the prompt, by our own estimate."""
     chars: int | None = None
     """Of its text."""
     window_tokens: int | None = None
-    """What the model is held to take."""
+    """The size that the model is assumed to accept."""
     window_is_certain: bool = True
-    """One that is not is no evidence."""
+    """A window that is not certain is no evidence."""
 
     @property
     def share(self) -> float | None:
-        """Of what the model surely takes; None when that is not known."""
+        """The share of the size that the model surely accepts; None if unknown."""
         surely_taken = self.window_tokens if self.window_is_certain else _SMALLEST_WINDOW_TOKENS
         return self.tokens / surely_taken if self.tokens and surely_taken else None
 
     @property
     def is_long(self) -> bool:
-        """Whether its length may be why an answer says nothing."""
+        """Whether its length may be the reason for a response that says nothing."""
         return self.share is not None and self.share >= NEAR_FULL
 
     @property
     def is_short(self) -> bool:
-        """Whether vague words can hardly be about its length."""
+        """Whether vague words are hardly about its length."""
         return self.share is not None and self.share < _FAR_UNDER
 
 
@@ -71,7 +71,7 @@ def with_figures(verdict: Verdict, figures: Numbers) -> Verdict:
     limit = None if kind is VerdictKind.REPLY_ONLY else figures.limit
     scope = figures.scope
     if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
-        scope = Scope.WINDOW  # what bounds both together is the window
+        scope = Scope.WINDOW  # a limit on both together is the window
     return replace(
         verdict,
         kind=kind,
@@ -112,7 +112,7 @@ def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply
 
 
 def plausible(verdict: Verdict, sent: Sent) -> Verdict:
-    """The verdict held against what we know ourselves of the prompt."""
+    """The verdict compared with our own knowledge of the prompt."""
     if not verdict.is_overflow or not sent.tokens:
         return verdict
     if verdict.unit is Unit.CHARS or _must_be_of_characters(verdict, sent):
@@ -132,8 +132,8 @@ def plausible(verdict: Verdict, sent: Sent) -> Verdict:
 
 
 def _must_be_of_characters(verdict: Verdict, sent: Sent) -> bool:
-    """Whether a limit that names no unit is one of characters: far over our count of tokens, and under that of
-    characters. DashScope, `Range of input length should be [1, 1000000]`, bounds the tokens of some models and the
+    """Whether a limit without a unit must be in characters: far above our count of tokens, and below our count of
+    characters. DashScope's `Range of input length should be [1, 1000000]` limits the tokens of some models and the
     characters of others: alibabacloud.com/help/en/model-studio/error-code
     """
     if verdict.limit is None or verdict.limit_scope is Scope.WINDOW or not sent.tokens or not sent.chars:

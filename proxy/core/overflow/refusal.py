@@ -1,4 +1,4 @@
-"""The words for a request that cannot be made to fit: what was measured, what takes the room, what can be done.
+"""The message for a request that cannot be made to fit: measured sizes, the largest parts, and what to do.
 
 Rule: sizes, roles, tools and indexes only; never content.
 """
@@ -16,21 +16,21 @@ _OPENAI_TOKENS: Final = (
     "This model's maximum context length is {window} tokens. However, you requested {requested} tokens "
     "({prompt} in the messages, {reserved} in the completion)."
 )
-"""As OpenAI refuses, whatever the language of the rest: litellm, DSPy, opencode, LangChain and CrewAI tell an overflow
-by this text. https://community.openai.com/t/error-this-models-maximum-context-length-is-x-tokens/105071"""
+"""In OpenAI's words, whatever the language of the rest: litellm, DSPy, opencode, LangChain and CrewAI recognise an
+overflow by this text. https://community.openai.com/t/error-this-models-maximum-context-length-is-x-tokens/105071"""
 _OPENAI_OTHER: Final = (
     "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
 )
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
-        "size": " That is what {model} would be sent with everything left out that may be left out",
+        "size": " That is the request for {model} with everything optional already left out",
         "room": "; the room for a prompt is {room:,} tokens",
         "stop": ".",
-        "largest": " The largest of what has to stay: {largest}.",
+        "largest": " The largest parts that have to stay: {largest}.",
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
-        "put_in": "a page of {tool} behind messages[{index}] ({tokens:,} tokens)",
+        "put_in": "a page of {tool} after messages[{index}] ({tokens:,} tokens)",
         "tools": "the tool list ({tokens:,} tokens)",
-        "advice": " Shorten the system text or the tool list, or take a model with a larger window.",
+        "advice": " Shorten the system text or the tool list, or use a model with a larger window.",
     },
     "zh": {
         "size": " 这是在省略所有可省略的内容之后发给 {model} 的大小",
@@ -48,36 +48,35 @@ _MAX_TOLD: Final = 5
 
 _REFUSED_TWICE: Final[dict[Language, str]] = {
     "en": "The upstream refused this request as too long, and once more after its prompt or its reply limit had been "
-    "lowered; the prompt then had about {tokens:,} tokens. What has to stay are the system text, the last user "
-    "message, the tool list and the newest results: shorten these, ask for a shorter reply, or take a model with a "
-    "larger window.",
+    "lowered; the prompt then had about {tokens:,} tokens. The system text, the last user message, the tool list and "
+    "the newest results have to stay: shorten these, ask for a shorter reply, or use a model with a larger window.",
     "zh": "上游认为此请求过长；压缩提示或降低回复上限后再次被拒绝，当时提示约有 {tokens:,} 个 token。"
     "必须保留的是系统提示、最后一条用户消息、工具列表和最新的工具结果：请缩短它们、请求更短的回复，或改用窗口更大的模型。",
 }
 
 
 _EMPTY_TWICE: Final[dict[Language, str]] = {
-    "en": "The upstream answered this request with a success that holds nothing, and so it did once more after the "
-    "prompt had been shortened to about {tokens:,} tokens. Some servers refuse like this what is longer than their "
-    "context window: look into the server's own log, and at the window that it was started with.",
+    "en": "The upstream answered this request with an empty success, and did so again after the prompt had been "
+    "shortened to about {tokens:,} tokens. Some servers refuse requests that are longer than their context window in "
+    "this way: check the server's own log, and the window that it was started with.",
     "zh": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
     "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
 }
 
 
 def empty_twice(tokens: int, language: Language) -> str:
-    """The message for a client whose request got an empty answer once more after a harsher cut."""
+    """The message for a client whose request got an empty response again after a harsher cut."""
     return _EMPTY_TWICE[language].format(tokens=tokens)
 
 
 def refused_twice(tokens: int, language: Language) -> str:
-    """The message for a client whose request was refused once more after a harsher cut. `tokens`: the model's."""
+    """The message for a client whose request was refused again after a harsher cut. `tokens`: the model's."""
     return _REFUSED_TWICE[language].format(tokens=tokens)
 
 
 def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int]:
-    """Tokens of a prompt as it came, and the most that it may have, which is always less: programs compute with both.
-    As the upstream has counted them, where it has, else as they are known here."""
+    """Tokens of the original prompt, and their maximum, which is always less, because programs calculate with both. By
+    the upstream's count if it stated one, otherwise by our own."""
     budget, before = plan.budget, plan.before
     counted = refused.unit is Unit.TOKENS and not refused.may_be_echo
     told, known = refused.prompt if counted else None, budget.model_tokens(before.tokens)
@@ -99,10 +98,10 @@ def does_not_fit(
     window_is_told: bool = False,
     says_sizes: bool = True,
 ) -> str:
-    """The message of a `context_length_exceeded` error of the proxy's own; sizes in the model's tokens, positions the
+    """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `window_is_told`: whether the upstream has
-    just said so, by its own count, of which nothing else is known yet. `says_sizes`: whether it begins with
-    the sizes, in OpenAI's words; wires with words of their own tell `sizes_of`."""
+    just stated the window, by its own count, of which nothing else is known yet. `says_sizes`: whether the message
+    begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.ceiling_tokens)
@@ -111,7 +110,7 @@ def does_not_fit(
     is_bound = not budget.room_is_guessed
     text = []
     if is_bound and size.tokens > budget.ceiling_tokens:
-        window_tokens = max(window_tokens, room)  # after a refusal that proved a guess too small
+        window_tokens = max(window_tokens, room)  # after a refusal that showed a guess to be too small
         after, reserved = max(after, room + 1), window_tokens - room
         text.append(
             _OPENAI_TOKENS.format(window=window_tokens, requested=after + reserved, prompt=after, reserved=reserved)

@@ -1,6 +1,6 @@
-"""What an answer says about itself, as a value: texts, codes, sizes and endings, with the places they stood in.
+"""What a response says about itself, as a value: texts, codes, sizes and finish reasons, with their paths.
 
-Rule: whoever answered, and whatever the answer was wrapped in, it comes to this; how it was written is not known here.
+Rule: every upstream's response, in whatever wrapper, is reduced to this; how it was encoded is not known here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from proxy.core.overflow.verdict import Scope
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """One text to people."""
+    """One text for people."""
 
     path: str = ""
-    """Where it stood, as `error.metadata.raw>error.message`; `>` stands before what was inside a text. Names only,
-    never content."""
+    """Its path, such as `error.metadata.raw>error.message`; `>` comes before a path inside a text. Names only, never
+    content."""
     text: str = ""
 
 
@@ -25,25 +25,25 @@ class Place(StrEnum):
     """A part of the request, as far as its length is concerned."""
 
     TEXT = "text"
-    """What a message says."""
+    """The text of a message."""
     ELSEWHERE = "elsewhere"
-    """What is never too long: a role, a tool, the model."""
+    """A part that is never too long: a role, a tool, the model."""
     UNCLEAR = "unclear"
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """One word to programs."""
+    """One word for programs."""
 
     path: str
     text: str
     place: Place | None = None
-    """Of a word that names what was refused, the part of the request; None of one that says why."""
+    """For a word that names the refused member, the part of the request; None for a word that names the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """Sizes in tokens that an answer states by themselves, outside of its texts."""
+    """Sizes in tokens that a response states separately from its texts."""
 
     limit: int | None = None
     scope: Scope = Scope.UNKNOWN
@@ -55,10 +55,11 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """All that an answer says about itself; of a success only errors, endings and counts, never what the model said."""
+    """Everything that a response says about itself; of a success only errors, finish reasons and counts, never the
+    model's words."""
 
     status: int
-    """Of HTTP."""
+    """The HTTP status."""
     asks_to_wait: bool = False
     texts: tuple[ErrorText, ...] = ()
     codes: tuple[ErrorCode, ...] = ()
@@ -67,12 +68,12 @@ class ErrorReport:
     """Why the model stopped."""
     counted_prompt: int | None = None
     counted_reply: int | None = None
-    """What the upstream counted of a success, in tokens."""
+    """The upstream's count for a success, in tokens."""
     body_bytes: int = 0
     is_bare_text: bool = False
     """Whether it is a success in plain text."""
     is_silent: bool = False
-    """Whether it is a success that holds no answer: nothing, comments, objects without a choice."""
+    """Whether it is a success without a reply: nothing, comments, objects without a choice."""
 
     @property
     def is_success(self) -> bool:

@@ -1,7 +1,7 @@
-"""The ladder: what is sent first, and what is sent once more when the upstream refuses it. A generator without I/O.
+"""The ladder: what is sent first, and what is sent if the upstream refuses it. A generator without I/O.
 
-Rule: two sends at most, whatever happens, and the second one is smaller than what was refused, or the original. The
-generator yields what to send and is sent what came of it; when it ends, the last answer stands.
+Rule: at most two sends, whatever happens, and the second one is smaller than the refused one, or the original. The
+generator yields what to send and is sent the outcome; when it ends, the last response is final.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 
 EMERGENCY_SHARE: Final = 0.6
-"""Of the true limit: a second refusal must not come from an estimate that is a third off."""
+"""Of the true limit: a second refusal must not result from an estimate that is off by a third."""
 EMERGENCY_REPLY_SHARE: Final = 0.3
-"""Of the true limit at the most, for the reply beside such a prompt: a window bounds both together."""
+"""Of the true limit at most, for the reply beside such a prompt: a window limits both together."""
 BLIND_SHARE: Final = 0.5
-"""Of what was refused, when the upstream does not say what its limit is: windows come in powers of two."""
+"""Of the refused size, if the upstream does not state its limit: windows come in powers of two."""
 ALWAYS_SMALLER: Final = 0.9
-"""Of what was refused, whatever the upstream says of its limit."""
+"""Of the refused size, whatever limit the upstream states."""
 MIN_USEFUL_REPLY_TOKENS: Final = 256
-"""A reply limit is not lowered under this to make a prompt fit: the answer would break off at once."""
+"""A reply limit is not lowered below this to make a prompt fit: the reply would break off at once."""
 _LIMIT_SHARE: Final = 0.95
-"""Of the true limit, for a prompt that cannot be brought down to the share of an emergency: the upstream has just
-counted it, so what is left for errors is the margin of an estimate."""
+"""Of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted it, so
+the rest only has to cover the error of an estimate."""
 _REPLY_SLACK_TOKENS: Final = 16
-"""Between a prompt as the upstream counted it and the limit: servers disagree with themselves by a few tokens."""
+"""Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
 
 
 class Rung(StrEnum):
-    """What kind of send it is."""
+    """The kind of a send."""
 
     FIRST = "first"
     AS_KNOWN = "as_known"
@@ -50,51 +50,51 @@ class Attempt:
 
     rung: Rung
     reply_tokens: int | None = None
-    """The reply limit at the most, in place of the request's own."""
+    """The maximum reply limit, instead of the request's own."""
     goal_tokens: int | None = None
-    """Of the prompt at the most, by our estimate."""
+    """The maximum size of the prompt, by our estimate."""
     most_tokens: int | None = None
-    """Of the prompt where what has to stay is more than the goal: as far under the true limit as the margin asks."""
+    """The size of a prompt whose fixed parts exceed the goal: as far below the true limit as the margin requires."""
     least_reply_tokens: int | None = None
     """The reply limit beside such a prompt; None: the one that is sent anyway."""
     sure_tokens: int | None = None
-    """Of a prompt that surely fits, as the upstream has counted the one before: the plan that the next turn will go on
-    from is better than the goal, where it is that small."""
+    """The size of a prompt that surely fits, by the upstream's count of the one before: if the plan that the next turn
+    will continue from is that small, it is better than the goal."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the ladder has to know of a request."""
+    """The facts about a request that the ladder needs."""
 
     estimate_tokens: int
     """Of the prompt that is sent first."""
     chars: int
     """Of its text."""
     reply_tokens: int | None
-    """The reply limit that is sent first; None when the request has none."""
+    """The reply limit that is sent first; None if the request has none."""
     edited: bool
-    """Whether what is sent first differs from what came."""
+    """Whether the first send differs from the original request."""
     original_could_fit: bool
-    """Whether what came is inside the window by our estimate."""
+    """Whether the original request fits the window by our estimate."""
     tried_over_tokens: int | None = None
-    """The learned window, where what is sent first is larger to find out whether it still holds."""
+    """The learned window, if the first send is larger to find out whether that window still holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a send."""
+    """The outcome of a send."""
 
     status: int
     verdict: Verdict
     media: frozenset[Modality] = frozenset()
-    """Kinds of input in what was sent; told only when media were refused."""
+    """Kinds of input in what was sent; stated only if media were refused."""
     is_unpaired: bool = False
-    """Whether calls and results do not pair up in the history that the client sent; told only of a refusal for that."""
+    """Whether calls and results do not pair up in the client's history; stated only for a refusal because of that."""
     fitting_tokens: int | None = None
-    """Of a prompt, by our estimate, that the upstream reads whole; told only of an answer whose usage proves that this
-    one was cut."""
+    """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
+    that this one was cut."""
 
 
 RetryStrategy: TypeAlias = Generator[Attempt, Outcome, None]
@@ -131,9 +131,9 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
-"""What takes no images hardly takes pages and films."""
+"""A model that accepts no images hardly accepts pages and videos."""
 _REFUSING_STATUSES: Final = frozenset({400, 422})
-"""The request was looked at and not taken; after any other answer it may have been."""
+"""The request was examined and rejected; after any other response it may have been accepted."""
 _REFUSED_FOR_CONTENT: Final = frozenset(
     {
         VerdictKind.FIELD,
@@ -144,17 +144,17 @@ _REFUSED_FOR_CONTENT: Final = frozenset(
         VerdictKind.UNKNOWN,
     }
 )
-"""Refusals that an edit of ours may have brought about; the others would come for the original, too. COUNT: with the
-proxy's own tool a list may have one too many; OpenAI takes 128."""
+"""Refusals that an edit of ours may have caused; the others would happen to the original, too. COUNT: the proxy's own
+tool may make a list one too long; OpenAI accepts 128."""
 
 
 def _still_holds(verdict: Verdict, tried_over_tokens: int | None) -> bool:
-    """Whether a refusal of a larger request says nothing against what is known to fit."""
+    """Whether a refusal of a larger request does not contradict the size that is known to fit."""
     return tried_over_tokens is not None and (verdict.limit is None or verdict.limit >= tried_over_tokens)
 
 
 def _not_to_be_sent(refused: frozenset[Modality], sent: frozenset[Modality]) -> frozenset[Modality]:
-    """The kinds of input that the second send does without: no third one could do without the next."""
+    """The kinds of input that the second send omits, because there is no third send to omit the next one."""
     named = refused & sent or sent
     return named | (_READ_AS_IMAGES & sent) if Modality.VISION in named else named
 
@@ -167,20 +167,20 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
     if verdict.unit is Unit.CHARS:
         ours_per_theirs = estimate / max(1, situation.chars)
         return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))
-    # The upstream counted the same prompt: what it counts more than we do holds for the next one, too.
+    # The upstream counted the same prompt, so its excess over our count applies to the next one, too.
     ours_per_theirs = min(1.0, estimate / max(1, _counted(verdict, verdict.limit, situation)))
     return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * ALWAYS_SMALLER))
 
 
 def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, int | None, int | None]:
-    """Tokens, by our estimate, that a prompt may have beside the shortest useful reply, and that reply; then those of
-    a prompt that surely fits. None where nobody knows the limit, where no reply has to be lowered, and where nothing is
+    """Tokens, by our estimate, that a prompt may have beside the shortest useful reply; that reply; and the tokens of a
+    prompt that surely fits. None where the limit is unknown, where no reply has to be lowered, and where nothing is
     sure."""
     if not verdict.is_overflow or verdict.limit is None or verdict.unit is Unit.CHARS:
         return None, None, None
     asked = None if verdict.limit_scope is Scope.INPUT else situation.reply_tokens
     reply = None if asked is None else min(asked, MIN_USEFUL_REPLY_TOKENS)
-    # An exact count has the say, whichever way the estimate is off: nothing is refused on an estimate.
+    # An exact count wins, whichever way the estimate is off: nothing is refused because of an estimate.
     is_exact = verdict.prompt is not None and verdict.exactness is Exactness.EXACT
     ours_per_theirs = situation.estimate_tokens / max(1, _counted(verdict, verdict.limit, situation))
     ours_per_theirs = ours_per_theirs if is_exact else min(1.0, ours_per_theirs)
@@ -190,7 +190,7 @@ def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, i
 
 
 def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
-    """The reply limit for the second send, when the one that was sent would not fit beside the prompt."""
+    """The reply limit for the second send, if the first one would not fit beside the prompt."""
     asked = situation.reply_tokens
     if asked is None or verdict.limit_scope is Scope.INPUT or verdict.unit is Unit.CHARS:
         return None
@@ -205,7 +205,7 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
 
 
 def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
-    """What the upstream counted for the prompt, at the least: it said so, or it would not have refused."""
+    """The upstream's minimum count for the prompt: it stated the count, or would not have refused otherwise."""
     if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
         return verdict.prompt
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
@@ -216,15 +216,15 @@ def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
 
 
 def _counted_by_rate(verdict: Verdict, situation: Situation) -> int:
-    """The prompt's share of what a rate was asked for: the reply limit counts like tokens that were used, where it can
-    be in that sum (github.com/zeeyado/koassistant.koplugin/issues/106)."""
+    """The prompt's share of the tokens that a rate counted: the reply limit counts as used tokens if the sum can
+    contain it (github.com/zeeyado/koassistant.koplugin/issues/106)."""
     requested, reply = verdict.requested or 0, situation.reply_tokens or 0
     prompt = requested - reply
     return prompt if prompt >= situation.estimate_tokens * BLIND_SHARE else requested
 
 
 def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
-    """The reply limit with which the prompt as it was would be taken, when the upstream's own numbers prove one."""
+    """The reply limit with which the unchanged prompt would be accepted, if the upstream's own numbers prove one."""
     if verdict.limit is None or verdict.exactness is not Exactness.EXACT or verdict.unit is not Unit.TOKENS:
         return None
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:

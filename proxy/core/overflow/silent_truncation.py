@@ -1,7 +1,7 @@
-"""Whether an upstream has cut a prompt without a word, told by what it says it counted.
+"""Whether an upstream has silently cut a prompt, decided by its token counts.
 
-Rule: a count that a tokenizer may be the reason for proves nothing. What proves it: a count far under the estimate
-whose sum with the reply is a window to the token; or, of a server of one's own, one that nothing else explains.
+Rule: a count that a different tokenizer may explain proves nothing. A cut is proven by a count far below the estimate
+whose sum with the reply is exactly a window; or, on one's own server, by a count that nothing else explains.
 """
 
 from __future__ import annotations
@@ -9,39 +9,40 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 SMALLEST_WINDOW_TOKENS: Final = 4_096
-"""That a server gives out when nobody sets anything (Ollama, Docker Model Runner, LM Studio): where a count is no
-window itself, no smaller one is concluded from it."""
+"""The smallest window that servers give by default (Ollama, Docker Model Runner, LM Studio): if a count is not itself a
+window, no smaller one is concluded from it."""
 _WINDOW_STEP: Final = 1_024
-"""Windows that are allocated are multiples of it, from two on; one count in a thousand lands on one by chance."""
+"""Allocated windows are multiples of this, from two on; one count in a thousand is one by chance."""
 _LANDED_SHARE: Final = 0.9
-"""Of what the model's own counter expects: a count under it that lands on a window was cut."""
+"""Of the expectation of the model's own counter: a lower count that equals a window was cut."""
 _LANDED_SHARE_OF_RATIO: Final = 0.75
-"""Of what an estimate expects by the highest ratio that was seen: conversations in plainer words have 0.85 of it, turn
-after turn, and one turn in a thousand lands on a window by chance."""
+"""Of the expectation of an estimate with the highest ratio seen: conversations in plainer words have 0.85 of it, turn
+after turn, and one turn in a thousand equals a window by chance."""
 _LANDED_SHARE_OF_ESTIMATE: Final = 0.6
-"""Of an estimate that nothing has been held against: English prose has 0.68 of it."""
+"""Of an estimate that was never compared with anything: English prose has 0.68 of it."""
 _FAR_SHARE: Final = 0.5
-"""Of what a known counter expects: a count under it was cut wherever it lands. Ollama leaves out whole messages."""
+"""Of the expectation of a known counter: any lower count was cut, even if it is no window: Ollama drops whole
+messages."""
 _FAR_SHARE_OF_ESTIMATE: Final = 0.25
-"""The same of an estimate; tokenizers differ by half at the most."""
+"""The same for an estimate; tokenizers differ by at most half."""
 
 
 class Counted(NamedTuple):
-    """What an upstream counted of one answer."""
+    """An upstream's counts for one response."""
 
     prompt: int
     reply: int = 0
     cached: int = 0
-    """Of the prompt; some upstreams count these apart."""
+    """Of the prompt; some upstreams count these separately."""
 
 
 def window_of_a_cut(
     estimate_tokens: int, counted: Counted, ratio: float | None, *, is_exact: bool, may_be_far: bool
 ) -> int | None:
-    """The window to which a prompt was cut; None when nothing proves that it was.
+    """The window to which a prompt was cut; None if nothing proves that it was.
 
-    `ratio`: the upstream's tokens for one of ours, None when that is not known and our counter not the model's own.
-    `is_exact`: whether it is. `may_be_far`: whether a count that is no window can be a proof, too.
+    `ratio`: the upstream's tokens per token of ours, None if it is unknown and our counter is not the model's own.
+    `is_exact`: whether it is. `may_be_far`: whether a count that is no window can also be a proof.
 
     >>> window_of_a_cut(20_000, Counted(4_076, 20), None, is_exact=False, may_be_far=False)
     4096

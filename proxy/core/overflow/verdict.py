@@ -1,6 +1,6 @@
-"""What an upstream answer means, as a value.
+"""The meaning of an upstream's response, as a value.
 
-Rule: a verdict holds numbers, names and the upstream's own words; what to do about it is for the caller.
+Rule: a verdict contains numbers, names and the upstream's own words; the caller decides what to do about it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class VerdictKind(StrEnum):
     MEDIA = "media"
     TRANSIENT = "transient"
     EMPTY = "empty"
-    """A success that holds no answer."""
+    """A success without a reply."""
     UNKNOWN = "unknown"
 
 
 class Scope(StrEnum):
-    """What a limit bounds: the whole window (prompt and reply), or the input alone."""
+    """What a limit applies to: the whole window (prompt and reply), or the input alone."""
 
     WINDOW = "window"
     INPUT = "input"
@@ -43,7 +43,7 @@ class Scope(StrEnum):
 
 
 class Exactness(StrEnum):
-    """How a printed number is to be taken."""
+    """How precise a printed number is."""
 
     EXACT = "exact"
     AT_LEAST = "at_least"
@@ -51,7 +51,7 @@ class Exactness(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a printed limit counts."""
+    """The unit of a printed limit."""
 
     TOKENS = "tokens"
     CHARS = "chars"
@@ -62,52 +62,52 @@ _OVERFLOWS: Final = frozenset({VerdictKind.PROMPT, VerdictKind.PROMPT_PLUS_REPLY
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The meaning of one upstream answer."""
+    """The meaning of one upstream response."""
 
     kind: VerdictKind
     limit: int | None = None
-    """In `unit`; only of an overflow, of a rate that the request alone is over, or of the one refusal of `max_tokens`
-    that names the window."""
+    """In `unit`; only for an overflow, for a rate that the request alone exceeds, or for the one refusal of
+    `max_tokens` that names the window."""
     limit_scope: Scope = Scope.UNKNOWN
     limit_exactness: Exactness = Exactness.EXACT
     """`about` for a magnitude: 256K is 256 000 or 262 144."""
     requested: int | None = None
-    """In `unit`: prompt and reply together, as the upstream counted them."""
+    """In `unit`: prompt and reply together, by the upstream's count."""
     prompt: int | None = None
     """In `unit`."""
     reply: int | None = None
-    """In `unit`: the room that the request asked for."""
+    """In `unit`: the reply limit that the request asked for."""
     excess: int | None = None
-    """In `unit`: by how much the request is over, where the upstream says only that."""
+    """In `unit`: by how much the request is over, if the upstream states only that."""
     unit: Unit | None = None
-    """None when no number was read."""
+    """None if no number was read."""
     exactness: Exactness = Exactness.EXACT
     """Of `requested` and `prompt`: vLLM stops counting one token past its limit, OpenRouter estimates."""
     confidence: float = 0.0
     """0 to 1."""
     is_suspect: bool = False
-    """Whether the answer says nothing at all, and the request is so long that its length may be why."""
+    """Whether the response says nothing at all, and the request is long enough for that to be the reason."""
     refused: frozenset[Modality] = frozenset()
-    """Kinds of input, of a refusal of media that names them."""
+    """Kinds of input, for a refusal of media that names them."""
     refuses_model: bool = False
-    """Whether a refusal of media is about what the model reads, and not about this one content or its place."""
+    """Whether a refusal of media is about the model, not about this one content or its place."""
     refuses_in_results: bool = False
-    """Whether it is about media in the results of tools."""
+    """Whether it is about media in tool results."""
     may_be_echo: bool = False
-    """Whether its numbers may be the client's own words, which the upstream repeats: they teach nothing."""
+    """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
     evidence: str = ""
-    """Path of the leaf that decided, as `error.metadata.raw>error.message`; never its content."""
+    """Path of the leaf that decided, such as `error.metadata.raw>error.message`; never its content."""
     upstream_message: str = ""
-    """What the upstream said to people, at most 2 KB; for the client, not for a log."""
+    """The upstream's message for people, at most 2 KB; for the client, not for a log."""
 
     @property
     def is_overflow(self) -> bool:
-        """Whether the answer says that the request is too long."""
+        """Whether the response says that the request is too long."""
         return self.kind in _OVERFLOWS
 
     @property
     def is_over_rate(self) -> bool:
-        """Whether the request alone is over what a rate allows: no waiting cures that."""
+        """Whether the request alone exceeds what a rate allows, so that waiting does not help."""
         return (
             self.kind is VerdictKind.RATE
             and self.limit is not None
@@ -117,10 +117,10 @@ class Verdict:
 
     @property
     def limit_is_learnable(self) -> bool:
-        """Whether `limit` may be kept as what the model takes: exact and of a known scope; in characters only of the
-        input, as no window is counted in them.
+        """Whether `limit` may be kept as the model's limit: exact and of a known scope; in characters only for the
+        input, because no window is counted in them.
 
-        A `reply_only` verdict carries a limit only where the refusal of `max_tokens` names the window itself.
+        A `reply_only` verdict has a limit only if the refusal of `max_tokens` names the window itself.
         """
         if self.limit is None or self.may_be_echo or self.limit_exactness is not Exactness.EXACT:
             return False

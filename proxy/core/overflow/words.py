@@ -1,7 +1,7 @@
-"""The vocabulary of refusals, English and Chinese, as one compiled alternation a word class.
+"""The vocabulary of refusals, English and Chinese, as one compiled alternation per word class.
 
-Rule: no pattern of a class has a gap that repeats (`.*`), so that a sentence costs one pass a class; which classes must
-meet in one sentence is decided in `grammar.py`.
+Rule: no pattern contains a repeated gap (`.*`), so a sentence costs one pass per class; `grammar.py` decides which
+classes must occur in the same sentence.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PROMPT: Final = _any(
     "input_?(?:ids|tokens|length|len)", "prompt_?(?:tokens|length|len)", "输入", "提示", "消息", "对话", "会话",
     "历史",
 )  # fmt: skip
-"""What a shorter request makes shorter."""
+"""The parts that a shorter request shortens."""
 
 REQUEST: Final = _any(
     "requests?", "requested", "text", "contents?", "documents?", "quer(?:y|ies)", "message", "question", "payload",
     "请求", "内容", "文本", "问题", "文字",
 )  # fmt: skip
-"""What may be the prompt: it needs a word beside it."""
+"""Words that may mean the prompt: they need another word beside them."""
 
 TOKEN: Final = _any("tokens?", "token[ _]?(?:count|length|limit|ids?)s?", "tokens?数", "词元")
 LENGTH: Final = _any(
@@ -68,8 +68,9 @@ BARE_LIMIT: Final = re.compile(
     r"\W*(?:error: ?)?(?:the )?(?:(?:max(?:imum)?|length|limit|exceeds?|exceeded|is|was|has been|allowed)\W*){3,8}"
     r"|\W*(?:请求|已经?){0,2}(?:超过|超出)了?(?:模型|系统)?的?最大长度(?:限制|上限)?\W*"
 )
-"""A whole sentence that says of nothing in particular that it is too long: `length limit exceeded`, or `超过最大长度`,
-which hermes-agent knows from Chinese providers (github.com/NousResearch/hermes-agent, `agent/error_classifier.py`)."""
+"""A whole sentence that says, without a subject, that something is too long: `length limit exceeded`, or
+`超过最大长度`, which hermes-agent knows from Chinese providers (github.com/NousResearch/hermes-agent,
+`agent/error_classifier.py`)."""
 
 TOO_LONG: Final = _any("too long", "too lengthy", "cannot truncate", "超长", "过长", "太长")
 TOO_LARGE: Final = _any("too (?:large|big|much)", "过大", "太大")
@@ -88,7 +89,7 @@ MUST: Final = _any(
     "range of", "between", "不能", "不得", "不可", "不应", "应", "需", "最多", "最大", "仅支持", "支持", "范围",
     "以内", "小于", "少于",
 )  # fmt: skip
-"""A rule stated instead of the breach of it."""
+"""A rule, stated instead of its violation."""
 
 REDUCE: Final = _any(
     "reduce", "shorten", "shorter", "decrease", "truncate", "trim", "compress", "compact", "summari[sz]e", "cut",
@@ -104,7 +105,7 @@ REPLY: Final = _any(
     "(?:thinking|reasoning)(?:[ ._](?:budget|tokens?|budget_tokens|length|effort))?", "budget_tokens",
     "max(?:imum)? output", "输出", "生成", "回复", "补全",
 )  # fmt: skip
-"""The reply and the parameters that bound it."""
+"""The reply and the parameters that limit it."""
 
 REPLY_PARAMETER: Final = _any("max_?(?:completion_?|new_?|output_?|gen_?)?tokens", "num_predict", "n_predict")
 SUM: Final = _any("plus", "sum", "total", "combined", "together", r"\+", "and", "or", "及", "和", "与", "加", "总")
@@ -115,14 +116,14 @@ RESOURCE: Final = _any(
     "out of memory", "memory (?:allocation|limit|usage|error)", "oom", "recursion", "disk", "timed out", "超时",
     "显存", "内存",
 )  # fmt: skip
-"""Time, memory and attempts run out as well: Go says "context deadline exceeded"."""
+"""Time, memory and attempts also run out: Go says "context deadline exceeded"."""
 POINTS_BACK: Final = _any("(?:exceeds?|exceeded|exceeding|over|above|than) (?:it|this|that|these|those)")
-"""Breaks a bound that the sentence before has named."""
+"""Exceeds a limit that the sentence before has named."""
 MINIMUM: Final = _any("at least", "minimum", "min", "too (?:small|short|low)", "至少", "最小", "最少", "过短", "太短")
 
 LEFT: Final = _any("remaining", "left", "available", "剩余")
 BATCH: Final = _any("physical batch", "batch[ _]size", "ubatch")
-"""llama.cpp's bound of an embedding input, which is no window."""
+"""llama.cpp's limit for an embedding input, which is no window."""
 
 RATE: Final = _any(
     "(?:per|each|every|a|/)[ _-]?(?:min(?:ute)?|day|hour|sec(?:ond)?|month|week)s?", "tokens?/(?:min|m|day|s)",
@@ -183,14 +184,14 @@ FIELD: Final = _any(
 )  # fmt: skip
 
 TRUNCATION: Final = _any("truncate_prompt_tokens")
-"""vLLM's parameter that cuts a prompt to so many tokens. It is refused when it is over the window, however short the
+"""vLLM's parameter that cuts a prompt to that many tokens. It is refused if it exceeds the window, however short the
 prompt: `truncate_prompt_tokens value (40000) is greater than max_model_len (32768).` vllm/entrypoints/utils.py"""
 
 FIELD_NOUN: Final = _any(
     "names?", "descriptions?", "titles?", "urls?", "headers?", "keys?", "labels?", "metadata", "schemas?",
     "patterns?", "suffix", "instructions?", "arguments?", "passwords?", "usernames?", "stop", "名称", "描述", "标题",
 )  # fmt: skip
-"""Small fields with a bound of their own, which is printed in characters."""
+"""Small fields with limits of their own, which are printed in characters."""
 FOREIGN_TOKEN: Final = _any("(?:access|auth|authentication|bearer|api|id|refresh|jwt|csrf|session|security) tokens?")
 """Tokens that are keys."""
 
@@ -217,7 +218,7 @@ UNSUPPORTED: Final = _any(
 )  # fmt: skip
 
 NONE_ALLOWED: Final = _any("at most 0", "最多 ?0")
-"""vLLM, of a model that reads text alone: `At most 0 image(s) may be provided in one prompt.`"""
+"""vLLM, for a model that reads only text: `At most 0 image(s) may be provided in one prompt.`"""
 
 KINDS_OF_MEDIA: Final = {
     Modality.VISION: re.compile(r"image|vision|visual|图片|图像|视觉"),
@@ -230,8 +231,8 @@ ALLOWED_MEDIA: Final = re.compile(
     r"accepts?)|仅支持|只支持).*",
     re.DOTALL,
 )
-"""And all behind it: `unknown variant image_url, expected text` (DeepSeek); `Invalid value: 'file'. Supported values
-are: 'text', …`. It is searched once in a text, and only where a sentence refuses media."""
+"""Including everything after it: `unknown variant image_url, expected text` (DeepSeek); `Invalid value: 'file'.
+Supported values are: 'text', …`. It is searched once per text, and only if a sentence refuses media."""
 ONE_CONTENT: Final = re.compile(
     r"\bformats?\b|\bmime\b|media type|\bvalid\b|identify|decod|download|corrupt|"
     r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|格式|下载|解码"

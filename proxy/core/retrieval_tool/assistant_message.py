@@ -1,8 +1,7 @@
-"""What a model said in one round of an answer: its message, with the calls of the proxy's own tool told from the
-client's.
+"""A model's message in one round of a response: the calls of the proxy's own tool are separate from the client's.
 
-Rule: a call belongs to the proxy when it names the proxy's tool, which is offered only where no tool of the client is
-called so; every call keeps its bytes, as they may carry what an upstream wants back (Gemini's thought signatures).
+Rule: a call belongs to the proxy if it names the proxy's tool, which is offered only where no tool of the client has
+that name; every call keeps its bytes, because they may carry what an upstream wants back (Gemini's thought signatures).
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ class OwnCall:
     """A call of the proxy's own tool."""
 
     position: int
-    """Among all calls of its message."""
+    """Its index among all calls of its message."""
     id: str
     arguments: str = field(repr=False)
-    """As the model wrote them: JSON, or what it took for that."""
+    """As the model wrote them: JSON, or an attempt at it."""
     raw: bytes = field(repr=False)
     """The whole call."""
 
@@ -33,16 +32,16 @@ class AssistantMessage:
     """A model's message in one round."""
 
     message: bytes = field(repr=False)
-    """As it goes back upstream, all calls included."""
+    """As it is sent back upstream, with all calls."""
     own: tuple[OwnCall, ...]
     others: tuple[bytes, ...] = field(repr=False)
     """The client's calls, in order."""
     others_meant: Any = field(repr=False)
-    """The same, told by what they mean: ids, names, arguments."""
+    """The same calls by their meaning: ids, names, arguments."""
     texts: Mapping[str, str] = field(repr=False)
-    """What a person may read of it, by the wire's name for each: words and reasoning."""
+    """The parts that a person may read, by the wire's name for each: text and reasoning."""
 
     @property
     def is_mixed(self) -> bool:
-        """Whether the client, too, has something to answer."""
+        """Whether the client also has calls to answer."""
         return bool(self.own and self.others)

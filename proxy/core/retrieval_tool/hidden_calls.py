@@ -1,9 +1,8 @@
-"""Calls that the client never saw, in an answer in which it had calls of its own: what is remembered of them, and how
-they come back into the conversation.
+"""Calls that the client never saw, in a response in which it had calls of its own: what is remembered of them, and how
+they return to the conversation.
 
-Rule: the client returns its own calls; those, and all that the client told before them, tell what was hidden beside
-them. What is put back is the same bytes in every later turn, on every replica and after a restart, and never another
-owner's.
+Rule: the client sends back its own calls; these calls, and everything that it sent before them, identify the hidden
+ones. The same bytes are put back in every later turn, on every replica and after a restart, and never another tenant's.
 """
 
 from __future__ import annotations
@@ -21,43 +20,43 @@ from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, Assistan
 from proxy.core.text import jsontext
 
 HISTORY_BYTES: Final = 16
-"""Of what tells a conversation up to one message: 128 bits, as nobody but its owner can bring another one about."""
+"""Of the hash of a conversation up to one message: 128 bits, because only its tenant can create another one."""
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """As it stands in the store."""
+    """A record in the store."""
 
     visible: str
-    """The client's calls that it belongs to, told by their mark."""
+    """The mark of the client's calls that it belongs to."""
     positions: list[int]
-    """Where the hidden calls stood among all of them."""
+    """The indexes of the hidden calls among all of them."""
     calls: list[msgspec.Raw]
-    """Each as its wire wrote it; a text where that is no JSON."""
+    """Each as its wire wrote it; a JSON string if that is not JSON."""
     results: list[msgspec.Raw]
-    """The messages that answer them."""
+    """The messages that answer the hidden calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenToolCalls:
-    """Our calls of one answer with their results."""
+    """Our calls in one response, with their results."""
 
     mark: str
-    """Of the client's calls in that answer."""
+    """Of the client's calls in that response."""
     positions: tuple[int, ...]
-    """Where ours stood among all calls."""
+    """The indexes of our calls among all of them."""
     calls: tuple[bytes, ...] = field(repr=False)
     results: tuple[bytes, ...] = field(repr=False)
     """Tool messages, one for each call."""
 
     @classmethod
     def of(cls, history: bytes, said: AssistantMessage, results: Sequence[bytes]) -> HiddenToolCalls:
-        """What has to be remembered of a mixed answer to a conversation with this history."""
+        """What to remember of a mixed response to a conversation with this history."""
         positions = tuple(call.position for call in said.own)
         return cls(mark_of(history, said.others_meant), positions, tuple(call.raw for call in said.own), tuple(results))
 
     @classmethod
     def read(cls, content: bytes, mark: str) -> HiddenToolCalls | None:
-        """What was kept under a mark; None when it is something else."""
+        """The record under a mark; None if the content is something else."""
         try:
             record = msgspec.json.decode(content, type=_Record)
             calls, results = (tuple(map(jsontext.taken_out, found)) for found in (record.calls, record.results))
@@ -69,7 +68,7 @@ class HiddenToolCalls:
 
     @staticmethod
     def name_of(mark: str) -> str:
-        """The artifact that may hold what is hidden under a mark."""
+        """The artifact that may hold the hidden calls under a mark."""
         return Artifact(b"", RETRIEVAL_TOOL, "json", named_by=mark).id
 
     def artifact(self) -> Artifact:
@@ -80,22 +79,22 @@ class HiddenToolCalls:
         return Artifact(content, RETRIEVAL_TOOL, "json", named_by=self.mark)
 
     def put_back(self, message: Message) -> tuple[Message, ...]:
-        """An assistant message as the model said it, and behind it the results of what was hidden."""
+        """The assistant message as the model wrote it, followed by the results of the hidden calls."""
         whole = message.with_calls(dict(zip(self.positions, self.calls, strict=True)))
         return whole, *(message.again(result) for result in self.results)
 
 
 def beginning(owner: str) -> bytes:
-    """The history of a conversation of which nothing has been said yet."""
+    """The history of a conversation that has no messages yet."""
     return hashlib.blake2b(owner.encode(), digest_size=HISTORY_BYTES).digest()
 
 
 def extended(history: bytes, message: Message) -> bytes:
     """The history after one more message of the client.
 
-    It holds what a client repeats from turn to turn: what users and tools said, what the assistant called, and what it
-    said where it called nothing. Neither system texts, where clients put the time of day, nor reasoning, media, and
-    marks for caches, which they leave out or move.
+    It covers what a client repeats from turn to turn: what users and tools said, what the assistant called, and what it
+    said without calling anything. It leaves out system texts, where clients put the time of day, and reasoning, media
+    and cache markers, which clients drop or move.
     """
     if message.role in SYSTEM_ROLES:
         return history
@@ -104,18 +103,18 @@ def extended(history: bytes, message: Message) -> bytes:
 
 
 def mark_of(history: bytes, calls: Any) -> str:
-    """What tells some calls of a client from all others: the conversation before them, and their ids, names and
-    arguments, however they are written. `calls`: what a message of them has as `conversational`.
+    """What distinguishes calls of a client from all others: the conversation before them, and their ids, names and
+    arguments, however they are written. `calls`: as `conversational` returns them.
 
-    Ids alone do not: Kimi numbers them anew in every conversation, other servers in every answer.
+    Ids alone are not enough: Kimi restarts them in every conversation, other servers in every response.
     https://huggingface.co/moonshotai/Kimi-K2-Instruct-0905/blob/main/docs/tool_call_guidance.md
     """
     return hashlib.sha256(history + _canonical(calls)).hexdigest()
 
 
 def mark_in(history: bytes, message: Message) -> str | None:
-    """The mark of the calls in a message that a client returns, after what it told before; None when there is nothing
-    to look up."""
+    """The mark of the calls in a message that a client sends back, after the history before it; None if there is
+    nothing to look up."""
     if message.role != "assistant" or not message.calls:
         return None
     return mark_of(history, message.conversational())

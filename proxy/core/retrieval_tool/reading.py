@@ -1,7 +1,7 @@
-"""How an artifact is read: a page of lines, a search, a part of JSON, or what it is.
+"""How an artifact is read: a page of lines, a search, a part of JSON, or its description.
 
-Rule: what is asked for is checked before anything is read; a page is bounded, begins with one line that says what it
-shows of how much, and names the next one.
+Rule: the query is checked before anything is read; a page is bounded, begins with one line that says what it shows and
+of how much, and names the next page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_DIGITS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to read. `pointer` picks a part; `lines` and `search` read that, or the whole."""
+    """What to read. `pointer` selects a part; `lines` and `search` read that part, or the whole."""
 
     lines: LineRange | None = None
     search: Search | None = None
@@ -37,7 +37,7 @@ class Query:
 
     @classmethod
     def parse(cls, asked: Mapping[str, str]) -> Query | None:
-        """From parameters by name; None when there are none: the whole is wanted. Raises BadArtifactQuery.
+        """From parameters by name; None if there are none, which asks for the whole. Raises BadArtifactQuery.
 
         >>> Query.parse({"lines": "400-", "grep": "ERROR"}).search.pattern
         'ERROR'
@@ -65,9 +65,9 @@ def read(
     index: LineIndex, query: Query, name: str, language: Language, max_bytes: int = PAGE_BYTES
 ) -> Generator[Span, bytes, bytes]:
     """A page with its header, of about `max_bytes`: yields the spans of the text that it has to read, is sent their
-    bytes.
+    bytes, and returns the page.
 
-    A TimeoutError in place of bytes ends a search. Raises RangeOutside.
+    A TimeoutError instead of bytes ends a search. Raises RangeOutside.
     """
     wanted = query.lines or LineRange(1)
     if query.search is not None:

@@ -1,9 +1,9 @@
 """The proxy's own tool, `read_artifact`: when a request is offered it, and what a call of it asks for.
 
-Rule: whether an agent has it depends on the tool list and on settings alone, so notices, hidden calls and cuts, and
-with them the bytes of every message, are the same in all turns. Only a turn whose `tool_choice` forces a call goes up
-without it: that call has to be the client's. Such a turn misses the prompt cache, as its tool list is another one; the
-turns around it do not. What the client wrote of its list keeps its bytes.
+Rule: whether an agent has the tool depends only on its tool list and on settings, so notices, hidden calls and cuts,
+and with them the bytes of every message, are the same in all turns. Only a turn whose `tool_choice` forces a call is
+sent without the tool: that call has to be the client's. Such a turn misses the prompt cache, because its tool list
+differs; the turns around it do not. The client's own entries in the list keep their bytes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ RetrievalPolicy: TypeAlias = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model is told of it, whatever the wire."""
+    """A tool as it is described to a model, independent of the wire."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    """JSON Schema of what a call of it holds."""
+    """JSON Schema of the arguments."""
 
 
 SPEC: Final = ToolSpec(
@@ -48,17 +48,17 @@ SPEC: Final = ToolSpec(
 )
 
 MAX_TOOLS: Final = 128
-"""In one list, ours among them: "A max of 128 functions are supported."
+"""In one list, including ours: "A max of 128 functions are supported."
 https://platform.openai.com/docs/api-reference/chat/create"""
 _ID: Final = re.compile(ARTIFACT_NAME)
 _MAX_ARGUMENT_CHARACTERS: Final = 2_000
 _BETWEEN: Final = re.compile(r"(?<=\d)\s*(?:-|,|–|\.\.+|to)\s*(?=\d)")
-"""Models write 400-480, and 400,480, 400..480, 400 to 480 and L400-L480, too."""
+"""Models also write 400,480, 400..480, 400 to 480 and L400-L480 for 400-480."""
 
 
 def is_offered(names: Sequence[str], policy: RetrievalPolicy) -> bool:
-    """Whether an agent with tools of these names has ours as well: never beside a tool of the same name, nor as one too
-    many; `auto`: where it has tools, and none of them gets at a file."""
+    """Whether an agent with tools of these names also gets ours: never beside a tool of the same name, and never beyond
+    the maximum number of tools; `auto`: if the agent has tools, and none of them can read a file."""
     if policy == "never" or RETRIEVAL_TOOL in names or len(names) >= MAX_TOOLS:
         return False
     return policy == "always" or (bool(names) and reach_with(names) is AgentFileAccess.NOTHING)
@@ -69,15 +69,15 @@ class Wanted:
     """What a call asks for."""
 
     artifact: str
-    """A name that an artifact can have."""
+    """A valid name of an artifact."""
     asked: Mapping[str, str]
-    """How to read it, by the names of `GET /artifacts/ID`."""
+    """How to read it, by the parameter names of `GET /artifacts/ID`."""
 
 
 def wanted_by(arguments: str) -> Wanted | None:
-    """What a model means by its arguments; None when it names no artifact.
+    """What a model means by its arguments; None if they name no artifact.
 
-    It may name it by its path or its URL, and say `lines` in any way that can be understood.
+    A model may give the path or URL of the artifact, and write `lines` in any form that can be understood.
 
     >>> wanted_by('{"id": "/d/tool_sh_0123456789abcdef.txt", "lines": [400, 480]}')
     Wanted(artifact='tool_sh_0123456789abcdef.txt', asked={'lines': '400-480'})
@@ -105,7 +105,7 @@ def _lines(found: Any) -> str:
 
 
 def _text(found: Any) -> str:
-    """A text or a number as a text of bounded length; nothing else is one."""
+    """A text or a number as a text of bounded length; an empty text for anything else."""
     if isinstance(found, int) and not isinstance(found, bool):
         found = str(found)
     return found[:_MAX_ARGUMENT_CHARACTERS] if isinstance(found, str) else ""

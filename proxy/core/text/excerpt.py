@@ -1,7 +1,7 @@
-"""A long text → the part of it that is worth keeping. Knows texts and limits, no messages.
+"""A long text → the part of it that is worth keeping. Knows texts and limits, not messages.
 
-Rule: cuts stand at line ends where there are any and at character boundaries always; an excerpt is never longer than
-its limits allow, and says exactly what it shows of how much.
+Rule: a cut is at a line end where there is one, and always at a character boundary; an excerpt never exceeds its
+limits, and states exactly how much of the text it shows.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from typing import Final
 from proxy.core.text.measures import count_lines, first_bytes, last_bytes, utf8_length
 
 MAX_RESCUED_LINES: Final = 40
-"""Error-like lines that are saved from the gap: enough for a stack of failures, too few to fill the excerpt."""
+"""Error-like lines rescued from the gap: enough for a stack of failures, too few to fill the excerpt."""
 _RESCUED_SHARE: Final = 0.2
-"""Of the room at the most, for such lines; what they do not need goes to beginning and end."""
+"""The largest share of the room for such lines; the beginning and the end get what they do not use."""
 _RESCUED_LINE_CHARACTERS: Final = 300
 _BEFORE_HIT_CHARACTERS: Final = 100
-"""Shown of a longer line in front of what tells of the failure."""
+"""Shown of a longer line before the words that report the failure."""
 _MAX_HITS: Final = 2_000
-"""Looked at: where every line tells of a failure, the first ones tell enough."""
+"""Examined at most: where every line reports a failure, the first ones are enough."""
 HEAD_SHARE: Final = 0.4
-"""Of what `both` keeps; the end gets more, as programs say last what went wrong."""
+"""Of what `both` keeps. The end gets more, because programs report last what went wrong."""
 _SPARED_FOR_A_LINE_END: Final = 1 / 24
-"""Of the part that is cut: a cut stands at a line end when that leaves out no more, else inside the line."""
+"""Of the kept part: a cut moves to a line end if that gives up no more than this; otherwise it is inside the line."""
 _BASE64_CHARACTERS: Final = 256
-"""A run of at least so many characters is data. Shorter ones may be a path or a long identifier."""
+"""A run of at least this many characters is data. Shorter ones may be a path or a long identifier."""
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=_-]")
 _TELLS_OF_FAILURE: Final = re.compile(
     r"\b(?:error|errors|fatal|failed|failure|exception|traceback|panic|critical|segmentation fault|segfault|denied)\b"
     r"|\bnpm err!|(?-i:[a-z](?:Error|Exception)\b)(?!\()|错误|失败|异常|致命",
     re.IGNORECASE | re.ASCII,
 )
-"""`ValueError: …` and `NullPointerException` are what programs say last; behind either, a bracket opens in source code.
-ASCII, as Chinese has no blanks: 发生error。"""
+"""`ValueError: …` and `NullPointerException` are the last words of a program; in source code, a bracket follows them.
+ASCII, because Chinese has no spaces: 发生error。"""
 _STEMS: Final = (
     *("err", "fatal", "fail", "exception", "traceback", "panic", "critical", "segmentation", "segfault", "denied"),
     *("错误", "失败", "异常", "致命"),
 )
-"""In lower case; where none of them stands, nothing tells of a failure. To look for each takes a thirtieth of the time
-that the pattern takes."""
+"""In lower case; a text without any of them reports no failure. Looking for each of them takes a thirtieth of the time
+of the pattern."""
 _SLICE_CHARACTERS: Final = 8 * 1024
-"""Searched at a time, as no other thread runs during a search: at most 2 ms."""
+"""Searched at a time, because no other thread runs during a search: at most 2 ms."""
 _LONGEST_HIT_CHARACTERS: Final = 32
 """`segmentation fault` and the character that follows it, with room to spare."""
 
@@ -83,7 +83,7 @@ class ExcerptLimits:
         return len(text) * 4 <= self.max_bytes or utf8_length(text) <= self.max_bytes
 
     def previewed(self, preview_chars: int | None) -> ExcerptLimits:
-        """The same with at most so many characters; None: as they are."""
+        """The same limits, with at most `preview_chars` characters; None changes nothing."""
         if preview_chars is None:
             return self
         return replace(self, max_chars=preview_chars if self.max_chars is None else min(preview_chars, self.max_chars))
@@ -95,16 +95,16 @@ class Excerpt:
 
     head: str
     rescued: tuple[str, ...]
-    """Single lines out of the gap."""
+    """Single lines from the gap."""
     tail: str
     gap: str
-    """What is left out between head and tail, the rescued lines included."""
+    """What is left out between head and tail, including the rescued lines."""
     total_lines: int
     total_bytes: int
     kept_lines: int
-    """Lines of which at least a part is shown."""
+    """Lines that are shown at least in part."""
     kept_bytes: int
-    """Bytes of UTF-8 of the text that are shown."""
+    """Bytes of the text that are shown, in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +152,14 @@ def _cut(text: str, limits: ExcerptLimits) -> tuple[str, str, str, dict[int, str
     rescued = _rescued(gap, replace(allowed, lines=min(MAX_RESCUED_LINES, allowed.lines)))
     if not rescued:
         return head, gap, tail, rescued
-    # Beginning and end make room, and what they give up may tell of failures, too: those are looked for once more.
+    # Beginning and end make room, and what they give up may report failures too, so the search is repeated.
     taken = _room_of(rescued.values())
     head, gap, tail = _ends(text, room - taken, limits)
     return head, gap, tail, _rescued(gap, taken)
 
 
 def _ends(text: str, room: _Room, limits: ExcerptLimits) -> tuple[str, str, str]:
-    """Beginning, gap and end; the end has what the beginning leaves."""
+    """Beginning, gap and end; the end gets what the beginning leaves."""
     shares = {Direction.HEAD: 1.0, Direction.TAIL: 0.0, Direction.BOTH: limits.head_share}
     head = _taken(text, room.share(shares[limits.direction]))
     rest = text[len(head) :]
@@ -168,7 +168,7 @@ def _ends(text: str, room: _Room, limits: ExcerptLimits) -> tuple[str, str, str]
 
 
 def _taken(text: str, room: _Room) -> str:
-    """The beginning of a text: whole lines, or a part of the last line where leaving it out would waste the room."""
+    """The beginning of a text: whole lines, or part of the last line where leaving it out would waste the room."""
     kept = first_bytes(text[: room.chars], room.bytes)
     position = 0
     for _ in range(room.lines):
@@ -186,7 +186,7 @@ def _taken(text: str, room: _Room) -> str:
 
 
 def _taken_from_end(text: str, room: _Room) -> str:
-    """The end of a text, likewise."""
+    """The end of a text, in the same way."""
     kept = last_bytes(text[max(0, len(text) - room.chars) :], room.bytes)
     position = len(kept) - 1 if kept.endswith("\n") else len(kept)
     for _ in range(room.lines):
@@ -206,8 +206,8 @@ def _taken_from_end(text: str, room: _Room) -> str:
 
 
 def _base64_before(kept: str, following: str) -> int:
-    """How many characters at the end of `kept` begin a run of base64 that goes on in `following`: half of an encoded
-    file is worth less than none."""
+    """How many characters at the end of `kept` begin a run of base64 that continues in `following`: half of an encoded
+    file is worth less than none of it."""
     border = _NOT_BASE64.search(kept[::-1])
     inside = len(kept) if border is None else border.start()
     border = _NOT_BASE64.search(following)
@@ -224,13 +224,13 @@ def _room_of_text(text: str) -> _Room:
 
 
 def _room_of(lines: Iterable[str]) -> _Room:
-    """What lines take up, each with its line feed."""
+    """The space that lines need, each with its line feed."""
     found = list(lines)
     return _Room(sum(map(utf8_length, found)) + len(found), sum(map(len, found)) + len(found), len(found))
 
 
 def _rescued(gap: str, room: _Room) -> dict[int, str]:
-    """Lines that tell of failures, by where in the gap they begin; of a long one, what stands around its first hit."""
+    """Lines that report failures, by their start in the gap; of a long line, the part around its first hit."""
     kept: dict[int, str] = {}
     seen: set[str] = set()
     left_bytes, left_chars, end = room.bytes, room.chars, 0
@@ -256,7 +256,7 @@ def _rescued(gap: str, room: _Room) -> dict[int, str]:
 
 
 def _hits(text: str) -> Iterator[re.Match[str]]:
-    """What tells of failures, in order."""
+    """The words that report failures, in order."""
     for start in range(0, len(text), _SLICE_CHARACTERS):
         end = start + _SLICE_CHARACTERS
         lower = text[start : end + _LONGEST_HIT_CHARACTERS].lower()
@@ -267,7 +267,7 @@ def _hits(text: str) -> Iterator[re.Match[str]]:
 
 
 def _lines_shown(head: str, gap: str, tail: str, rescued: Iterable[int]) -> int:
-    """Lines of which at least a part is shown; one that is shown in two parts is one line."""
+    """Lines that are shown at least in part; a line shown in two parts counts once."""
     gap_line = head.count("\n")
     tail_line = gap_line + gap.count("\n")
     shown = {gap_line + gap.count("\n", 0, start) for start in rescued}

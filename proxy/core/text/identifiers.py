@@ -1,6 +1,6 @@
-"""The names that a text holds: paths, symbols, addresses. What an agent needs to find its way back to a text.
+"""The names in a text: paths, symbols, addresses. An agent needs them to find its way back to the text.
 
-Rule: the order is a function of the texts alone; no set is walked, as its order differs from process to process.
+Rule: the order depends on the texts alone; no set is iterated, because its order differs between processes.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Final
 from proxy.core.text.measures import utf8_length
 
 _NAME: Final = re.compile(r"(?<![\w\u00c0-\u024f])[A-Za-z_][\w\u00c0-\u024f./:-]{5,}", re.ASCII)
-"""Words of six characters and more, with what paths, URLs and qualified names are made of. Of letters beyond ASCII only
-Latin ones: in Chinese a name stands between others without a blank."""
+"""Words of at least six characters, including those that paths, URLs and qualified names are made of. Of the letters
+beyond ASCII only Latin ones: Chinese has no spaces around a name."""
 _BETWEEN_NAMES: Final = re.compile(r"[^\w\u00c0-\u024f./:-]", re.ASCII)
 _RUN: Final = re.compile(r"[\w\u00c0-\u024f./:-]{6,}", re.ASCII)
 _TO_BLANKS: Final = {code: " " if _BETWEEN_NAMES.match(chr(code)) else chr(code) for code in range(128)}
-"""In ASCII, mostly all there is: to translate and split it takes an eighth of the time of a search."""
+"""For ASCII, which is most text: translating and splitting takes an eighth of the time of a search."""
 _TO_BLANKS_OF_LINES: Final = _TO_BLANKS | {ord("\n"): "\n"}
 _SLICE_CHARACTERS: Final = 16 * 1024
-"""Searched at a time, as no other thread runs during a search: 0.2 ms in ASCII, else 1 ms."""
+"""Searched at a time, because no other thread runs during a search: 0.2 ms in ASCII, otherwise 1 ms."""
 _DIGEST: Final = re.compile(r"(?<![0-9A-Za-z])(?=[0-9a-f]*[0-9])[0-9a-f]{7,}(?![0-9A-Za-z])", re.IGNORECASE)
-"""A hash, or the part of one: of a commit, a UUID, an artifact of ours. It tells nobody what a text is about."""
+"""A hash or part of one: of a commit, a UUID, one of our artifacts. It says nothing about the subject of a text."""
 _MIN_NAME_CHARACTERS: Final = 6
 _MAX_NAME_CHARACTERS: Final = 80
 """Longer ones are data, such as base64 and hashes joined by slashes."""
 _TELLING: Final = re.compile(r"[_./:\d]|[a-z][A-Z]|^[A-Z]")
-"""What tells a symbol, a path or a number from an ordinary word."""
+"""What distinguishes a symbol, a path or a number from an ordinary word."""
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The different names of a text, in the order of their first appearance.
+    """The distinct names of a text, in the order of their first appearance.
 
     >>> names_in("open src/main.py at line 1234 of 3f2a91bc, then src/main.py")
     ('src/main.py',)
@@ -42,8 +42,8 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def names_of_lines(lines: Sequence[str]) -> list[frozenset[str]]:
-    """The names of each of many lines, which mostly name the same things: in a quarter of the time of one by one, and
-    each name is held once.
+    """The names of each of many lines. As most lines name the same things, this takes a quarter of the time of reading
+    them one by one, and each name is held once.
 
     >>> names_of_lines(["def parse_args():", ""]) == [{"parse_args"}, set()]
     True
@@ -56,7 +56,7 @@ def names_of_lines(lines: Sequence[str]) -> list[frozenset[str]]:
 
 
 class _NamesOfRuns(dict[str, str]):
-    """The name in each run that was looked at, or nothing."""
+    """The name in each run that was examined, or an empty text."""
 
     def __missing__(self, run: str) -> str:
         self[run] = name = _name_in(run)
@@ -64,7 +64,7 @@ class _NamesOfRuns(dict[str, str]):
 
 
 def _name_in(run: str) -> str:
-    """The name in a run of the characters that names are made of: there is one at the most, as it goes to the end."""
+    """The name in a run of the characters that names are made of: at most one, because it extends to the end."""
     if run.isalpha() and run.isascii():
         return run if _MIN_NAME_CHARACTERS <= len(run) <= _MAX_NAME_CHARACTERS else ""
     found = _NAME.search(run)
@@ -74,12 +74,12 @@ def _name_in(run: str) -> str:
 
 
 def _runs(text: str) -> list[str]:
-    """What stands between the characters that no name has. Shorter ones than a name may be missing."""
+    """The text between characters that no name contains. Runs shorter than a name may be missing."""
     return text.translate(_TO_BLANKS).split() if text.isascii() else _RUN.findall(text)
 
 
 def _slices(text: str) -> Iterator[str]:
-    """A text in pieces, cut where no name stands."""
+    """A text in pieces, never cut inside a name."""
     start = 0
     while start < len(text):
         border = _BETWEEN_NAMES.search(text, start + _SLICE_CHARACTERS)
@@ -90,7 +90,7 @@ def _slices(text: str) -> Iterator[str]:
 
 def most_telling(spread: Mapping[str, int], known: Collection[str], used: Collection[str], max_bytes: int) -> list[str]:
     """The names that are worth `max_bytes`: first those that the assistant used, then those that look like symbols and
-    paths, then those that stand in many texts (`spread`). What is `known` anyway is left out.
+    paths, then those that occur in many texts (`spread`). Names that are `known` anyway are left out.
 
     >>> most_telling({"because": 2, "src/main.py": 1, "parse_args": 1}, {"parse_args"}, (), 15)
     ['src/main.py']

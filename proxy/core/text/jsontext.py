@@ -1,8 +1,8 @@
-"""JSON as text: one level is opened at a time, and what is not opened keeps its bytes.
+"""JSON as text: one level is opened at a time, and whatever is not opened keeps its bytes.
 
-Rule: whatever a lenient upstream would read is read here. msgspec reads nearly all of it; the rest (lone surrogates,
-NaN, numbers out of range) goes to the standard library, with which agents written in Python write it. Either way the
-pieces are slices of what came.
+Rule: everything that a lenient upstream would read is read here. msgspec reads nearly all of it; the rest (lone
+surrogates, NaN, numbers out of range) goes to the standard library, which agents written in Python use to write it.
+Either way the pieces are slices of the received bytes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _value: Final = msgspec.json.Decoder()
 _encoder: Final = msgspec.json.Encoder()
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for text that is not as it wants it."""
+"""What msgspec raises for text that it does not accept."""
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _SEPARATOR: Final = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*")
 
 
 class NotJson(ValueError):
-    """These bytes are not the JSON that was asked for. The text says what is wrong, never what stands there."""
+    """These bytes are not the JSON that was asked for. The message says what is wrong and never quotes the content."""
 
 
 def members(raw: Raw) -> Mapping[str, Raw]:
@@ -73,7 +73,7 @@ def value(raw: Raw) -> Any:
 
 
 def opened(raw: Raw | None) -> Any:
-    """The whole value, opened; None for nothing, and for what is no JSON."""
+    """The whole value, opened; None if there is none or it is not JSON."""
     if raw is None:
         return None
     try:
@@ -83,7 +83,7 @@ def opened(raw: Raw | None) -> Any:
 
 
 def dump(found: Any) -> bytes:
-    """A value as JSON; lone surrogates become escapes, as they have no UTF-8, and all else stays what it is.
+    """A value as JSON; lone surrogates become escapes, because they have no UTF-8; everything else is kept.
 
     >>> dump({"text": "é\\ud800"}).decode()
     '{"text": "é\\\\ud800"}'
@@ -91,7 +91,7 @@ def dump(found: Any) -> bytes:
     try:
         return _encoder.encode(found)
     except UnicodeEncodeError:
-        # A surrogate can only stand inside a string here, where the handler's `\\udXXX` is the escape that JSON has.
+        # Surrogates occur only inside strings here, where the handler's `\\udXXX` is also JSON's escape.
         return json.dumps(found, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
@@ -110,8 +110,8 @@ def join_array(parts: Sequence[Raw]) -> bytes:
 
 
 def embedded(raw: bytes) -> bytes:
-    """The bytes of a message of any API among JSON: themselves where they are JSON, or several values with commas
-    between them; else a text. `taken_out` gives the same bytes back.
+    """A message of any API as a part of JSON: unchanged if it is JSON, or several values separated by commas; otherwise
+    a string. `taken_out` returns the same bytes.
 
     >>> embedded(b'{"a": 1}'), embedded(b"user: a"), taken_out(embedded(b"user: a"))
     (b'{"a": 1}', b'"user: a"', b'user: a')
@@ -131,7 +131,7 @@ def taken_out(raw: Raw) -> bytes:
 
 
 def _leniently(raw: Raw, error: Exception) -> tuple[str, Any]:
-    """The JSON as a text, and its value. Bytes that are no UTF-8 become lone surrogates; `_encoded` turns them back."""
+    """The JSON as a text, and its value. Invalid UTF-8 becomes lone surrogates; `_encoded` turns them back."""
     whole = bytes(raw)
     encoding = json.detect_encoding(whole)
     try:
@@ -155,7 +155,7 @@ _stdlib: Final = json.JSONDecoder(parse_int=_whole_number)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The values in a JSON array, or the names and values by turns in an object, as they are written."""
+    """The values of a JSON array, or alternately the names and values of an object, as they are written."""
     at = _end(_BLANK, text, _end(_BLANK, text, 0) + 1)
     while text[at] not in "]}":
         _, end = _stdlib.raw_decode(text, at)
@@ -171,7 +171,7 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 def _encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # it came as UTF-16 with a surrogate of its own
+    except UnicodeEncodeError:  # it was received as UTF-16 and has a surrogate of its own
         return text.encode("utf-8", "surrogatepass")
 
 
@@ -181,11 +181,11 @@ def _kind(found: Any) -> str:
 
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where in a message: names of members and indexes of items. Empty: the message itself."""
+"""A place in a message: names of members and indexes of items. Empty: the message itself."""
 
 
 def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:
-    """A JSON value with parts replaced or taken out; all else keeps its bytes. Raises NotJson.
+    """A JSON value with parts replaced or removed; everything else keeps its bytes. Raises NotJson.
 
     >>> spliced(b'{"a": {"b":1, "c": 2.0}}', {("a", "b"): b"7"})
     b'{"a":{"b":7,"c":2.0}}'

@@ -1,7 +1,7 @@
-"""Pages of a text by line numbers: where a line begins is found without reading what stands before it.
+"""Pages of a text by line number: the start of a line is found without reading the text before it.
 
-Rule: lines end at line feeds and at nothing else, so the numbers are those of sed, grep and every editor. A page that
-names the next one leads, page by page, through every byte once.
+Rule: only a line feed ends a line, so the numbers are those of sed, grep and every editor. Each page names the next
+one, and following them reads every byte exactly once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final, TypeAlias
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 BLOCK_BYTES: Final = 64 * 1024
-"""Between two entries of an index: 100 MB have 1600 of them, four bytes each."""
+"""Between two entries of an index: 100 MB have 1600 entries of four bytes each."""
 PAGE_BYTES: Final = 48_000
-"""Of a page, with its header under the 51 200 bytes over which a tool's result is cut."""
+"""Of a page: with its header it stays under the 51 200 bytes over which a tool result is cut."""
 
 Span: TypeAlias = tuple[int, int]
-"""Bytes from one position until another one."""
+"""From one byte position to another, which is not included."""
 _WANTED: Final = re.compile(
     r"(?P<first>[0-9]{1,12})(?::(?P<skipped>[0-9]{1,12}))?(?P<open>-(?P<last>[0-9]{1,12})?)?|-(?P<end>[0-9]{1,12})"
 )
@@ -32,15 +32,15 @@ class LineRange:
     """Lines from one to another, both included."""
 
     first: int
-    """From 1 on; below 0 counted from the end, -80 for the eightieth but last."""
+    """Counted from 1; below 0 from the end, so that -80 is the first of the last 80 lines."""
     last: int | None = None
     """None: to the end."""
     skipped_bytes: int = 0
-    """Of the first line, for lines that are longer than a page."""
+    """Of the first line, for lines longer than a page."""
 
     @classmethod
     def parse(cls, text: str) -> LineRange:
-        """As it is written in a query. Raises BadArtifactQuery.
+        """A range as written in a query. Raises BadArtifactQuery.
 
         >>> LineRange.parse("400-480"), LineRange.parse("-80")
         (LineRange(first=400, last=480, skipped_bytes=0), LineRange(first=-80, last=None, skipped_bytes=0))
@@ -59,7 +59,7 @@ class LineRange:
         return wanted
 
     def within(self, total_lines: int) -> LineRange:
-        """The range in a text of so many lines, counted from its beginning. Raises RangeOutside."""
+        """The range in a text of `total_lines` lines, counted from its beginning. Raises RangeOutside."""
         first = max(1, total_lines + 1 + self.first) if self.first < 0 else self.first
         if first > total_lines:
             raise RangeOutside(f"there is no line {first:,}: the text has {total_lines:,} lines", param="lines")
@@ -68,7 +68,7 @@ class LineRange:
 
 @dataclass(frozen=True, slots=True)
 class LineIndex:
-    """Where lines begin, to within a block."""
+    """Where lines begin, to within one block."""
 
     size: int
     """Bytes of the text."""
@@ -79,7 +79,7 @@ class LineIndex:
 
     @classmethod
     def of(cls, blocks: Iterable[bytes]) -> LineIndex:
-        """The index of a text that comes in pieces of `BLOCK_BYTES`, the last one of any length up to that."""
+        """The index of a text that arrives in pieces of `BLOCK_BYTES`; the last piece may be shorter."""
         feeds: list[int] = []
         size, count, last = 0, 0, b"\n"
         for block in blocks:
@@ -91,7 +91,7 @@ class LineIndex:
 
     @classmethod
     def of_text(cls, text: bytes) -> LineIndex:
-        """The index of a text that is in memory."""
+        """The index of a text in memory."""
         return cls.of(text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
 
     @property
@@ -100,9 +100,9 @@ class LineIndex:
         return (self.feeds[-1] if self.feeds else 0) + (0 if self.closed else 1)
 
     def block_of(self, line: int) -> tuple[int, int]:
-        """Where the block begins in which that line does, and how many line feeds stand in it before the line.
+        """Where the block begins in which the line begins, and how many line feeds that block has before the line.
 
-        What comes behind the last line is looked for in the last block, too.
+        A line after the last one is looked for in the last block, too.
         """
         block = bisect_left(self.feeds, line - 1)
         return block * BLOCK_BYTES, line - 1 - (self.feeds[block - 1] if block else 0)
@@ -116,9 +116,9 @@ class Page:
     first: int
     """Number of its first line."""
     last: int
-    """Number of its last line, which may go on behind it."""
+    """Number of its last line, which may continue after the page."""
     following: str | None
-    """What to ask for as `lines` next; None at the end of the text."""
+    """The `lines` to ask for next; None at the end of the text."""
     cut: bool
     """Whether it shows less than was asked for."""
     total_lines: int
@@ -126,9 +126,9 @@ class Page:
 
 
 def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) -> Generator[Span, bytes, Page]:
-    """A page: yields the spans that it has to read, is sent their bytes, and returns it. Raises RangeOutside.
+    """A page: yields the spans that it has to read, is sent their bytes, and returns the page. Raises RangeOutside.
 
-    It reads one span of a block and a page for most, whatever the size of the text.
+    It reads at most one span of a block and a page, whatever the size of the text.
     """
     wanted = wanted.within(index.total_lines)
     first, last = wanted.first, wanted.last or wanted.first
@@ -158,7 +158,7 @@ def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) ->
 
 
 def begin_of(index: LineIndex, line: int, more_bytes: int) -> Generator[Span, bytes, tuple[int, bytes]]:
-    """Where a line begins, and the bytes from there on, `more_bytes` at the least where there are so many."""
+    """Where a line begins, and the bytes from there on: at least `more_bytes` if there are as many."""
     block, before = index.block_of(line)
     window = yield block, min(index.size, block + BLOCK_BYTES + more_bytes)
     at = 0
@@ -168,7 +168,7 @@ def begin_of(index: LineIndex, line: int, more_bytes: int) -> Generator[Span, by
 
 
 def whole_characters(text: bytes) -> bytes:
-    """A piece without the half of a character at its end; what is no UTF-8 stays as it is.
+    """A piece without an incomplete character at its end; invalid UTF-8 stays as it is.
 
     >>> whole_characters("aé".encode()), whole_characters("aé".encode()[:-1])
     (b'a\\xc3\\xa9', b'a')
@@ -193,5 +193,5 @@ def _first_lines(text: bytes, count: int) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """The whole lines of what a page has room for; of a line that is longer than a page its beginning."""
+    """The whole lines that fit on a page; of a line longer than a page, its beginning."""
     return text[: text.rfind(b"\n") + 1] or whole_characters(text)

@@ -1,13 +1,13 @@
 """How long a text is, and its beginning or end of a given length.
 
-Rule: bytes are those of UTF-8, lone surrogates included, and no character is ever cut.
+Rule: bytes are UTF-8, including lone surrogates, and no character is ever cut.
 """
 
 from __future__ import annotations
 
 
 def count_lines(text: str) -> int:
-    """Lines of a text, the last one with or without its line feed.
+    """Lines of a text, the last one with or without a line feed.
 
     >>> count_lines(""), count_lines("a"), count_lines("a\\n"), count_lines("a\\nb")
     (0, 1, 1, 2)
@@ -16,7 +16,7 @@ def count_lines(text: str) -> int:
 
 
 def utf8_length(text: str) -> int:
-    """Bytes of the text in UTF-8; a lone surrogate counts as the three bytes that it would have.
+    """Bytes of the text in UTF-8; a lone surrogate counts as three bytes.
 
     >>> utf8_length("é\\ud800")
     5
@@ -25,7 +25,7 @@ def utf8_length(text: str) -> int:
 
 
 def first_bytes(text: str, max_bytes: int) -> str:
-    """The longest beginning of a text that has at most so many bytes of UTF-8.
+    """The longest beginning of a text that has at most `max_bytes` bytes in UTF-8.
 
     >>> first_bytes("aéz", 2), first_bytes("aéz", 3)
     ('a', 'aé')
@@ -38,7 +38,7 @@ def first_bytes(text: str, max_bytes: int) -> str:
 
 
 def last_bytes(text: str, max_bytes: int) -> str:
-    """The longest end of a text that has at most so many bytes of UTF-8.
+    """The longest end of a text that has at most `max_bytes` bytes in UTF-8.
 
     >>> last_bytes("aéz", 2), last_bytes("aéz", 3)
     ('z', 'éz')

@@ -1,1 +1,1 @@
-"""What a text or an image costs in tokens."""
+"""How many tokens a text or an image costs."""

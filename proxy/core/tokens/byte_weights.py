@@ -1,7 +1,7 @@
-"""What the bytes of a text weigh: for no tokenizer in particular, and for the vocabularies of families of models.
+"""The weights of the bytes of a text: for an unknown tokenizer, and for the vocabularies of model families.
 
-Rule: a weight comes from a measurement, and no character weighs less than nothing, so that a longer text never has
-fewer tokens. docs/decisions/0002-counting-tokens.md has the figures, `python -m bench.tokens` measures them.
+Rule: each weight comes from a measurement, and no character has a negative weight, so a longer text never has fewer
+tokens. docs/decisions/0002-counting-tokens.md has the figures; `python -m bench.tokens` measures them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 _Script: TypeAlias = tuple[bytes, bytes, int]
 
 _SCRIPTS: Final[tuple[_Script, ...]] = (
-    # leading bytes, class, thousandths a character; no script is under 306 a byte
+    # leading bytes, class, thousandths per character; no script is under 306 per byte
     (b"\xc2\xc3", b"w", 1200),  # accented letters of Western Europe
-    (bytes(range(0xC4, 0xCE)), b"l", 2000),  # other Latin letters, phonetics, combining marks; split into bytes by many
+    (bytes(range(0xC4, 0xCE)), b"l", 2000),  # other Latin letters, phonetics, combining marks; many split them to bytes
     (b"\xce\xcf", b"g", 1000),  # Greek
     (b"\xd0\xd1\xd2\xd3", b"c", 650),  # Cyrillic
     (b"\xd4\xd5\xd6\xd7", b"h", 1200),  # Armenian, Hebrew
@@ -42,23 +42,23 @@ _BLANKS: Final = b" \t"
 _INNER: Final = bytes(range(0x80, 0xC0))
 """The bytes inside a character beyond ASCII."""
 _FULL_WIDTH: Final = 1300
-"""A comma or a full stop of Chinese text: a token, and a third of one, as prose, which has more of them than news, has
+"""A comma or a full stop in Chinese text: one token plus a third, because prose, which has more of them than news, has
 shorter words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """What the bytes of a text weigh, in thousandths of a token: each pair is (the ordinary sum, the mixed one)."""
+    """Weights of the bytes of a text, in thousandths of a token: each pair is (the ordinary sum, the mixed one)."""
 
     name: str
     each: tuple[int, int]
     """Any ASCII character."""
     dense: tuple[int, int]
-    """More for one that is not `loose`."""
+    """Added for a character that is not `loose`."""
     more: tuple[tuple[bytes, int, int], ...]
-    """More for each of these among the dense ones. A pair may add a token at the most: the rule about joined texts."""
+    """Added for each of these among the dense ones. A pair may add at most one token: the rule about joined texts."""
     loose: bytes
-    """What is left out to find the dense ones."""
+    """The bytes that are not dense."""
     scripts: tuple[_Script, ...] = _SCRIPTS
     better_known: tuple[tuple[bytes, int], ...] = _BETTER_KNOWN
     classes: bytes = field(init=False)
@@ -69,7 +69,7 @@ class Weights:
 
 
 def _ascii_class(byte: int) -> int:
-    """`0` a digit, `A` a capital, blanks and newlines as they are, and `.` for all that is left."""
+    """`0` for a digit, `A` for a capital, spaces, tabs and newlines as they are, and `.` for the rest."""
     character = chr(byte)
     if character.isascii() and character.isalnum():
         return ord("0" if character.isdigit() else "A" if character.isupper() else ".")
@@ -78,17 +78,17 @@ def _ascii_class(byte: int) -> int:
 
 GENERAL: Final = Weights(
     "bytes",
-    each=(306, 120),  # 1 / 3.3 and one percent; median over messages of coding agents: Qwen 3.7 bytes a token
+    each=(306, 120),  # 1 / 3.3 and one percent; median over messages of coding agents: Qwen has 3.7 bytes per token
     dense=(0, 480),  # capitals, digits, signs, newlines
-    more=((b"0", 0, 400),),  # 1.0 in all, a token for each digit
+    more=((b"0", 0, 400),),  # 1.0 in all, one token per digit
     loose=_LOWER + _BLANKS + _INNER,
 )
 
 
 def _of_family(name: str, *, capital: int, digit: int, newline: int, sign: int, han: int) -> Weights:
-    """The weights of one vocabulary; those of lower case and blanks are the same in all that were measured.
+    """The weights of one vocabulary; those of lower case and spaces are the same in all that were measured.
 
-    Blanks cost little, as a word takes the one before it along and an indent is one token; a digit takes none along.
+    Spaces cost little, because a word absorbs the space before it and an indent is one token; a digit absorbs none.
     """
     lower, blank, tab, mixed_lower, mixed_sign = 245, 30, 250, 120, 600
     as_for_all = (script for script in _SCRIPTS if script[1] not in b"kp")
@@ -120,5 +120,5 @@ QWEN: Final = _of_family("bytes:qwen", capital=330, digit=1000, newline=860, sig
 DEEPSEEK: Final = _of_family("bytes:deepseek", capital=300, digit=600, newline=920, sign=650, han=570)
 GLM: Final = _of_family("bytes:glm", capital=330, digit=600, newline=920, sign=600, han=590)
 KIMI: Final = _of_family("bytes:kimi", capital=330, digit=600, newline=920, sign=600, han=590)
-"""GLM's and Kimi's vocabularies are in no package: the weights of Qwen, with the digits of DeepSeek, as both take up to
-three digits a token; signs between the two."""
+"""No package has GLM's and Kimi's vocabularies: Qwen's weights, with DeepSeek's digits, because both take up to three
+digits per token; signs between the two."""

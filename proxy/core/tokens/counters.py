@@ -1,6 +1,6 @@
 """Tokens of a text whose tokenizer is unknown.
 
-Rule: the same text has the same count for ever and on every machine, and joining two texts adds at most one token: the
+Rule: the same text always has the same count, on every machine, and joining two texts adds at most one token: the
 estimate is the larger of two sums over the bytes, rounded up.
 """
 
@@ -15,10 +15,10 @@ _TURN: Final = (
     bytes(ord("a" if chr(b).islower() else "X" if chr(b).isalnum() else ".") for b in range(128)) + b"." * 128
 )
 _MIXED_TURN: Final = 1000
-"""For each capital or digit right behind a lower-case letter: rare in words, at every fourth byte in base64 and hex.
-More than a token here would break the rule about joined texts."""
+"""For each capital or digit directly after a lower-case letter: rare in words, at every fourth byte in base64 and hex.
+More than one token here would break the rule about joined texts."""
 _PER_TOKEN: Final = 1000
-"""Weights are thousandths of a token: sums of whole numbers are the same on every machine."""
+"""Weights are thousandths of a token, because sums of integers are the same on every machine."""
 
 
 class Counter(Protocol):
@@ -26,37 +26,37 @@ class Counter(Protocol):
 
     @property
     def name(self) -> str:
-        """`o200k_base`, `bytes`: part of memory keys and logs. Two counters of one name count the same."""
+        """`o200k_base`, `bytes`: part of memory keys and logs. Two counters with the same name count the same."""
         ...
 
     @property
     def exact(self) -> bool:
-        """Whether this is the model's own tokenizer; else the count is an estimate and needs a wider margin."""
+        """Whether this is the model's own tokenizer; otherwise the count is an estimate and needs a wider margin."""
         ...
 
     def count(self, text: str) -> int:
-        """Tokens; 0 for no text. Never raises, whatever the text."""
+        """Tokens; 0 for an empty text. Never raises, whatever the text."""
         ...
 
     def __hash__(self) -> int:
-        """What was counted is remembered by who counted."""
+        """Counts are remembered under the counter that made them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ByteClassCounter:
-    """The estimate for models whose tokenizer is not here: on the safe side, for little waste.
+    """The estimate for models whose tokenizer is not available: on the safe side, with little waste.
 
-    The larger of two sums: an ordinary one, of code, logs and prose, and a mixed one in which dense text weighs more.
-    Base64 has half as many bytes a token, and digits have one each in Qwen and Tekken. Other characters weigh by their
-    script. docs/decisions/0002-counting-tokens.md has the figures.
+    The larger of two sums: an ordinary one, for code, logs and prose, and a mixed one in which dense text weighs more.
+    Base64 has half as many bytes per token, and in Qwen and Tekken each digit is a token. Other characters weigh by
+    their script. docs/decisions/0002-counting-tokens.md has the figures.
 
     >>> [ByteClassCounter().count(text) for text in ("", "def parse(line):", "2024-05-17", "dGhlIHF1aWNr", "令牌")]
     [0, 5, 10, 9, 2]
     """
 
     weights: Weights = GENERAL
-    """Of nobody's vocabulary, unless told otherwise."""
+    """Those of no particular vocabulary by default."""
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class ByteClassCounter:
             found = dense.count(pattern)
             ordinary += found * in_ordinary
             mixed += found * in_mixed
-        if mixed + _MIXED_TURN * (dense.count(b"A") + dense.count(b"0")) > ordinary:  # else all of them do not tell
+        if mixed + _MIXED_TURN * (dense.count(b"A") + dense.count(b"0")) > ordinary:  # otherwise no turn matters
             mixed += _MIXED_TURN * utf8.translate(_TURN).count(b"aX")
         return -(-(max(ordinary, mixed) + other) // _PER_TOKEN)
 

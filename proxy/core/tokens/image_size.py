@@ -1,7 +1,7 @@
 """Width and height of an image, read from the first bytes of its file.
 
-Rule: nothing here raises and nothing is decoded; what is cut off or broken is None. A size that is absurd is told as it
-stands there: whoever bounds pixels has to see it.
+Rule: nothing here raises and nothing is decoded; a truncated or broken header gives None. An absurd size is returned as
+it is written, because the caller that limits pixels has to see it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _MOST_EXTENTS: Final = 64
 _JPEG_WITHOUT_LENGTH: Final = frozenset({0x01, *range(0xD0, 0xD9)})
 """TEM, RST0-7 and SOI: markers that stand alone. ITU T.81, table B.1."""
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""SOF0-15; DHT, JPG and DAC lie among them. Same table."""
+"""SOF0-15; DHT, JPG and DAC are in the same range. Same table."""
 _JPEG_NO_FRAME_FOLLOWS: Final = frozenset({0xD9, 0xDA})
-"""EOI and SOS: the frame header stands before the first scan or nowhere."""
+"""EOI and SOS: the frame header comes before the first scan or nowhere."""
 
 
 def image_size(head: bytes) -> tuple[int, int] | None:
     """Width and height in pixels, as stored (before any rotation that EXIF asks for), or None.
 
-    64 KiB of a file are enough, save for a JPEG with more metadata than that before its frame header.
+    64 KiB of a file are enough, except for a JPEG with more metadata than that before its frame header.
 
     >>> image_size(b"GIF89a\\x40\\x01\\xf0\\x00"), image_size(b"GIF89a"), image_size(b"%PDF-1.7")
     ((320, 240), None, None)
     """
     try:
         size = _read(head)
-    except (struct.error, IndexError):  # the header goes on behind what is here
+    except (struct.error, IndexError):  # the header continues after the given bytes
         return None
     return size if size is not None and size[0] > 0 and size[1] > 0 else None
 
@@ -52,7 +52,7 @@ def _read(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(head: bytes) -> tuple[int, int] | None:
-    """Segment by segment to the frame header; each step goes forward, so a loop is impossible."""
+    """Segment by segment to the frame header; each step moves forward, so it cannot loop."""
     at = 2
     while head[at] == 0xFF:
         marker = head[at + 1]
@@ -85,7 +85,7 @@ def _webp(head: bytes) -> tuple[int, int] | None:
 
 
 def _heif(head: bytes) -> tuple[int, int] | None:
-    """HEIC and AVIF: the largest `ispe`, as tiles have others beside the image's own. ISO/IEC 23008-12, 6.5.3."""
+    """HEIC and AVIF: the largest `ispe`, because tiles have their own beside the image's. ISO/IEC 23008-12, 6.5.3."""
     at, sizes = head.find(b"ispe"), list[tuple[int, int]]()
     while at >= 0 and len(sizes) < _MOST_EXTENTS:
         sizes.append(_pair(">II", head, at + 8))

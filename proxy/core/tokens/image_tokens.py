@@ -1,6 +1,6 @@
-"""Tokens of an image by the rule of who made the model.
+"""Tokens of an image by the rule of the model's maker.
 
-Rule: a function of the image's size alone; where makers differ from model to model, the larger count.
+Rule: a function of the image's size alone; where a maker's models differ, the larger count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TILE_PIXELS: Final = 512
 _LONGEST_SIDE_PIXELS: Final = 2048
 _SHORTEST_SIDE_PIXELS: Final = 768
 _UNKNOWN_IMAGE_TOKENS: Final = 765
-"""A picture of 1024 x 1024, the example of OpenAI's guide: 85 and four tiles."""
+"""An image of 1024 x 1024, the example in OpenAI's guide: 85 and four tiles."""
 _ANTHROPIC_PIXELS_PER_TOKEN: Final = 750
 _ANTHROPIC_LONGEST_SIDE_PIXELS: Final = 1_568
 _ANTHROPIC_MOST_TOKENS: Final = 1_600
@@ -29,17 +29,17 @@ _GEMINI_TILE_TOKENS: Final = 258
 _GEMINI_TILE_PIXELS: Final = 768
 """https://ai.google.dev/gemini-api/docs/tokens"""
 _GEMINI_LEAST_TOKENS: Final = 1_100
-"""Gemini 3 has about so many for an image of any size: huggingface.co/datasets/JOHNISKING/image-token-cost"""
+"""Gemini 3 takes about this many for an image of any size: huggingface.co/datasets/JOHNISKING/image-token-cost"""
 _QWEN_PATCH_PIXELS: Final = 28
 _QWEN_TOKENS: Final = (4, 16_384)
-"""Between `min_pixels` 3136 and `max_pixels` 12845056: huggingface.co/Qwen/Qwen2-VL-7B-Instruct/discussions/47 and
-preprocessor_config.json beside it. Qwen3-VL has patches of 32 pixels."""
+"""For `min_pixels` 3136 and `max_pixels` 12845056: huggingface.co/Qwen/Qwen2-VL-7B-Instruct/discussions/47 and its
+preprocessor_config.json. Qwen3-VL has patches of 32 pixels."""
 _QWEN_FRAME_TOKENS: Final = 2
 """`<|vision_start|>` and `<|vision_end|>`."""
 
 
 class ImageRule(StrEnum):
-    """Whose rule it is."""
+    """The maker whose rule applies."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -52,7 +52,7 @@ _BY_VENDOR: Final = {"anthropic": ImageRule.ANTHROPIC, "google": ImageRule.GEMIN
 
 @dataclass(frozen=True, slots=True)
 class ImageCounter:
-    """A counter of text that counts images by another rule than OpenAI's, or as the upstream has shown to."""
+    """A text counter that counts images by another rule than OpenAI's, or by costs that the upstream has shown."""
 
     texts: Counter
     rule: ImageRule
@@ -72,7 +72,7 @@ class ImageCounter:
 
 
 def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], ...] = ()) -> Counter:
-    """The counter for a model, by its name and by what was learned of its images.
+    """The counter for a model, by its name and by what was learned about its images.
 
     >>> from proxy.core.tokens.counters import ByteClassCounter
     >>> with_images_of("qwen2.5-vl-7b", ByteClassCounter()).rule.value
@@ -83,7 +83,7 @@ def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], .
 
 
 def image_key(size: tuple[int, int] | None, detail: str | None) -> str:
-    """What images that cost the same have in common.
+    """One key for all images that cost the same.
 
     >>> image_key((1280, 800), "auto"), image_key(None, "low")
     ('1280x800', '? low')
@@ -93,7 +93,7 @@ def image_key(size: tuple[int, int] | None, detail: str | None) -> str:
 
 
 def tokens_of_image(counter: Counter, size: tuple[int, int] | None, detail: str | None) -> int:
-    """Tokens of an image of so many pixels; of one whose size is not known, as OpenAI has for a usual one."""
+    """Tokens of an image of this size in pixels; if the size is unknown, those of a usual image at OpenAI."""
     if not isinstance(counter, ImageCounter):
         return _by_rule(ImageRule.OPENAI, size, detail)
     learned = dict(counter.learned) if counter.learned else {}
@@ -122,8 +122,8 @@ def _by_rule(rule: ImageRule, size: tuple[int, int] | None, detail: str | None) 
 def image_tokens(width: int | None, height: int | None, detail: str | None) -> int:
     """Tokens of an image, from its size in pixels and the `detail` of its part (`low`, `high`, `auto`, None).
 
-    OpenAI's rule for gpt-4o and gpt-4.1: scaled down into 2048 x 2048, then to 768 on the shortest side, 85 tokens and
-    170 for each tile of 512 x 512; `low` is 85. Other models take less or about as much (gpt-4o-mini aside, whose bill
+    OpenAI's rule for gpt-4o and gpt-4.1: scaled down into 2048 x 2048, then to 768 on the shortest side; 85 tokens plus
+    170 for each tile of 512 x 512; `low` is 85. Other models take less or about as much (except gpt-4o-mini, whose bill
     multiplies both). https://platform.openai.com/docs/guides/images-vision#calculating-costs
 
     >>> image_tokens(1024, 1024, "high"), image_tokens(2048, 4096, None), image_tokens(4096, 8192, "low")
@@ -139,7 +139,7 @@ def image_tokens(width: int | None, height: int | None, detail: str | None) -> i
 
 
 def _at_most(limit: int, side: int, width: int, height: int) -> tuple[int, int]:
-    """Scaled down so that `side`, one of the two, is `limit`; never up, and never to nothing."""
+    """Scaled down so that `side`, one of the two, is `limit`; never scaled up, and never to zero."""
     if side <= limit:
         return width, height
     return max(1, width * limit // side), max(1, height * limit // side)

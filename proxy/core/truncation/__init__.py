@@ -1,1 +1,1 @@
-"""What becomes of one tool result, looked at by itself."""
+"""The reduction of one tool result, looked at by itself."""

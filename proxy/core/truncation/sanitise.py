@@ -1,8 +1,8 @@
-"""Characters that an upstream chokes on are replaced, for models whose settings say so.
+"""Replaces characters that an upstream cannot process, for models whose settings say so.
 
-Rule: a local step. Everything that is replaced leaves the replacement character, and a note in the content says how
-many there are: not in an assistant's own words, which it would imitate, nor in its calls, whose arguments are JSON, nor
-in a system text, which is the operator's.
+Rule: a local step. Each replaced character becomes the replacement character, and a note in the content states their
+number. The note is not added to an assistant's own words, which the model would imitate, nor to its calls, whose
+arguments are JSON, nor to a system text, which is the operator's.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ REPLACEMENT: Final = "\ufffd"
 
 
 class Sanitise(StrEnum):
-    """Kinds of characters that some upstream refuses."""
+    """Kinds of characters that some upstreams refuse."""
 
     NON_BMP = "non_bmp"
-    """Beyond the Basic Multilingual Plane: databases with three-byte UTF-8 behind a relay."""
+    """Beyond the Basic Multilingual Plane: refused by relays with three-byte UTF-8 databases."""
     SURROGATES = "surrogates"
-    """Halves of a pair, as broken truncation leaves them; they have no UTF-8."""
+    """Halves of a pair, left by broken truncation; they have no UTF-8."""
     CONTROL = "control"
-    """Control characters but tab, line feed and carriage return."""
+    """Control characters except tab, line feed and carriage return."""
 
 
 _CLASSES: Final = {
@@ -50,7 +50,7 @@ class SanitiseText:
     kinds: frozenset[Sanitise]
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
-        """One edit for each text with such characters; the last one of the content has the note about all of it."""
+        """One edit for each text with such characters; the content's last edit has the note about all of them."""
         if not self.kinds:
             return
         refused = _refused(self.kinds)
@@ -68,7 +68,7 @@ class SanitiseText:
                 yield _edit(index, at, text, clean, tool)
 
     def clean(self, text: str) -> str:
-        """The text without such characters, for words of our own that quote others'."""
+        """The text without such characters, for words of our own that quote others."""
         return _refused(self.kinds).sub(REPLACEMENT, text) if self.kinds else text
 
 
@@ -82,7 +82,7 @@ def _edit(index: int, at: Address, text: str, clean: str, tool: str) -> Edit:
 
 
 def _noted(text: str, note: str) -> str:
-    """The text with a note behind it, on a line of its own; a result of the common shape has it in its `text`."""
+    """The text followed by a note on a line of its own; a result of the common shape has the note in its `text`."""
     response = tool_response(text)
     if response is not None:
         return with_note(response, note)
@@ -90,7 +90,7 @@ def _noted(text: str, note: str) -> str:
 
 
 def _other_texts(message: Message) -> Iterator[tuple[Address, str]]:
-    """What an assistant says besides its content: reasoning, and the arguments of its calls."""
+    """The texts of an assistant besides its content: reasoning, and the arguments of its calls."""
     if message.role != "assistant":
         return
     yield from message.thoughts()

@@ -1,8 +1,8 @@
 """A long result in the common tool-response shape becomes a shorter one in the same shape.
 
-Rule: the result stays JSON that the agent's own code reads as before: `status` says `partial` (an `error` stays, and so
-does a number), `data` holds a preview of the bulk, `text` says where the whole is, and the other members keep their
-bytes while there is room for them.
+Rule: the result stays JSON that the agent's own code reads as before: `status` becomes `partial` (`error` and numbers
+are kept), `data` holds a preview of the bulk, `text` says where the whole is, and the other members keep their bytes
+while there is room for them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from proxy.core.text.jsontext import Raw
 from proxy.core.text.measures import count_lines, utf8_length
 
 _SHORTENED: Final = ("data", "text")
-"""The members that may hold the bulk."""
+"""The members that may contain the bulk."""
 _ASIDE_SHARE: Final = 0.1
-"""Of the room: the shorter of those two stays when it takes no more."""
+"""Of the room: the shorter of the two stays if it takes no more than this."""
 _FRAME_SHARE: Final = 0.6
-"""Of the room: members beside the bulk stay while all of them together take no more."""
+"""Of the room: members beside the bulk stay while all of them together take no more than this."""
 _SCALES: Final = (1.0, 0.97, 0.9, 0.75, 0.5, 0.15, 0.0)
 """Of the room for a preview as its own draft measured it, tried in turn: in JSON a quote takes two bytes and a control
-character six, and not every part of a text has as many of them."""
+character six, and they are not evenly spread over a text."""
 
 
 def asks_to_stay(response: Mapping[str, Raw]) -> bool:
-    """Whether a response says itself that it is to be left alone."""
+    """Whether a response itself asks to be left alone."""
     context = jsontext.value(response.get("context", b"null"))
     return isinstance(context, dict) and context.get("truncation_skip") is True
 
 
 def has_its_bulk_in_shape(response: Mapping[str, Raw]) -> bool:
-    """Whether most of a response is its `data` or its `text`. Other JSON may have a `status` and `data`, too, and its
-    bulk elsewhere: that is cut as text."""
+    """Whether most of a response is its `data` or its `text`. Other JSON may also have a `status` and `data` but its
+    bulk elsewhere: it is cut as text."""
     sizes = {name: len(bytes(raw)) for name, raw in response.items()}
     return 2 * sum(sizes.get(name, 0) for name in _SHORTENED) >= sum(sizes.values())
 
@@ -56,7 +56,7 @@ def shortened_response(
     notices: Notices,
     reason: Reason,
 ) -> Edit | None:
-    """The same shape with a preview of its bulk; None when that would save nothing."""
+    """The same shape with a preview of its bulk; None if that would save nothing."""
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json")
     shortening = _Shortening.of(response, limits, artifact, notices)
     shortened = shortening.fitted(preview_chars)
@@ -67,18 +67,18 @@ def shortened_response(
 
 @dataclass(frozen=True, slots=True)
 class _Shortening:
-    """One response on its way to a shorter one."""
+    """One response while it is being shortened."""
 
     bulk: str
-    """The text that is previewed: of `data` or of `text`, whichever is longer."""
+    """The text to preview: that of `data` or of `text`, whichever is longer."""
     beside: Mapping[str, Any]
-    """What stands in the new `data` besides: short data whose bulk was the text."""
+    """The other members of the new `data`: short data if `text` was the bulk."""
     frame: Mapping[str, bytes]
-    """The members of the new response, its `data` still without a preview."""
+    """The members of the new response, with `data` still without a preview."""
     limits: ExcerptLimits
     place: str | None
     is_bare: bool
-    """Whether there is no room for the numbers of the cut either."""
+    """Whether there is not even room for the numbers of the cut."""
 
     @classmethod
     def of(
@@ -89,7 +89,7 @@ class _Shortening:
         opened = jsontext.value(response[name])
         is_text = isinstance(opened, str)
         bulk = opened if is_text else bytes(response[name]).decode("utf-8", "surrogatepass")
-        if not is_text:  # the end of JSON is brackets
+        if not is_text:  # JSON ends with brackets
             limits = replace(limits, direction=Direction.HEAD)
         place = notices.place_of(artifact) if notices.kept else None
         for frame, beside, is_bare in _frames(response, name, limits, notices.response_text(artifact)):
@@ -99,7 +99,7 @@ class _Shortening:
         return found
 
     def fitted(self, preview_chars: int | None) -> str:
-        """The response with as long a preview as its limits allow."""
+        """The response with the longest preview that its limits allow."""
         bare = self.framed(_nothing_of(self.bulk))
         left_bytes = max(0, self.limits.max_bytes - utf8_length(bare))
         left_chars = None if self.limits.max_chars is None else max(0, self.limits.max_chars - len(bare))
@@ -138,12 +138,12 @@ class _Shortening:
 def _frames(
     response: Mapping[str, Raw], bulk: str, limits: ExcerptLimits, note: str
 ) -> Iterator[tuple[Mapping[str, bytes], Mapping[str, Any], bool]]:
-    """Members of the new response, and what goes beside the preview, from all to the least."""
+    """Members of the new response, and what is put beside the preview, from everything to the minimum."""
     aside_bytes = limits.max_bytes * _ASIDE_SHARE
     said = jsontext.value(response.get("text", b"null"))
     is_told = bulk != "text" and isinstance(said, str) and 0 < utf8_length(said) <= aside_bytes
     status = jsontext.value(response["status"])
-    is_word = isinstance(status, str) and status != "error"  # a number is a status of HTTP, and tells more
+    is_word = isinstance(status, str) and status != "error"  # a number is an HTTP status, and says more
     written = {
         "status": b'"partial"' if is_word else bytes(response["status"]),
         "data": b"null",

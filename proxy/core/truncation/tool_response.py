@@ -1,6 +1,6 @@
 """The common shape of tool results: `{"status": …, "data": …, "text"?, "stats"?, "context"?, "error"?}`.
 
-Rule: whatever is written into such a result leaves it JSON in that shape.
+Rule: such a result stays JSON in that shape, whatever is written into it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 
 _MEMBERS: Final = frozenset({"status", "data"})
-"""What tells the shape from other JSON."""
+"""These distinguish the shape from other JSON."""
 
 
 def tool_response(text: str) -> Mapping[str, Raw] | None:
-    """The members of a result in this shape; None when the text is something else."""
+    """The members of a result in this shape; None if the text is something else."""
     if not text.lstrip().startswith("{"):
         return None
     try:

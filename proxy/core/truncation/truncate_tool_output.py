@@ -1,6 +1,6 @@
-"""Long tool results become excerpts; the whole goes to the store.
+"""Long tool results become excerpts; the whole is stored.
 
-Rule: a local step. The excerpt depends on the result, on its call and on settings, never on what follows, so the same
+Rule: a local step. The excerpt depends on the result, its call and the settings, never on later messages, so the same
 result is the same text in every later turn.
 """
 
@@ -23,12 +23,12 @@ from proxy.core.truncation.shorten_response import asks_to_stay, has_its_bulk_in
 from proxy.core.truncation.tool_response import tool_response
 
 NAMES_SHARE: Final = 0.05
-"""Of an excerpt's room at the most, for the names that stand only in what is left out."""
+"""At most, of an excerpt's room, for the names that occur only in the omitted part."""
 NOTICE_SHARE: Final = 0.085
-"""Of an excerpt's room, for its notice and those names; where a full notice takes more, a brief one stands alone."""
+"""Of an excerpt's room, for its notice and those names; if a full notice takes more, a brief one replaces it."""
 _OURS_AT_MOST: Final = 4
-"""Times the limit: what carries a notice of ours is an excerpt, perhaps with the note of what is left out. A longer
-text quotes one, such as the log of an agent, and is cut like any other."""
+"""Times the limit: a text with one of our notices is an excerpt, perhaps with the note about omitted messages. A longer
+text quotes a notice, such as an agent's log, and is cut like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class TruncateToolOutput:
 
     limits: ExcerptLimits
     tools: Mapping[str, ExcerptLimits] = field(default_factory=dict)
-    """By tool name, in place of `limits`."""
+    """By tool name, instead of `limits`."""
     never: frozenset[str] = frozenset()
     preview_chars: int | None = None
-    """Length of what is shown of a result that is cut; None: as much as its limits allow."""
+    """Length of the preview of a result that is cut; None: as much as its limits allow."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
-        """The edits for one message; `tool` is the name of the tool that it answers for."""
+        """The edits for one message; `tool` is the name of the tool that was called."""
         if message.role not in TOOL_ROLES or tool in self.never:
             return
         limits = self.limits_of(tool)
@@ -72,14 +72,14 @@ class TruncateToolOutput:
 
 
 def _as_quoted(index: int, at: Address, text: str, shown: str, tool: str) -> Edit | None:
-    """What marks foreign notices in a result that stays; None when there are none."""
+    """Marks foreign notices in a result that is not cut; None if there are none."""
     if shown == text:
         return None
     return Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
 
 
 def _may_quote(raw: bytes) -> bool:
-    """Whether a foreign notice may stand in a message, as it is or with letters as escapes."""
+    """Whether a message may contain a foreign notice, as it is or with escaped letters."""
     return b"ontext-" in raw.lower() or b"\\u00" in raw
 
 
@@ -93,14 +93,14 @@ def shortened_result(
     reason: Reason,
     preview_chars: int | None = None,
 ) -> Edit | None:
-    """An excerpt with a notice in the place of a text, in the common shape of a tool response if it has that; None when
+    """An excerpt with a notice instead of a text, in the common shape of a tool response if the text has it; None if
     that would save nothing."""
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
         return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, _suffix(text))
     text_bytes = utf8_length(text)
-    # A text of many short lines may have fewer bytes than its limit: what stands for it is shorter all the same.
+    # A text of many short lines may have fewer bytes than its limit; its replacement is still shorter.
     shortened = _excerpted(
         text, replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
     )
@@ -112,7 +112,7 @@ def shortened_result(
 def _excerpted(
     text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
 ) -> str:
-    """As much of a text as is within the limits together with the notice, and with names that only the rest holds."""
+    """As much of a text as fits the limits together with the notice, and with names that only the rest contains."""
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
     notice = notices.longest_truncated(text, artifact, brief=False)
     brief = utf8_length(notice) > smallest * NOTICE_SHARE
@@ -120,7 +120,7 @@ def _excerpted(
         notice = notices.longest_truncated(text, artifact, brief=True)
     left = smallest * NOTICE_SHARE - utf8_length(notice)
     names_bytes = max(0, int(min(left, min(smallest, preview_chars or smallest) * NAMES_SHARE)))
-    around = names_bytes + 1  # the head gets a line feed where it ends inside a line
+    around = names_bytes + 1  # the head gets a line feed if it ends inside a line
     max_chars = None if limits.max_chars is None else max(0, limits.max_chars - len(notice) - around)
     room = replace(limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars)
     shown = excerpt(text, room.previewed(preview_chars))
@@ -132,7 +132,7 @@ def _excerpted(
 
 
 def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
-    """The most telling names that stand only in the gap."""
+    """The most telling names that occur only in the gap."""
     max_bytes -= NAMES_WORDS_BYTES
     if max_bytes <= 0:
         return ()
@@ -141,13 +141,13 @@ def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
 
 
 def _surely_admitted(raw: bytes, limits: ExcerptLimits) -> bool:
-    """Whether the bytes of a message alone prove that its text is within the limits: JSON is never shorter than text,
-    and an escaped line feed takes two bytes or six."""
+    """Whether the bytes of a message alone prove that its text is within the limits: JSON is never shorter than its
+    text, and an escaped line feed takes two or six bytes."""
     smallest = min(limits.max_bytes, limits.max_chars if limits.max_chars is not None else limits.max_bytes)
     line_feeds = raw.count(b"\\n") + raw.count(b"\\u000")
     return len(raw) <= smallest and (len(raw) < limits.max_lines or line_feeds < limits.max_lines)
 
 
 def _suffix(text: str) -> str:
-    """`json` for what looks like it, so that viewers open it right; else `txt`."""
+    """`json` for text that looks like it, so that viewers open it correctly; otherwise `txt`."""
     return "json" if text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]") else "txt"

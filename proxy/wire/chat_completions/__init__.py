@@ -1,1 +1,1 @@
-"""Chat completions: requests, messages and answers as OpenAI's API has them, and all who speak it."""
+"""Chat completions: requests, messages and responses of OpenAI's API and of all compatible ones."""

@@ -1,7 +1,7 @@
-"""The answers of one request's rounds as the client sees them, when they are no streams: one, without the calls of the
-proxy's own tool.
+"""Merges the responses of one request's rounds, if they are no streams, into one response for the client, without the
+calls of the proxy's own tool.
 
-Rule: an answer that has nothing to do with those calls, and is the first, keeps its bytes.
+Rule: a first response that has nothing to do with those calls keeps its bytes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _FINISH: Final[Path] = ("choices", 0, "finish_reason")
 
 
 class AnswerBody:
-    """Takes the body of each round's answer in turn, and gives back what the client gets of them."""
+    """Takes the body of each round's response in turn, and returns what the client gets of them."""
 
     def __init__(self) -> None:
         self._rounds = 0
-        """That are over."""
+        """Number of finished rounds."""
         self._texts: dict[str, list[str]] = {}
-        """What the model said in the rounds that are over, by the member that holds it."""
+        """The model's texts in the finished rounds, by the member that contains them."""
         self._usage = AnswerUsage()
         self._body = b""
         self._answer: Mapping[str, Any] = {}
         self._said: AssistantMessage | None = None
 
     def read(self, body: bytes) -> AssistantMessage | None:
-        """The answer of a round: what the model said, if it called us and is to have an answer."""
+        """The response of a round: returns the model's message if it called us and needs a result."""
         self._body, self._answer, self._said = body, {}, None
         if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
             return None
@@ -46,13 +46,13 @@ class AnswerBody:
         return self._said if self._said.own and choice.get("finish_reason") not in BROKEN_OFF else None
 
     def told(self) -> bytes:
-        """The last round's answer as the client gets it, when no round follows."""
+        """The last round's response as the client gets it, if no round follows."""
         changes = self._changes()
         return spliced(self._body, changes) if changes else self._body
 
     def stopped(self, sentence: str) -> bytes:
-        """The last round's answer when the model would go on calling us: a plain end, with `sentence` when it has not
-        said a word."""
+        """The last round's response if the model would call us again: a normal end, with `sentence` if the model has
+        not said a word."""
         changes: dict[Path, bytes | None] = {**self._changes(), _FINISH: b'"stop"'}
         if not any(self._all_texts("content")):
             changes[(*_MESSAGE, "content")] = jsontext.dump(sentence)
@@ -60,12 +60,12 @@ class AnswerBody:
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far, as OpenAI names it; empty when this one is the first and none of its
-        calls is ours."""
+        """The counts of all rounds so far, with OpenAI's names; empty if this is the first round and none of its calls
+        is ours."""
         return self._usage.totals(_usage_of(self._answer))
 
     def next_round(self) -> None:
-        """The next answer is that of another round."""
+        """The next response is that of another round."""
         self._rounds += 1
         for name in TEXT_MEMBERS:
             self._texts[name] = self._all_texts(name)
@@ -98,14 +98,14 @@ def _answer_of(body: bytes) -> Mapping[str, Any]:
 
 
 def _at(raw: Raw, path: Path) -> Raw:
-    """The JSON that stands at a path, which is there."""
+    """The JSON at a path that exists."""
     for step in path:
         raw = jsontext.items(raw)[step] if isinstance(step, int) else jsontext.members(raw)[step]
     return raw
 
 
 def _choice_of(answer: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The one choice of an answer that holds a message."""
+    """The one choice of a response that contains a message."""
     choices = answer.get("choices")
     found = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     return found if isinstance(found, dict) and isinstance(found.get("message"), dict) else None

@@ -1,8 +1,8 @@
-"""Whether a client that was told so much of a stream has the whole answer.
+"""Whether a client that received this much of a stream has the whole response.
 
-Rule: by what the stream says, not by how its connection ends: clients hang up once they have read `[DONE]`
-(https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py), and gateways end their body only once they
-have written down what it cost.
+Rule: decided by what the stream says, not by how its connection ends: clients hang up once they have read `[DONE]`
+(https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py), and gateways end their body only after
+they have recorded its cost.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 from proxy.wire.sse import TAIL_BYTES, EventSplitter
 
 _DONE: Final = re.compile(rb"[\r\n]data: ?\[DONE\]")
-"""On a line of its own; in what a model writes, line ends are escaped."""
+"""On a line of its own; line ends in a model's text are escaped."""
 _FINISHED: Final = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE: Final = re.compile(rb'"usage"\s*:\s*\{')
 
 
 def is_whole(told: bytes) -> bool:
-    """Whether a stream of which this was told last is complete: `[DONE]`, or a final chunk and usage, for servers that
-    send nothing after these.
+    """Whether a stream that ended with `told` is complete: `[DONE]`, or a final chunk and usage, for servers that send
+    nothing after these.
 
     >>> is_whole(b'data: {"choices":[]}' + b"\\n\\ndata: [DONE]\\n\\n"), is_whole(b'data: {"choices":[]}' + b"\\n\\n")
     (True, False)

@@ -1,8 +1,8 @@
-"""The streams of one answer's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
+"""Merges the streams of one response's rounds into one for the client, without the calls of the proxy's own tool.
 
-Rule: what has nothing to do with those calls passes as the very bytes, at once; an event that is too long to wait for
-passes as it comes. From the first of those calls on, what ends a stream is held until it is known whether another round
-follows; later rounds go on under the name of the first.
+Rule: events that have nothing to do with those calls pass at once, byte for byte; an event that is too long to wait for
+passes as it arrives. From the first of those calls on, the end of a stream is held until it is known whether another
+round follows; later rounds continue under the name of the first.
 """
 
 from __future__ import annotations
@@ -19,64 +19,64 @@ from proxy.wire.chat_completions.usage import AnswerUsage
 from proxy.wire.sse import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
-"""Of one round's events, from which its message is put together: 128 000 tokens, one an event, take about as much. What
-is longer stands as the answer."""
+"""Of one round's events, from which its message is assembled: 128 000 tokens, one per event, take about this much. A
+longer stream is the final response."""
 MAX_EVENT_BYTES: Final = 1024 * 1024
-"""Of an event that has not named a call so far. What is longer is an image or a whole answer, not a call of our tool,
+"""Of an event that has not named a call so far. A longer one is an image or a whole response, not a call of our tool,
 and is neither collected nor changed."""
 BROKEN_OFF: Final = frozenset({"length", "content_filter"})
-"""Reasons to finish that leave a call incomplete, or unwanted: what came stands as the answer."""
+"""Finish reasons that leave a call incomplete, or unwanted: the response as received is final."""
 BETWEEN_TEXTS: Final = "\n\n"
-"""What the model says in one round and in the next are two paragraphs."""
+"""The model's texts in one round and the next are two paragraphs."""
 
 _CALLS: Final = b'"tool_calls"'
-"""Stands in every event that holds a part of a call."""
+"""Part of every event that contains a piece of a call."""
 _DELTA: Final[Path] = ("choices", 0, "delta")
 _FINISH: Final[Path] = ("choices", 0, "finish_reason")
 _TAKEN_OVER: Final = ("id", "created")
 
 
 class AnswerStream:
-    """Takes the pieces of each round's stream in turn, and gives back what the client gets of them."""
+    """Takes the pieces of each round's stream in turn, and returns what the client gets of them."""
 
     def __init__(self) -> None:
         self._rounds = 0
-        """That are over."""
+        """Number of finished rounds."""
         self._first: Mapping[str, Any] = {}
-        """The chunk that began the answer."""
+        """The first chunk of the response."""
         self._usage = AnswerUsage()
         self._spoken: set[str] = set()
-        """The members that held text in the rounds that are over."""
+        """The members that contained text in the finished rounds."""
         self._begin()
 
     def _begin(self) -> None:
         self._events = EventSplitter()
         self._kept: list[bytes] = []
-        """Events, or several together."""
+        """Single events, or several together."""
         self._kept_bytes = 0
         self._long: bytearray | None = None
-        """What has been passed on of an event that is not whole yet."""
+        """The part of an incomplete event that has been passed on."""
         self._awaits_call = False
-        """Whether an event that is long and not whole yet names a call, and has to be collected."""
+        """Whether a long incomplete event names a call, and has to be collected."""
         self._order = CallOrder()
         self._own: set[int] = set()
-        """Numbers of the calls that are ours."""
+        """Numbers of our calls."""
         self._indexes: dict[int, int] = {}
         """Of the client's calls: index in this round's stream → index for the client."""
         self._held: list[bytes] = []
-        """What ends the stream, as the client would get it."""
+        """The end of the stream, as the client would get it."""
         self._said: AssistantMessage | None = None
         self._finish: object = None
         self._failed = False
         self._speaking: set[str] = set()
-        """The members that have held text in this round, if it is not the first."""
+        """The members that have contained text in this round, if it is not the first."""
         self._round_usage: Mapping[str, Any] = {}
 
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's stream → what the client gets now."""
         is_plain = not (self._own or self._rounds or self._events.held_bytes) and _CALLS not in piece
         if is_plain and piece.endswith(b"\n\n"):
-            self._keep(piece)  # whole events, as nearly all pieces are: taking them apart can wait, mostly for ever
+            self._keep(piece)  # whole events, like nearly all pieces: parsing them can wait, usually for ever
             return piece
         told = [self._passed(event) for event in self._events.feed(piece)]
         if self._events.held_bytes > MAX_EVENT_BYTES or self._long is not None:
@@ -84,7 +84,7 @@ class AnswerStream:
         return b"".join(told)
 
     def end(self) -> AssistantMessage | None:
-        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        """The round's stream has ended: returns the model's message if it called us and needs a result."""
         self._failed |= self._long is not None
         if rest := self._events.rest:
             self._held.append(self._passed(rest))
@@ -93,12 +93,12 @@ class AnswerStream:
         return self._said
 
     def last_words(self) -> bytes:
-        """What ends the stream for the client, when no round follows."""
+        """The end of the stream for the client, if no round follows."""
         return b"".join(self._held)
 
     def stopped(self, sentence: str) -> bytes:
-        """What ends the stream when the model would go on calling us: a plain end, behind `sentence` when it has not
-        said a word to the client."""
+        """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model has
+        not said a word to the client."""
         changes = {_FINISH: b'"stop"'}
         if not (self._said and self._said.texts.get("content")) and "content" not in self._spoken:
             changes[_DELTA] = jsontext.dump({"content": sentence})
@@ -106,8 +106,8 @@ class AnswerStream:
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far, as OpenAI names it; empty when this one is the first and none of its
-        calls is ours."""
+        """The counts of all rounds so far, with OpenAI's names; empty if this is the first round and none of its calls
+        is ours."""
         return self._usage.totals(self._round_usage)
 
     def next_round(self) -> None:
@@ -120,7 +120,7 @@ class AnswerStream:
         self._begin()
 
     def _passed(self, event: bytes) -> bytes:
-        """What the client gets of an event now."""
+        """The part of an event that the client gets now."""
         if self._long is not None:
             return self._end_of_long(event)
         self._awaits_call = False
@@ -128,7 +128,7 @@ class AnswerStream:
         if not (self._own or self._rounds) and _CALLS not in event:
             return event
         if not data_of(event):
-            return event  # a comment: it says that somebody is there
+            return event  # a comment, which keeps the connection alive
         chunk = _chunk_of(event)
         told = self._told(event, chunk) if chunk else event
         if self._own and told and (self._held or not chunk or _finishes(told)):
@@ -138,7 +138,7 @@ class AnswerStream:
         return told
 
     def _begun(self) -> bytes:
-        """What the client gets now of an event that is long and not whole yet."""
+        """The part that the client gets now of a long event that is incomplete."""
         ahead = b""
         if self._long is None:
             self._awaits_call = self._awaits_call or self._events.holds(_CALLS)
@@ -153,7 +153,7 @@ class AnswerStream:
         return ahead + piece
 
     def _end_of_long(self, event: bytes) -> bytes:
-        """What the client gets of the last bytes of a long event."""
+        """The part that the client gets of the last bytes of a long event."""
         self._keep_long(event)
         if self._long and _CALLS not in self._long:
             self._keep(bytes(self._long))
@@ -177,7 +177,7 @@ class AnswerStream:
             self._failed = True
 
     def _told(self, event: bytes, chunk: Mapping[str, Any]) -> bytes:
-        """An event without our calls; under the name of the first round."""
+        """An event without our calls, under the name of the first round."""
         choice = choice_of(chunk)
         delta = delta_of(choice)
         self._failed |= "error" in chunk and choice is None
@@ -195,7 +195,7 @@ class AnswerStream:
         return b"" if _says_nothing(_chunk_of(told)) else told
 
     def _call_changes(self, delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
-        """Leave out our calls; the client's are numbered from 0 without gaps."""
+        """Removes our calls; the client's are numbered from 0 without gaps."""
         items = listed_calls(delta)
         kept = []
         for position, item in enumerate(items):
@@ -214,7 +214,7 @@ class AnswerStream:
         return {(*_DELTA, "tool_calls"): jsontext.dump(kept) if kept else None}
 
     def _continuing(self, chunk: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[Path, bytes | None]:
-        """What makes an event of a later round one of the first: its name, no second role, a new paragraph."""
+        """The changes that make a later round's event one of the first round: name, no second role, a new paragraph."""
         changes: dict[Path, bytes | None] = {
             (name,): jsontext.dump(self._first[name])
             for name in _TAKEN_OVER
@@ -237,7 +237,7 @@ class AnswerStream:
 
 
 def _chunk_of(event: bytes) -> Mapping[str, Any]:
-    """What an event says; nothing when that is no JSON object, as with `[DONE]`."""
+    """The content of an event; empty if it is no JSON object, such as `[DONE]`."""
     try:
         found = jsontext.value(data_of(event))
     except jsontext.NotJson:
@@ -255,7 +255,7 @@ def _finishes(event: bytes) -> bool:
 
 
 def _parted(event: bytes) -> tuple[bytes, bytes]:
-    """An event of the end as (what the model says in it, the end alone)."""
+    """An event of the end as (the model's words in it, the end alone)."""
     delta = delta_of(choice_of(_chunk_of(event)))
     if all(not found for found in delta.values()) or not _finishes(event):
         return b"", event
@@ -263,7 +263,7 @@ def _parted(event: bytes) -> tuple[bytes, bytes]:
 
 
 def _says_nothing(chunk: Mapping[str, Any]) -> bool:
-    """Whether a chunk that was changed holds nothing any more that a client could want."""
+    """Whether a chunk contains nothing that a client could want after it was changed."""
     choice = choice_of(chunk)
     if choice is None or choice.get("finish_reason") is not None or chunk.get("usage"):
         return False

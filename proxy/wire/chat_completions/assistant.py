@@ -1,6 +1,6 @@
-"""A model's message in an answer of chat completions, whole or put together out of a stream.
+"""A model's message in a response of chat completions, whole or assembled from a stream.
 
-Rule: whatever is odd about a call, it is the client's; every call keeps its bytes.
+Rule: a call with anything odd about it is the client's; every call keeps its bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.message import meant_by
 
 _SENT_BACK: Final = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
-"""Of a model's message, when it goes back upstream: what a client sends, and reasoning, which DeepSeek, Kimi and
-OpenRouter want back inside a turn. https://api-docs.deepseek.com/guides/thinking_mode"""
+"""The members of a model's message that are sent back upstream: those that a client sends, and reasoning, which
+DeepSeek, Kimi and OpenRouter want back inside a turn. https://api-docs.deepseek.com/guides/thinking_mode"""
 
 
 def said_in(message: Mapping[str, Raw]) -> AssistantMessage:
-    """Read the members of an assistant message; whatever is odd about a call, it is the client's."""
+    """Read the members of an assistant message; a call with anything odd about it is the client's."""
     own: list[OwnCall] = []
     others: list[bytes] = []
     calls = _listed(message.get("tool_calls"))
@@ -40,7 +40,7 @@ TEXT_MEMBERS: Final = ("content", "reasoning_content", "reasoning")
 
 
 def called(call: Any) -> str:
-    """The name of the function that a call names; empty when it names none.
+    """The name of the function in a call; empty if there is none.
 
     >>> called({"function": {"name": "ls"}}), called({"type": "custom"}), called(None)
     ('ls', '', '')
@@ -51,7 +51,7 @@ def called(call: Any) -> str:
 
 
 def _arguments(call: Mapping[str, Any]) -> str:
-    """Of a call that names a function; a few servers send them as an object."""
+    """The arguments of a call that names a function; a few servers send them as an object."""
     found = call["function"].get("arguments")
     return found if isinstance(found, str) else jsontext.dump(found).decode("utf-8", "replace")
 

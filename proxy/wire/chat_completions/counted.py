@@ -1,6 +1,6 @@
-"""What an answer says that its upstream counted, read from its end: `usage`, in a body or the last event of a stream.
+"""The upstream's counts, read from the end of a response: `usage`, in a body or the last event of a stream.
 
-Rule: the last word counts; what a model wrote before it is not searched.
+Rule: the last occurrence counts; the model's words before it are not searched.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from proxy.core.overflow.silent_truncation import Counted
 _PROMPT: Final = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,9})')
 _REPLY: Final = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,9})')
 _CACHED: Final = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens)"\s*:\s*(\d{1,9})')
-"""OpenAI under `prompt_tokens_details`, Anthropic's own word in gateways, DeepSeek."""
+"""OpenAI under `prompt_tokens_details`, Anthropic's own name in gateways, DeepSeek."""
 
 
 def counted_in(end: bytes) -> Counted | None:
-    """What the end of an answer says; None when it says nothing.
+    """The counts at the end of a response; None if there are none.
 
     >>> counted_in(b'"usage": {"prompt_tokens": 4076, "completion_tokens": 20}}')
     Counted(prompt=4076, reply=20, cached=0)

@@ -1,7 +1,7 @@
-"""The deltas of a streamed answer: which call each belongs to, and the message that they make together.
+"""The deltas of a streamed response: the call that each belongs to, and the message that they form together.
 
-Rule: a delta belongs to the call that stands at its index; another id at the same index is another call, as Ollama
-numbered every parallel call 0 (https://github.com/ollama/ollama/issues/15457), or none (…/7881).
+Rule: a delta belongs to the call at its index; another id at the same index is another call, because Ollama used to
+number every parallel call 0 (https://github.com/ollama/ollama/issues/15457), or none (…/7881).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.assistant import called
 
 _FIRST_STANDS: Final = frozenset({"id", "type", "index", "role", "name"})
-"""Strings that servers repeat whole; other strings come in pieces."""
+"""Strings that servers repeat whole; other strings arrive in pieces."""
 
 
 class CallOrder:
-    """Numbers the calls of one answer in the order in which they begin."""
+    """Numbers the calls of one response in the order in which they begin."""
 
     def __init__(self) -> None:
         self._standing: dict[int, tuple[int, str]] = {}
@@ -26,7 +26,7 @@ class CallOrder:
         self.count = 0
 
     def number_of(self, item: Mapping[str, Any], index: int) -> int:
-        """The number of the call that an item of `tool_calls` belongs to; a new one when the item begins a call."""
+        """The number of the call that an item of `tool_calls` belongs to; a new one if the item begins a call."""
         name, call_id = called(item), item.get("id")
         standing = self._standing.get(index)
         begins = standing is None or (name and isinstance(call_id, str) and call_id and call_id != standing[1])
@@ -38,20 +38,20 @@ class CallOrder:
 
 
 def index_of(item: Mapping[str, Any], position: int) -> int:
-    """Where a delta says that its call stands; an item without an index stands where it is."""
+    """The index of a call according to its delta; an item without an index counts by its position."""
     index = item.get("index")
     return index if isinstance(index, int) and not isinstance(index, bool) else position
 
 
 def choice_of(chunk: Any) -> Mapping[str, Any] | None:
-    """The one choice of a chunk; None when it has none, or several, or is something else."""
+    """The one choice of a chunk; None if it has none or several, or is something else."""
     choices = chunk.get("choices") if isinstance(chunk, dict) else None
     found = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     return found if isinstance(found, dict) else None
 
 
 def delta_of(choice: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The delta of a choice; nothing when there is none."""
+    """The delta of a choice; empty if there is none."""
     found = choice.get("delta") if choice is not None else None
     return found if isinstance(found, dict) else {}
 
@@ -63,7 +63,7 @@ def listed_calls(delta: Mapping[str, Any]) -> list[Any]:
 
 
 def assembled(chunks: Iterable[Any]) -> dict[str, Raw]:
-    """The members of the message that the deltas of these chunks make, as an answer without a stream holds them."""
+    """The members of the message that these chunks' deltas form, as a response without streaming contains them."""
     message: dict[str, Any] = {}
     calls: list[dict[str, Any]] = []
     order = CallOrder()
@@ -92,5 +92,5 @@ def _merge(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
             _merge(before, found)
         elif isinstance(before, list) and isinstance(found, list):
             whole[name] = before + found
-        elif found is not None and not isinstance(before, (str, dict)):  # those are put together, never replaced
+        elif found is not None and not isinstance(before, (str, dict)):  # those are merged, never replaced
             whole[name] = found

@@ -25,19 +25,19 @@ def error_body(error: ProxyError) -> bytes:
 
 
 def error_in_stream(status: int, body: bytes) -> bytes:
-    """An answer that is no stream as the end of one; what is no OpenAI error becomes one.
+    """A response that is no stream as the end of a stream; anything that is no OpenAI error becomes one.
 
     >>> error_in_stream(429, b'{"error": {\\n"message": "slow down"}}')
     b'data: {"error": { "message": "slow down"}}\\n\\ndata: [DONE]\\n\\n'
     >>> error_in_stream(502, b"Bad Gateway")[:35]
     b'data: {"error":{"message":"Bad Gate'
     """
-    # Line ends in JSON are white space, and data of several lines is more than most clients read.
+    # Line ends in JSON are white space, and most clients do not read data of several lines.
     return b"data: " + error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + _DONE
 
 
 def error_in_body(status: int, body: bytes) -> bytes:
-    """The body of an answer for a client that does not see its status; what is no OpenAI error becomes one.
+    """The body of a response for a client that does not see its status; anything that is no OpenAI error becomes one.
 
     >>> error_in_body(503, b"")
     b'{"error":{"message":"HTTP 503","type":"upstream_error","param":null,"code":"503"}}'

@@ -1,6 +1,6 @@
-"""The parts of a message that hold media, in OpenAI's shape.
+"""The parts of a message that contain media, in OpenAI's shape.
 
-Rule: what else an old part says of its content (`detail`) goes with it into the new one.
+Rule: anything else that an old part says about its content (`detail`) is copied to the new one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def part_of(shown: Shown) -> dict[str, Any]:
 
 
 def _kept(shown: Shown, member: str) -> dict[str, Any]:
-    """What the old part says of its content besides."""
+    """The old part's other members about its content."""
     old = jsontext.opened(shown.like) if shown.like is not None else None
     inside = old.get(member) if isinstance(old, dict) else None
     if not isinstance(inside, dict):
@@ -54,7 +54,7 @@ def _kept(shown: Shown, member: str) -> dict[str, Any]:
 
 
 def rest_of(part: Mapping[str, Any]) -> bytes:
-    """A part of media without its content: long strings are emptied, so that all else keeps its order."""
+    """A part of media without its content: long strings are emptied, so that the rest keeps its order."""
     return jsontext.dump({name: _emptied(inside) for name, inside in part.items()})
 
 

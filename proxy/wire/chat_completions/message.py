@@ -1,7 +1,7 @@
 """Messages of chat completions.
 
-Rule: a view keeps the bytes it was made from; what it does not understand it carries along. A message is opened when
-somebody needs its inside, and not kept open: conversations of many megabytes are remembered.
+Rule: a view keeps the bytes that it was made from, including anything that it does not understand. A message is parsed
+when its content is needed, and not kept parsed, because conversations of many megabytes are remembered.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from proxy.wire.media_shapes.signs import may_hold_media
 from proxy.wire.media_shapes.texts import with_replaced
 
 _ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant")}
-"""One text for each, whoever writes it: a conversation has thousands."""
+"""One string object per role: a conversation has thousands of messages."""
 _CONTENT: Final[Path] = ("content",)
 _CALLS: Final = "tool_calls"
 _LEFT_OUT_LATER: Final = "reasoning_content"
-"""Of DeepSeek, Qwen, Kimi and GLM. OpenRouter's `reasoning` goes back upstream unchanged."""
+"""The member that DeepSeek, Qwen, Kimi and GLM use. OpenRouter's `reasoning` goes back upstream unchanged."""
 _THOUGHTS: Final = (_LEFT_OUT_LATER, "reasoning")
 _ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
-"""Of a call: where what the model wrote for it stands. A custom tool takes free text."""
+"""Where a call has the text that the model wrote for it. A custom tool takes free text."""
 _PLAIN_PART: Final = frozenset({"type", "text"})
 _IMAGE: Final = b'"image_url"'
 MAX_CALLS: Final = 1_000
-"""Of one message that is compared with what a client returns."""
+"""In one message that is compared with what a client sends back."""
 
 
 class _Head(msgspec.Struct, gc=False):
-    """What a message says of itself, read in one go when every member is of the usual type."""
+    """A message's head, read in one go if every member is of the usual type."""
 
     role: str = ""
     tool_call_id: str = ""
@@ -62,7 +62,7 @@ class _Head(msgspec.Struct, gc=False):
 
 
 class _Inside(msgspec.Struct, gc=False):
-    """What a model reads of a message, read in one go when it is as a strict reader wants it."""
+    """The parts of a message that a model reads, read in one go if they satisfy a strict reader."""
 
     content: Any = None
     reasoning_content: Any = None
@@ -77,7 +77,7 @@ _inside: Final = msgspec.json.Decoder(_Inside)
 
 
 class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
+    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
 
     is_companion: ClassVar[bool] = False
     must_stay: ClassVar[bool] = False
@@ -95,7 +95,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
-        """A view of any JSON value; what is no object has no role."""
+        """A view of any JSON value; a value that is no object has no role."""
         kept = bytes(raw)
         try:
             head = _head.decode(kept)
@@ -122,28 +122,28 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         )
 
     def again(self, raw: bytes) -> Self:
-        """Another message, out of its bytes."""
+        """Another message, from its bytes."""
         return self.read(raw)
 
     def members(self) -> Mapping[str, Raw]:
-        """The members of its object, unopened; none when it is no object."""
+        """The members of its object, unopened; none if it is no object."""
         try:
             return jsontext.members(self.raw)
         except jsontext.NotJson:
             return {}
 
     def content(self) -> Any:
-        """Its `content`, opened: a string, a list of parts, or whatever stands there."""
+        """Its `content`, opened: a string, a list of parts, or any other value."""
         return jsontext.opened(self.members().get("content"))
 
     def text(self) -> str:
-        """Everything in it that a model reads as text, together: contents, tool calls, reasoning."""
+        """Everything in it that a model reads as text, joined: contents, tool calls, reasoning."""
         try:
             inside = _inside.decode(self.raw)
         except jsontext.UNREADABLE:
             inside = self._inside_leniently()
         content = inside.content
-        if isinstance(content, str) and inside == _Inside(content):  # as mostly, and asked of every message
+        if isinstance(content, str) and inside == _Inside(content):  # the usual case, and every message is asked
             return content
         return "\n".join(_texts_inside(inside))
 
@@ -198,14 +198,14 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         return _CONTENT, [_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
 
     def _media_parts(self) -> Sequence[Mapping[str, Any]]:
-        """The parts of its content that are no text: images, audio, files."""
+        """The parts of its content that are not text: images, audio, files."""
         if b'"type"' not in self.raw:
             return ()
         parts = _listed(self.content())
         return [part for part in parts if isinstance(part, dict) and not isinstance(part.get("text"), str)]
 
     def media(self) -> Sequence[ImageView | None]:
-        """What stands in those parts."""
+        """The images among those parts, None for others."""
         return [_image(part) for part in self._media_parts()]
 
     @property
@@ -222,27 +222,27 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def may_hold_media(self) -> bool:
-        """Whether it may hold media, by its bytes."""
+        """Whether it may contain media, judged by its bytes."""
         return may_hold_media(self.raw)
 
     def addresses(self) -> Iterator[str]:
-        """What it names that stands elsewhere."""
+        """The addresses in it of content that is elsewhere."""
         if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
             yield from addresses_in(self.content(), is_result=self.role in TOOL_ROLES)
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text with words in the place of each content that it holds."""
+        """A text in which each content that it contains is replaced by words."""
         return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
-        """The message with these changes; all else keeps its bytes."""
+        """The message with these changes; everything else keeps its bytes."""
         plain = isinstance(self.content(), str) if any(isinstance(new, Parts) for new in changes.values()) else False
         found = {cast(Path, at): _replacement(new, in_text=plain) for at, new in changes.items()}
         return self.read(spliced(self.raw, found))
 
     @property
     def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into its content, although that holds none."""
+        """Whether a text may be put into its content, although the content has none."""
         content = self.content()
         return content is None or isinstance(content, str | list)
 
@@ -261,11 +261,11 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         return self.read(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
     def unmarked(self) -> bytes:
-        """As it came: whoever marks these for a cache leaves the marks where they are."""
+        """As received: clients that mark these messages for a cache do not move the marks."""
         return self.raw
 
     def conversational(self) -> Any:
-        """Its calls, told by what they mean, or else its words."""
+        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             return meant_by(jsontext.items(self.members()[_CALLS]))
         return "\n".join(texts_of(self.content())).strip()
@@ -294,7 +294,7 @@ def texts_of(content: Any) -> Iterator[str]:
 
 
 def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
-    """Id, name and arguments of each call, opened, however they are written."""
+    """Id, name and arguments of each call, opened, so that their spelling does not matter."""
     return [_meant(jsontext.opened(raw)) for raw in calls[:MAX_CALLS]]
 
 
@@ -328,7 +328,7 @@ def _image(part: Mapping[str, Any]) -> ImageView | None:
 
 
 def _replacement(new: Content, *, in_text: bool) -> bytes | None:
-    """The JSON of a new content. `in_text`: whether it stands in the place of a plain text, and stays one if it can."""
+    """The JSON of a new content. `in_text`: whether it replaces a plain text, and stays one if it can."""
     if new is None:
         return None
     if isinstance(new, str):
@@ -354,7 +354,7 @@ def _written(item: Item) -> bytes:
 
 
 def _as_one_text(items: Sequence[bytes]) -> str | None:
-    """The text that parts make together; None where one is no plain text."""
+    """The text that parts form together; None if one is not plain text."""
     parts = [jsontext.value(item) for item in items]
     texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
     return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
@@ -389,7 +389,7 @@ def _texts_inside(inside: _Inside) -> Iterator[str]:
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
-    """The name that stands in a tool, or in a call of one: a function, a custom tool, or itself. Empty: there is none.
+    """The name in a tool, or in a call of one: of a function, a custom tool, or of itself. Empty if there is none.
 
     >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
     ('ls', 'sh', 'cat')

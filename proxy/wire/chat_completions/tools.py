@@ -1,6 +1,6 @@
-"""The tool list of a request, with the proxy's own tool at its end, and the choice that a client makes among tools.
+"""The tool list of a request, with the proxy's own tool at its end, and the client's choice among tools.
 
-Rule: what the client wrote of its list keeps its bytes.
+Rule: the client's own entries in the list keep their bytes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from proxy.core.text.jsontext import Raw
 from proxy.wire.chat_completions.message import name_of
 
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
-"""Values of `tool_choice` that force nothing. With `none` the tool stays in the list: nobody calls it, and the prompt's
-head is the same."""
+"""Values of `tool_choice` that force nothing. With `none` the tool stays in the list: the model does not call it, and
+the beginning of the prompt stays the same."""
 _MAX_NAMES: Final = 1_000
 _NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
-"""Of a tool list that is read once for all requests of its agent; sixty-four are remembered."""
+"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
 
 
 def tool_for(spec: ToolSpec) -> bytes:
@@ -33,7 +33,7 @@ _DEFINITION: Final = tool_for(SPEC)
 
 
 def tool_names(tools: Raw | None) -> list[str]:
-    """The names in a tool list; empty where a tool has none."""
+    """The names in a tool list; empty for a tool without one."""
     try:
         found = jsontext.value(tools) if tools is not None else None
     except jsontext.NotJson:
@@ -43,10 +43,10 @@ def tool_names(tools: Raw | None) -> list[str]:
 
 
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at their end; None when its agent does not have it.
+    """The `tools` of a request with ours at the end; None if its agent does not have our tool.
 
-    Never beside a tool of the same name or as one too many, nor where several answers are asked for: in one of them
-    nobody could answer a call.
+    It is never added beside a tool of the same name or beyond the maximum, nor if several choices are requested: nobody
+    could answer a call in one of them.
     """
     if policy == "never" or "functions" in members or ("n" in members and _answers_asked_for(members) > 1):
         return None
@@ -71,8 +71,8 @@ def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
 def forces_a_call(members: Mapping[str, Raw]) -> bool:
     """Whether a request's `tool_choice` demands a call or names the tools that may be called.
 
-    A model that must call something would call ours, round after round, and the client would wait for a call of its own
-    in vain. What is not known is taken for a demand: `required`, `any` (Mistral), a named function, `allowed_tools`.
+    A model that must call something would call ours, round after round, and the client would wait in vain for a call of
+    its own. Unknown values count as a demand: `required`, `any` (Mistral), a named function, `allowed_tools`.
 
     >>> forces_a_call({"tool_choice": b'"auto"'}), forces_a_call({"tool_choice": b'"required"'}), forces_a_call({})
     (False, True, False)

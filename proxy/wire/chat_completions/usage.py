@@ -1,8 +1,8 @@
-"""What an upstream counted, over several rounds of one answer: for the client, and for who pays.
+"""The upstream's counts over several rounds of one response: for the client, and for the account that pays.
 
-Rule: the client is told of a prompt that it has, as agents decide by it when to compact: what counts the prompt is as
-the first round said, whose prompt was the client's. What the model wrote is added up, and so is what it cost. The
-sum of all rounds is for the record.
+Rule: the client gets the size of its own prompt, because agents decide by it when to compact: the prompt's counts are
+those of the first round, whose prompt was the client's. The counts of the model's output are added up, and so is the
+cost. The sum of all rounds is for the record.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _TOTALS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 class AnswerUsage:
-    """The usage of one answer, round by round."""
+    """The usage of one response, round by round."""
 
     def __init__(self) -> None:
         self._first: Mapping[str, Any] = {}
         self._whole: Mapping[str, Any] = {}
-        """Of the rounds that are over."""
+        """Of the finished rounds."""
 
     def add(self, usage: Mapping[str, Any]) -> None:
-        """A round is over; what it said last of its usage, nothing when it did not say."""
+        """A round is over; `usage` is its last one, empty if there was none."""
         self._first = self._first or usage
         self._whole = added(self._whole, usage)
 
@@ -41,13 +41,13 @@ class AnswerUsage:
         return told
 
     def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
-        """Tokens of all rounds together, with this one; empty when nobody counted."""
+        """Tokens of all rounds together, including this one; empty if nobody counted."""
         whole = added(self._whole, usage)
         return {name: found for name in _TOTALS if isinstance(found := whole.get(name), int) and _is_number(found)}
 
 
 def added(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
-    """The usage of two rounds together: numbers are added, anything else is as the last one said.
+    """The usage of two rounds together: numbers are added, anything else is taken from the last one.
 
     >>> added({"total_tokens": 3, "details": {"cached": 1}}, {"total_tokens": 4, "details": {"cached": 2}, "x": None})
     {'total_tokens': 7, 'details': {'cached': 3}, 'x': None}

@@ -1,7 +1,7 @@
-"""Chat completions as a wire: OpenAI's API, and all who speak it.
+"""Chat completions as a wire: OpenAI's API, and all compatible ones.
 
-Rule: a request that nothing changes is its own bytes; in one that is changed, every member and message that was not
-touched keeps its bytes.
+Rule: an unchanged request keeps its own bytes; in a changed one, every member and message that was not touched keeps
+its bytes.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _may_hold_images(raw: bytes) -> bool:
 
 
 SHAPE: Final = RequestShape("messages", ("max_completion_tokens", "max_tokens"), _read, _may_hold_images)
-"""Of the two limits the newer name has the say."""
+"""Of the two limits, the newer name takes precedence."""
 
 
 class ChatCompletions:
-    """`/chat/completions`; what each member is for stands with the protocol."""
+    """`/chat/completions`; the protocol describes each member."""
 
     path: Final = "/chat/completions"
     content_type: Final = b"application/json"
@@ -63,7 +63,7 @@ class ChatCompletions:
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 
     def message(self, raw: bytes) -> Message:
-        """A message out of its bytes."""
+        """A message from its bytes."""
         return ChatMessage.read(raw)
 
     def instructions(self, _: Mapping[str, Raw]) -> bytes:
@@ -75,11 +75,11 @@ class ChatCompletions:
         return _may_hold_images(raw)
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """A bearer's."""
+        """A bearer token."""
         return [(b"authorization", b"Bearer " + key.encode())]
 
     def may_name_images(self, raw: bytes) -> bool:
-        """By the same name, which is escaped inside a text."""
+        """By the same name; the quotes around it are escaped inside a text."""
         return b"image_url" in raw
 
     def tool_names(self, found: bytes) -> Sequence[str]:
@@ -99,7 +99,7 @@ class ChatCompletions:
         return tools.forces_a_call(members)
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
-        """It holds nothing."""
+        """The upstream holds nothing."""
         return {}
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
@@ -111,7 +111,7 @@ class ChatCompletions:
         return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
-        """Whether a choice has begun, and no word of a refusal stands there."""
+        """Whether a choice has begun, and there is no word of a refusal."""
         return (
             _CHOICE.search(evidence) is not None
             and b"error" not in evidence
@@ -128,7 +128,7 @@ class ChatCompletions:
         return counted_in(end)
 
     def is_complete(self, told: bytes) -> bool:
-        """By `[DONE]`, or what stands for it."""
+        """By `[DONE]`, or its substitute."""
         return answer_end.is_whole(told)
 
     def whole_reply(self) -> AnswerBody:
@@ -142,12 +142,12 @@ class ChatCompletions:
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        """By what servers of this API say, in whatever shape."""
+        """By the words of this API's servers, in whatever shape."""
         return judge_answer(status, headers, body, sent=sent, request=request)
 
     id_header: Final = b"x-request-id"
 
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it stands in a header alone
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it is only in a header
         """In OpenAI's shape."""
         return errors.error_body(error)
 

@@ -1,6 +1,6 @@
 """The body of an error, in whatever shape → `ErrorReport`, which the core judges.
 
-Rule: nothing outside this package opens an error; nothing in it says what an error means.
+Rule: nothing outside this package parses an error; nothing in it decides what an error means.
 """
 
 from proxy.wire.error_bodies.body import holds_nothing

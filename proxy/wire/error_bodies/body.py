@@ -1,6 +1,6 @@
-"""Body → what it says: plain, JSON or server-sent events; of a success only errors, finish reasons and usage.
+"""Body → what it says: plain, JSON or server-sent events; for a success only errors, finish reasons and usage.
 
-Rule: what the assistant said is never read, whatever it looks like.
+Rule: the assistant's words are never read, whatever they look like.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from proxy.core.overflow import ErrorCode
 from proxy.wire.error_bodies.nested import Found, collect, collect_text, joined, json_or_none, snake
 
 MAX_BODY_BYTES: Final = 65_536
-"""An error is short; what is longer is an echo of the request."""
+"""An error is short; anything longer is an echo of the request."""
 _MAX_CHOICES: Final = 16
 _MAX_DEPTH: Final = 8
-"""Of responses within events; two are seen. Python 3.12 and later read JSON that is nested deeper than calls may be."""
+"""Of responses within events; two are seen. Python 3.12 and later parse JSON nested deeper than calls may be."""
 
 _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
@@ -25,7 +25,7 @@ _ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
 _CACHED_APART: Final = ("cache_creation_input_tokens", "cache_read_input_tokens")
 """https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance"""
 _ENDINGS: Final = {"max_output_tokens": "max_tokens"}
-"""Of the Responses API, told as on chat completions."""
+"""Finish reasons of the Responses API, and their names on chat completions."""
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
@@ -34,7 +34,7 @@ _ERROR_EVENT: Final = re.compile(r"error|exception|fail", re.IGNORECASE)
 
 
 def opened(body: bytes, *, is_success: bool) -> Found:
-    """What an answer says, or of its first 64 KiB; `is_success` for a 2xx, of which only errors are read."""
+    """What a response says, read from its first 64 KiB; `is_success`: a 2xx, of which only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
     found = Found()
     if _SSE_LINE.match(text):
@@ -59,7 +59,7 @@ def _add_events(found: Found, text: str, *, is_success: bool) -> None:
         value = json_or_none(payload)
         found.is_silent &= _holds_nothing(value)
         if is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
-            _add_success(found, path, value)  # of `response.failed`, that repeats the request
+            _add_success(found, path, value)  # for `response.failed`, which repeats the request
         elif not is_success or _ERROR_EVENT.search(name):
             collect_text(found, path, "", payload)
         else:
@@ -67,7 +67,7 @@ def _add_events(found: Found, text: str, *, is_success: bool) -> None:
 
 
 def _events(text: str) -> Iterator[tuple[str, str]]:
-    """(event name, data) of every event; a line without a field name goes on with the data (some servers do)."""
+    """(event name, data) of every event; a line without a field name continues the data (some servers do this)."""
     name, lines = "", list[str]()
     for line in [*text.splitlines(), ""]:
         field = _SSE_LINE.match(line)
@@ -100,14 +100,14 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
 
 
 def holds_nothing(data: bytes) -> bool:
-    """Whether the data of an event of a stream is an object without any part of an answer, usage or error: what Azure
-    sends first, `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
-    content-streaming), and what some servers send alone."""
+    """Whether the data of a stream's event is an object without any part of a reply, usage or error: Azure's first one,
+    `{"choices":[],"prompt_filter_results":[…]}` (learn.microsoft.com/azure/ai-foundry/openai/concepts/
+    content-streaming), which some servers send alone."""
     return b'"delta"' not in data and _holds_nothing(json_or_none(data.decode("utf-8", "replace")))
 
 
 def _holds_nothing(value: Any) -> bool:
-    """Usage alone is the end of an answer, and an empty message is one; an object of another kind may be one."""
+    """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
     if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
         return False
     if value.get("type") in _BEGINNINGS:
@@ -116,7 +116,7 @@ def _holds_nothing(value: Any) -> bool:
 
 
 def _says_success(value: Any) -> bool:
-    """MiniMax's `base_resp` stands in every answer: `{"status_code": 0, "status_msg": "success"}`."""
+    """MiniMax's `base_resp` is in every response: `{"status_code": 0, "status_msg": "success"}`."""
     return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
 
 
@@ -133,7 +133,7 @@ def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
             collect(found, joined(path, "choices.error"), "error", error)
     if isinstance(usage := value.get("usage"), dict):
         found.counted_prompt = _count(usage, "prompt_tokens", "input_tokens")
-        if found.counted_prompt is not None:  # Anthropic counts apart what went into the cache, and what came out of it
+        if found.counted_prompt is not None:  # Anthropic counts cache writes and reads separately
             found.counted_prompt += sum(_count(usage, name) or 0 for name in _CACHED_APART)
         found.counted_reply = _count(usage, "completion_tokens", "output_tokens")
 

@@ -1,4 +1,4 @@
-"""Status, headers and body → verdict: the report of an answer is made here and judged by the core."""
+"""Status, headers and body → verdict: makes the report of a response, which the core judges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from proxy.core.overflow import Sent, Verdict, judge
 from proxy.wire.error_bodies.report import report_of
 
 _ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IGNORECASE)
-"""A digit or a letter that needs no escape: what it stands for is not looked for, so it may be anything."""
+"""An unnecessarily escaped digit or letter: such a request is not decoded, so the escape may hide anything."""
 
 
 class RequestText:
-    """A request, as `SentText` of the core."""
+    """A request, as the core's `SentText`."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request
@@ -30,7 +30,7 @@ class RequestText:
         return _ESCAPED.search(self._request) is not None
 
     def holds(self, text: str) -> bool:
-        """Whether a text stands in it, as it is or with its characters beyond ASCII escaped.
+        """Whether it contains a text, literally or with the characters beyond ASCII escaped.
 
         >>> RequestText(b'{"content": "\\\\u4e2d 4096"}').holds("中 4096")
         True
@@ -47,9 +47,9 @@ def judge_answer(
     sent: Sent | None = None,
     request: bytes = b"",
 ) -> Verdict:
-    """What an upstream answer means. Never raises; linear in the first 64 KiB of the body.
+    """The meaning of an upstream's response. Never raises; linear in the first 64 KiB of the body.
 
-    `body` is the answer or its beginning; of a stream the first event that means something, or all there was without
-    one. `request` is the JSON that was answered: what of it an answer repeats is no evidence.
+    `body` is the response or its beginning; for a stream, the first meaningful event, or everything if there was none.
+    `request` is the JSON that was answered: the parts of it that a response repeats are no evidence.
     """
     return judge(report_of(status, headers, body), sent, RequestText(request) if request else None)

@@ -1,7 +1,7 @@
-"""Values and texts → what they say, out of JSON in strings, `b'...'`, Python reprs, HTML and JSON amid a text.
+"""Values and texts → what they say, through JSON in strings, `b'...'`, Python reprs, HTML and JSON inside a text.
 
-Rule: at most six wrappings deep and a few passes over each text; nothing is evaluated, nothing raises. A path is made
-of names that look like names, never of content.
+Rule: at most six wrappers deep and a few passes over each text; nothing is evaluated, nothing raises. A path consists
+only of names that look like names, never of content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.core.overflow import ErrorCode, ErrorText
 MAX_FOUND: Final = 128
 """The richest error seen has fourteen."""
 _MAX_TEXT_CHARS: Final = 4_096
-"""An explanation is shorter; what is longer echoes the request."""
+"""An explanation is shorter; anything longer echoes the request."""
 
 _MAX_WRAPPINGS: Final = 6
 """Deepest seen: a relay's `detail` around LiteLLM's text around `b'...'` around JSON, four."""
@@ -40,7 +40,7 @@ _ECHOES: Final = frozenset(
         "candidates",
     }
 )
-"""Members that repeat the request, the model's words or the upstream's insides: pydantic's `input`, Groq's
+"""Members that repeat the request, the model's words or the upstream's internals: pydantic's `input`, Groq's
 `failed_generation`."""
 _CODES: Final = frozenset(
     {"code", "type", "status", "error_code", "error_type", "err_code", "status_code", "provider_error_code"}
@@ -61,7 +61,7 @@ _TELLING: Final = frozenset(
     }
     | {"error_type", "status_msg", "reason", "raw", "errmsg", "err_msg", "cause", "response", "base_resp"}
 )
-"""Members by which an object inside a text is known for an error, and is no example of a parameter."""
+"""Members that show that an object inside a text is an error, not an example of a parameter."""
 
 _OPENING: Final = re.compile(r"[\[{](?=\s{0,99}[\"'{\[])")
 _MEMBER: Final = re.compile(r"""["']([A-Za-z_]{2,40})["']\s{0,9}:\s{0,9}""")
@@ -81,22 +81,22 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True, slots=True)
 class FoundCode:
-    """One word to programs, as it stood."""
+    """One word for programs, as received."""
 
     path: str
     name: str
-    """The member that it stood in, in snake case."""
+    """The member that contained it, in snake case."""
     text: str
 
 
 @dataclass(slots=True)
 class Found:
-    """What was found in an answer so far."""
+    """What has been found in a response so far."""
 
     texts: list[ErrorText] = field(default_factory=list)
     codes: list[FoundCode] = field(default_factory=list)
     numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By the member that each stood in, in snake case, with its path; the first of a name."""
+    """By the member that contained each, in snake case, with its path; the first of each name."""
     endings: list[ErrorCode] = field(default_factory=list)
     counted_prompt: int | None = None
     counted_reply: int | None = None
@@ -109,7 +109,7 @@ class Found:
 
 
 def json_or_none(text: str) -> Any:
-    """The JSON that the whole text is; None when it is none (or `null`, which says as little)."""
+    """The JSON that the whole text is; None if it is not JSON (or `null`, which says as little)."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -136,17 +136,17 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
             pass
         case _ if name in _CODES:
             found.codes.append(FoundCode(path, name, str(value)))
-        case _ if abs(value) < 1e12:  # neither infinite nor NaN, which is less than nothing
+        case _ if abs(value) < 1e12:  # neither infinite nor NaN, which compares as false
             found.numbers.setdefault(name, (int(value), path))
 
 
 def _is_remark(value: Any) -> bool:
-    """Whether this could be remarks under the member at fault: `{"errors": {"messages": ["is too long"]}}`."""
+    """Whether this could be remarks about the member at fault: `{"errors": {"messages": ["is too long"]}}`."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 def collect_text(found: Found, path: str, name: str, text: str, wrappings: int = 0) -> None:
-    """Add a text: as a code when it is one word, taken apart when it wraps something."""
+    """Add a text: as a code if it is one word, taken apart if it wraps something."""
     if found.is_full or not text.strip() or text == "None":
         return
     if _CODE_SHAPE.fullmatch(text):
@@ -162,7 +162,7 @@ def _collect_plain(found: Found, path: str, text: str) -> None:
 
 
 def _collect_wrapped(found: Found, path: str, name: str, text: str, wrappings: int) -> bool:
-    """Take apart the first JSON or repr in a text, and what stands before and after it; False when there is none."""
+    """Take apart the first JSON or repr in a text, and the text before and after it; False if there is none."""
     text = _BYTES_REPR.sub(" ", text)
     for candidate in dict.fromkeys((text, _unescaped(text))):
         for opening in islice(_OPENING.finditer(candidate), 3):
@@ -186,7 +186,7 @@ def _tells(value: Any) -> bool:
 
 
 def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
-    """Members of a Python repr, or of JSON that was cut or mended, read one by one: `'message': "..."`."""
+    """Members of a Python repr, or of truncated or repaired JSON, read one by one: `'message': "..."`."""
     heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
     if not any(snake(head[1]) in _TELLING for head in heads):
         return False
@@ -214,7 +214,7 @@ def joined(path: str, key: object) -> str:
 
 
 def inside(path: str) -> str:
-    """The path of what a text wraps; the body itself is no place worth naming."""
+    """The path inside a text that wraps something; the body itself is not named."""
     return f"{path}>" if path else ""
 
 

@@ -1,6 +1,6 @@
-"""Status, headers and body → `ErrorReport`: what the members of an error are called, and what stands in them.
+"""Status, headers and body → `ErrorReport`: the names of an error's members, and their contents.
 
-Rule: what a member is for is told by its name here; what is said in it is for the core.
+Rule: the name of a member decides its purpose here; its content is left to the core.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PROMPT: Final = ("n_prompt_tokens", "prompt_tokens", "input_tokens", "num_promp
 _REQUESTED: Final = ("requested_tokens", "total_tokens")
 
 _PLACE: Final = "param"
-"""OpenAI's member for the path of what was refused in the request."""
+"""OpenAI's member for the path of the refused part of the request."""
 _OF_TEXT: Final = re.compile(r"(?:messages|input|prompt|contents?)(?:\W{0,2}\d{1,6}\W?|\.content|\.text|\.parts){0,6}")
 """`messages[3].content` is prompt, `messages[3].name` is not."""
 _ELSEWHERE: Final = re.compile(
@@ -30,7 +30,7 @@ _ELSEWHERE: Final = re.compile(
 
 
 def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
-    """What an answer, or its beginning, says about itself."""
+    """What a response, or its beginning, says about itself."""
     found = opened(body, is_success=200 <= status < 300)
     return ErrorReport(
         status=status,
@@ -66,7 +66,7 @@ def _stated(numbers: Mapping[str, tuple[int, str]]) -> Stated:
 
 
 def _first(numbers: Mapping[str, tuple[int, str]], names: tuple[str, ...]) -> tuple[int | None, str, str]:
-    """Size, path and name of the first of these members that stands there with a size; servers fill what they do not
-    know with 0 or -1."""
+    """Size, path and name of the first of these members with a size; servers put 0 or -1 into those that they do not
+    know."""
     sizes = ((*numbers.get(name, (0, "")), name) for name in names)
     return next((found for found in sizes if found[0] > 0), (None, "", ""))

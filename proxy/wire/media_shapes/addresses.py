@@ -1,6 +1,6 @@
 """The addresses of images and files, where parts and structured results name them.
 
-Rule: an address is the very text that stands in the message; nothing here raises.
+Rule: an address is exactly the text in the message; nothing here raises.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from proxy.core.conversation.references import REMOTE
 from proxy.core.text import jsontext
 
 ADDRESSED: Final = ("url", "file_url", "file_data", "file_id")
-"""Where a part of an image or a file names what it shows. `file_url` is what the Responses API has."""
+"""Where a part of an image or a file names its content. `file_url` is that of the Responses API."""
 
 
 def addresses_in(content: Any, *, is_result: bool) -> Iterator[str]:
-    """What a `content` names that stands elsewhere."""
+    """The addresses in a `content` whose targets are elsewhere."""
     for part in content if isinstance(content, list) else [content]:
         text = part.get("text") if isinstance(part, Mapping) else part
         if isinstance(text, str):
@@ -26,15 +26,15 @@ def addresses_in(content: Any, *, is_result: bool) -> Iterator[str]:
 
 
 def _part_addresses(part: Mapping[str, Any]) -> Iterator[str]:
-    """Files on the web are the upstream's to fetch or to refuse; only images are fetched here."""
+    """Files on the web are left to the upstream to fetch or refuse; only images are fetched here."""
     address = address_of(part)
     if "image_url" in part or not REMOTE.match(address):
         yield address
 
 
 def _routed_addresses(text: str) -> Iterator[str]:
-    """What a structured result names: `{"routing": "image_url", "imageUrl": PART}`, `{"routing": "file", "file": …}`,
-    and either with `"artifact": "artifact:ID"`, or `content`, in the place of the part. A `text` is text."""
+    """The addresses in a structured result: `{"routing": "image_url", "imageUrl": PART}`, `{"routing": "file", "file":
+    …}`, and either with `"artifact": "artifact:ID"` or `content` instead of the part. A `text` is text."""
     if '"routing"' not in text or not text.lstrip().startswith("{"):
         return
     try:
@@ -57,7 +57,7 @@ def _routed_addresses(text: str) -> Iterator[str]:
 
 
 def address_of(part: Any) -> str:
-    """The address that a part of an image or a file names, or nothing: `{"image_url": {"url": …}}`,
+    """The address in a part of an image or a file, or an empty text: `{"image_url": {"url": …}}`,
     `{"image_url": …}`, `{"file": {"file_data": …}}`, and the inside of such a part alone.
 
     >>> address_of({"type": "file", "file": {"file_data": "artifact:x"}}), address_of({"url": "u"}), address_of(7)

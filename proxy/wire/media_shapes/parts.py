@@ -1,6 +1,7 @@
-"""The parts and blocks that hold media, in the shapes of OpenAI, vLLM, MCP, Anthropic and Gemini.
+"""The parts and blocks that contain media, in the shapes of OpenAI, vLLM, MCP, Anthropic and Gemini.
 
-Rule: a shape is told by its members; what is of an odd type in it makes it no media, and is left to the upstream.
+Rule: a shape is recognised by its members; a member of an odd type means that it is not media, and is left to the
+upstream.
 
 https://platform.openai.com/docs/api-reference/chat/create (image_url, input_audio, file),
 https://docs.vllm.ai/en/latest/features/multimodal_inputs.html (video_url, audio_url),
@@ -27,7 +28,7 @@ _BLOCK_TYPES: Final = frozenset({"image", "audio", "video", "document", "file"})
 
 
 def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
-    """What a part holds; None for text, and for what nobody can tell."""
+    """The content of a part; None for text, and for anything unrecognised."""
     for member, shape in _BY_ADDRESS:
         if member in part:
             return _addressed(shape, part[member], name_in(part[member], part))
@@ -55,8 +56,8 @@ def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
 
 
 def name_in(*members: Any) -> str:
-    """The file name that objects state of what they hold, themselves or in their `metadata`; the first object that
-    does has it.
+    """The file name that objects state for their content, themselves or in their `metadata`; the first object with a
+    name decides.
 
     >>> name_in({"data": "…"}, {"name": "a", "metadata": {"filename": "b.png"}})
     'b.png'
@@ -70,7 +71,7 @@ def name_in(*members: Any) -> str:
 
 
 def declared_in(*members: Any) -> str:
-    """The media type that objects state of what they hold, themselves or in their `metadata`."""
+    """The media type that objects state for their content, themselves or in their `metadata`."""
     stating = (one for member in members if isinstance(member, Mapping) for one in (member, member.get("metadata")))
     return next((found for one in stating for name in _TYPE_NAMES if (found := _text(one, name))), "")
 
@@ -98,7 +99,7 @@ def _file(inside: Any, around: Any = None) -> Attachment | None:
 
 
 def _written(shape: Shape, text: str, declared: str = "", name: str = "") -> Attachment:
-    """A content as it is written: an address, a data URL, or base64 as it is."""
+    """A content as it is written: an address, a data URL, or plain base64."""
     if is_address(text):
         return Attachment(shape, address=text, declared=declared, name=name or last_of(text))
     url = data_url(text)

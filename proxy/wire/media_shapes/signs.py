@@ -1,6 +1,6 @@
-"""A look at the bytes of a message that tells whether it is worth opening.
+"""A look at the bytes of a message to decide whether it is worth parsing.
 
-Rule: it may find a sign where no media are; it overlooks none that the other modules would find.
+Rule: it may find a sign where there are no media, but never misses any that the other modules would find.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import string
 from typing import Final
 
 MIN_CHARACTERS: Final = 64
-"""Of base64 in a text that nobody says is a file: shorter ones are words, names and hashes."""
+"""Of base64 in a text that is not declared as a file: shorter runs are words, names and hashes."""
 
 _BASE64: Final = (string.ascii_letters + string.digits + "+/_-").encode()
 _AS_RUNS: Final = bytes(ord("a") if byte in _BASE64 else ord(" ") for byte in range(256))
@@ -24,12 +24,12 @@ _DECLARED: Final = (
     b"format\\",
     *(name + end + b"\\" for name in (b"mime", b"media", b"content") for end in (b"_type", b"Type")),
 )
-"""In a text: a data URI, or the end of a name in JSON that tells of content of any length."""
+"""In a text: a data URI, or the end of a JSON name that announces content of any length."""
 
 
 def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> bool:
-    """Whether a message may hold media, by the bytes of its JSON. `other_part`: the sign of what is no plain text on
-    its wire.
+    """Whether a message may contain media, judged by the bytes of its JSON. `other_part`: the sign of a part other than
+    plain text on its wire.
 
     >>> may_hold_media(b'{"role":"user","content":"look at a.png"}'), may_hold_media(b'{"type":"image_url"}')
     (False, True)
@@ -43,7 +43,7 @@ def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> b
 
 
 def _may_be_decoded_by_force(raw: bytes) -> bool:
-    """U+FFFD or a control character, written as it is or as an escape; or a document that is all ASCII."""
+    """U+FFFD or a control character, literal or escaped; or a document that is all ASCII."""
     if b"\xef" in raw and b"\xef\xbf\xbd" in raw:  # one byte is found much faster than three
         return True
     if b"\\" in raw and (b"\\u00" in raw or b"\\ufffd" in raw or b"\\uFFFD" in raw):

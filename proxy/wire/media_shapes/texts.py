@@ -1,6 +1,6 @@
 """Binary content inside a text: a file decoded by force, base64 in JSON, data URIs, base64 of a known type.
 
-Rule: base64 alone is a file only when it is long, begins with a signature and its bytes prove it; a claim beside it (a
+Rule: base64 alone is a file only if it is long, begins with a signature and its bytes prove it; a claim beside it (a
 data URI, a block, a declared type) is proof enough, however short it is. A text that is JSON stays JSON.
 """
 
@@ -21,7 +21,7 @@ from proxy.wire.media_shapes.parts import attachment_of, declared_in, name_in
 from proxy.wire.media_shapes.signs import MIN_CHARACTERS
 
 Replace: TypeAlias = Callable[[Attachment], Replacement | None]
-"""What stands in the place of what was found; None leaves it."""
+"""The replacement of a found content; None leaves it."""
 
 _BASE64: Final = r"A-Za-z0-9+/_\-"
 _DATA_URI: Final = re.compile(
@@ -30,9 +30,9 @@ _DATA_URI: Final = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER: Final = re.compile(r"[_-]|%(?![0-9A-Fa-f]{2})")
-"""In the short payload of a data URI: a name in documentation (`YOUR_IMAGE`), as RFC 2397 takes plain base64 alone."""
+"""In the short payload of a data URI: a placeholder in documentation (`YOUR_IMAGE`); RFC 2397 has only plain base64."""
 _GOES_ON: Final = ("...", "…", "{", "$", "[")
-"""What follows where a short payload is only the beginning, or a program puts the rest."""
+"""What follows a short payload that is only the beginning, or that a program completes."""
 _RUN: Final = re.compile(
     rf"(?<![{_BASE64}])(?:(?:[{_BASE64}]{{76}}\r?\n)+[{_BASE64}]{{0,76}}|(?:[{_BASE64}]{{64}}\r?\n)+[{_BASE64}]{{0,64}}"
     rf"|[{_BASE64}]{{{MIN_CHARACTERS},}})={{0,2}}(?![{_BASE64}=])"
@@ -42,15 +42,15 @@ _SIGNED: Final = re.compile(
     "iVBORw0KGgo|/9j/|R0lGOD|UklGR|Qk[0-3]|SUkqA|TU0AK|AAA[AB]|PHN2Z|JVBERi0|UEsDB|0M8R4KGxGuE|UmFyIR|N3q8ryc|H4sI"
     "|QlpoO|/Td6WF|KLUv|SUQz|T2dnUw|ZkxhQw|GkXfo|Rk9STQ|TVqQ|f0VMR|U1FMaXRl|ewpxdGY|d09G|OEJQUw"
 )
-"""How the base64 of files begins that have a signature at their start."""
+"""The beginnings of the base64 of files that have a signature at their start."""
 _BEGINS_AS_BASE64: Final = re.compile(rf"(?:[\r\n]{{0,2}}[{_BASE64}]){{{MIN_CHARACTERS}}}")
 _DECODED_BY_FORCE: Final = re.compile("[\ufffd\x00-\x08\x0e-\x1a]|%PDF-")
 _NAMES_OF_BASE64: Final = frozenset({"data", "blob", "base64", "bytes", "b64_json", "file_data"})
 _NAMES_OF_CONTENT: Final = _NAMES_OF_BASE64 | {"content", "body", "file"}
 _WORD: Final = re.compile(r"[A-Z]?[a-z]*|[A-Z]*|\d*")
-"""What four characters may be where a text is as likely as base64."""
+"""Four characters that are as likely to be text as base64."""
 _ROUTED: Final = {"image_url": "image/*", "file": ""}
-"""Structured results, and what they claim to hold."""
+"""Structured results, and the types that they claim."""
 _ROUTED_MEMBERS: Final = frozenset({"imageUrl", "file", "artifact", "content"})
 _CLAIMS: Final = {
     Shape.IMAGE: "image/*",
@@ -60,13 +60,13 @@ _CLAIMS: Final = {
 }
 _MAX_DEPTH: Final = 100
 _MAX_NODES: Final = 200_000
-"""Of a JSON text that is walked through; a larger one is read as plain text."""
+"""Of a JSON text that is walked through; a larger one is treated as plain text."""
 _MAX_NESTED_TEXTS: Final = 8
 """JSON in strings of JSON."""
 
 
 def with_replaced(text: str, replace: Replace, nested: int = 0) -> str:
-    """The text with words in the place of each content that it holds."""
+    """A text in which each content that it contains is replaced by words."""
     if nested > _MAX_NESTED_TEXTS:
         return text
     if len(text) >= MIN_CHARACTERS and _DECODED_BY_FORCE.search(text) and looks_decoded_by_force(text):
@@ -96,19 +96,19 @@ def _in_plain(text: str, replace: Replace) -> str:
 
 
 def _is_short_content(uri: re.Match[str]) -> bool:
-    """Whether a short data URI is a whole content of a declared type, and not what documentation writes for one."""
+    """Whether a short data URI is a whole content of a declared type, and not a placeholder in documentation."""
     if not is_binary(uri[1] or "") or _PLACEHOLDER.search(uri[3]) or decoded(uri[3]) is None:
         return False
     return not uri.string.startswith(_GOES_ON, uri.end())
 
 
 def _is_file(payload: str, *, is_whole: bool = False) -> bool:
-    """Whether the bytes of a base64 text are a file of a known type; only what is whole may begin with anything."""
+    """Whether the bytes of a base64 text are a file of a known type; only a whole value may begin with anything."""
     if not is_whole and not _SIGNED.match(payload):
         return False
     content = decoded(payload)
     if content is None:
-        # Broken, or cut off by somebody: what begins like a file is one all the same.
+        # Broken or truncated: content that begins like a file counts as one.
         return _SIGNED.match(payload) is not None and _is_known(decoded(payload[: MIN_CHARACTERS // 4 * 4]) or b"")
     return _is_known(content)
 
@@ -119,7 +119,7 @@ def _is_known(content: bytes) -> bool:
 
 
 def _in_json(text: str, replace: Replace, nested: int) -> str | None:
-    """The same JSON with words in the place of contents; None when it is no JSON, or too much of it."""
+    """The same JSON with words instead of contents; None if it is not JSON, or too large."""
     raw = text.encode("utf-8", "surrogatepass")
     try:
         opened = jsontext.value(raw)
@@ -140,7 +140,7 @@ def _in_json(text: str, replace: Replace, nested: int) -> str | None:
 
 
 def _nodes(found: Any) -> int:
-    """How many values a JSON value holds, counted no further than needed."""
+    """How many values a JSON value contains, counted no further than needed."""
     count, left = 0, [found]
     while left and count <= _MAX_NODES:
         one = left.pop()
@@ -151,9 +151,9 @@ def _nodes(found: Any) -> int:
 
 
 def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, bytes | None]:
-    """As `_changes`, of a result that says that its content is to be shown: an address will do for that, too.
+    """Like `_changes`, for a result that asks for its content to be shown, which may also be an address.
 
-    Where words stand for the content, it is a result of text: `{"routing": "text", "content": WORDS, "metadata": …}`.
+    If words replace the content, it becomes a text result: `{"routing": "text", "content": WORDS, "metadata": …}`.
     """
     changes: dict[Path, bytes | None] = {}
     described: dict[str, str] = {}
@@ -211,8 +211,8 @@ def _routed_content(found: Mapping[str, Any], member: str) -> Attachment | None:
 def _changes(
     found: Any, path: Path, replace: Replace, nested: int, around: str = ""
 ) -> Iterator[tuple[Path, bytes | None]]:
-    """Where in a JSON value contents stand, and the JSON that stands for each. `around`: the file name that the object
-    around it states."""
+    """Where a JSON value has contents, and the JSON that replaces each. `around`: the file name that the enclosing
+    object states."""
     if isinstance(found, str):
         yield from _string_changes(found, path, replace, nested)
     elif len(path) >= _MAX_DEPTH:
@@ -264,8 +264,8 @@ def _is_base64(text: str) -> bool:
 
 
 def _is_claimed(declared: str, payload: str, member: str | int) -> bool:
-    """Whether a type that is no text is declared beside a base64 text. A short one counts where base64 is what the
-    member holds; where it may hold a text as well, such as `content`, a word stays."""
+    """Whether a type other than text is declared beside a base64 text. A short payload counts in a member that holds
+    base64; in a member that may also hold text, such as `content`, a word is left alone."""
     mime = plain_mime(declared)
     if not mime or mime.startswith("text/") or " " in payload or decoded(payload) is None:
         return False
@@ -277,8 +277,8 @@ def _is_claimed(declared: str, payload: str, member: str | int) -> bool:
 
 
 def _holds_content(block: Attachment, found: Mapping[str, Any]) -> bool:
-    """Whether what looks like a block is one: APIs call many a thing `file`, `data` and `image_url`, whose value is a
-    name, a path on their server or a text. Base64 that was cut off is told by its signature, or by its declared type.
+    """Whether something that looks like a block is one: APIs use `file`, `data` and `image_url` for many things whose
+    value is a name, a path on their server or a text. Truncated base64 is recognised by its signature or declared type.
     """
     if block.is_elsewhere or block.is_data_url:
         return True
@@ -291,5 +291,5 @@ def _holds_content(block: Attachment, found: Mapping[str, Any]) -> bool:
 
 
 def _in_text(block: Attachment) -> Attachment:
-    """A block that stands in JSON came inside a text."""
+    """A block in JSON counts as content inside a text."""
     return dataclasses.replace(block, shape=Shape.TEXT, declared=block.declared or _CLAIMS.get(block.shape, ""))

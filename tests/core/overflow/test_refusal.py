@@ -51,7 +51,7 @@ def test_a_limit_in_another_unit_is_told_in_that_unit(budget, words):
     assert f"resulted in {made.after.chars if budget.room_chars else made.after.bytes}" in told
 
 
-@pytest.mark.parametrize(("language", "end"), [("en", "may be left out."), ("zh", "发给 gpt-x 的大小。")])
+@pytest.mark.parametrize(("language", "end"), [("en", "already left out."), ("zh", "发给 gpt-x 的大小。")])
 def test_a_room_that_is_only_guessed_is_not_told(language, end):
     made, told = refused(language, Budget(2_000, room_is_guessed=True, room_chars=3_000))
     assert made.after.tokens > 2_000
@@ -84,7 +84,7 @@ def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
 
 def test_where_tools_are_too_much_they_are_named_and_first():
     _, told = refused(base=Size(9_160, 30_000, 30_000), history=[user("small")], budget=Budget(9_183 - 20))
-    assert "has to stay: the tool list (9,160 tokens), messages[0]" in told
+    assert "have to stay: the tool list (9,160 tokens), messages[0]" in told
     _, told = refused(history=[], budget=Budget(-1))
     assert "messages[" not in told
     assert "tool list" in told
@@ -101,7 +101,7 @@ def test_a_second_refusal_says_how_far_it_was_cut(language):
 
 @pytest.mark.parametrize(
     ("language", "page"),
-    [("en", "a page of read_file behind messages[2] ("), ("zh", "messages[2] 之后的一页 read_file（")],
+    [("en", "a page of read_file after messages[2] ("), ("zh", "messages[2] 之后的一页 read_file（")],
 )
 def test_positions_are_the_clients_and_what_was_put_in_is_told_as_such(language, page):
     history = [*HISTORY, user("more")]
