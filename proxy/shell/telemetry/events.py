@@ -15,6 +15,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "request before in the same conversation, as it was sent, that this one begins with (from 4 KB on); with "
         "`retrieval_rounds`, `usage`: the tokens of all rounds together, of which the client is told the first prompt",
     ),
+    (("messages_compressed",), "`/v1/compress` answered a gateway: before, after, how many edits for which reason"),
     (("request_planned",), "a request was changed: before, after, how many for which reason"),
     (("tool_output_truncated", "artifact_saved"), "a tool result was cut; its whole is in the file of that name"),
     (("media_routed",), "an image, a sound or a file went elsewhere, or is described: kind, type, bytes, route"),
