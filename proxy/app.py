@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from proxy.config.settings import RoutedUpstream, Settings, UpstreamSettings
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.by_hash import ArtifactsByHash
 from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
 from proxy.shell.artifacts.private_folder import PrivateFolder
@@ -23,6 +24,7 @@ from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ArtifactRoute
+from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
@@ -157,7 +159,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
     pass_through = PassThrough(routes, settings.server.body_timeout_seconds)
     rest = WithParts(inherited.operator_api, parts)
-    return Dispatcher(fitted, pass_through, asked, rest, lifespan, routes.default.base_path)
+    compress_api = None
+    if settings.enabled and settings.compress_api:
+        kept_by_hash = ArtifactsByHash(store, reader)
+        compress_api = CompressApi(routes, owners, guard, kept_by_hash, settings.server, workload)
+    return Dispatcher(fitted, pass_through, asked, rest, lifespan, routes.default.base_path, compress_api)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     ProxyError                    status, code
     ├── ServerStopping 503 · TooManyConnections 503 · LoopDetected 508
+    ├── CompressionFailed 503 · CompressionTimeout 503
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
     │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
@@ -50,6 +51,20 @@ class LoopDetected(ProxyError):
 
     status = 508
     code = "loop_detected"
+
+
+class CompressionFailed(ProxyError):
+    """`/v1/compress` met a defect of the proxy; its callers take a 503 for that."""
+
+    status = 503
+    code = "compression_error"
+
+
+class CompressionTimeout(ProxyError):
+    """`/v1/compress` took longer than its callers wait."""
+
+    status = 503
+    code = "compression_timeout"
 
 
 class ClientError(ProxyError):

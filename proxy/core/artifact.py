@@ -12,6 +12,8 @@ from typing import Final
 
 DIGEST_CHARACTERS: Final = 16
 """Of a sha256 in hex: 64 bits, enough to distinguish everything that one store ever holds."""
+HASH_CHARACTERS: Final = 24
+"""For callers that ask by hash: early guardrails of LiteLLM take no other length."""
 MAX_TOOL_NAME_CHARACTERS: Final = 48
 """Of a tool's name in an artifact's name; file systems allow 255 bytes in total."""
 ARTIFACT_NAME: Final = r"tool_[A-Za-z0-9_-]{1,48}_[0-9a-f]{16}\.[A-Za-z0-9]{1,16}"
@@ -33,9 +35,13 @@ class Artifact:
 
     id: str = field(init=False)
     """Its name: `tool_<tool>_<digest>.<suffix>`, one safe path segment whatever the tool's name."""
+    hash: str = field(init=False)
+    """Of its name and its bytes together, for callers that know no names: one hash never stands for two names."""
 
     def __post_init__(self) -> None:
         """Compute the name once: the content may be megabytes, and every turn asks for the name."""
         tool = _UNSAFE.sub("-", self.tool)[:MAX_TOOL_NAME_CHARACTERS].strip("-") or "messages"
-        digest = hashlib.sha256(self.named_by.encode() or self.content).hexdigest()[:DIGEST_CHARACTERS]
-        object.__setattr__(self, "id", f"tool_{tool}_{digest}.{self.suffix}")
+        digest = hashlib.sha256(self.named_by.encode() or self.content).hexdigest()
+        object.__setattr__(self, "id", f"tool_{tool}_{digest[:DIGEST_CHARACTERS]}.{self.suffix}")
+        named = hashlib.sha256(f"{self.id} {digest}".encode()).hexdigest()
+        object.__setattr__(self, "hash", named[:HASH_CHARACTERS])

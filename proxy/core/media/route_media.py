@@ -38,12 +38,15 @@ class RouteMedia:
     tool_images: ToolImages = ToolImages.USER_AFTER_BATCH
     resolved: Resolved = field(default_factory=dict, repr=False)
     """Content from elsewhere, as far as it was looked up."""
+    in_place: bool = False
+    """Whether nothing may be moved into another message: what a result shows already stays there, and what a text of it
+    holds is described."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """One edit for each content that is routed; all of them make the same change to the message's content."""
         if message.role not in _ROLES or not message.may_hold_media or is_page(message, tool):
             return
-        target = self.tool_images if message.role in TOOL_ROLES else ToolImages.KEEP
+        target = self._target(message)
         is_text = target is ToolImages.TEXT
         routes = replace(self.routes, is_strict=True) if is_text and not self.routes.is_strict else self.routes
         work = _Work(routes, self._resolved_for(message), message, tool, notices, target)
@@ -63,6 +66,14 @@ class RouteMedia:
                 moved=moved if number == 0 else None,
                 media=media,
             )
+
+    def _target(self, message: Message) -> ToolImages:
+        """Where images of this message go."""
+        if message.role not in TOOL_ROLES:
+            return ToolImages.KEEP
+        if not self.in_place or self.tool_images in (ToolImages.KEEP, ToolImages.TEXT):
+            return self.tool_images
+        return ToolImages.KEEP if message.media() else ToolImages.TEXT
 
     def _resolved_for(self, message: Message) -> Resolved:
         """What this message itself refers to: lookups for other messages do not count."""

@@ -24,6 +24,8 @@ class ArtifactAccess:
     """The beginnings of the headers that have to carry the agent's key there: `Authorization: Bearer`."""
     tool: bool = False
     """Whether the request is offered our own tool, `read_artifact`."""
+    by_hash: bool = False
+    """Whether a gateway fetches them for the agent, by their hash."""
 
     def path_of(self, artifact: Artifact) -> str | None:
         """The file, as the agent sees it.
@@ -43,3 +45,5 @@ class ArtifactAccess:
 
 NOWHERE: Final = ArtifactAccess()
 """Nothing is known about the client."""
+BY_HASH: Final = ArtifactAccess(by_hash=True)
+"""Of the agent behind a gateway nothing is known but that the gateway asks by hash."""

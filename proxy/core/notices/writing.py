@@ -138,7 +138,10 @@ class Notices:
         )
 
     def place_of(self, artifact: Artifact) -> str:
-        """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither."""
+        """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither, with
+        the hash if a gateway fetches it by that: written as LiteLLM looks for it."""
+        if self.way.by_hash:
+            return f"{artifact.id} (hash={artifact.hash})"
         return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
 
     def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **asked: str) -> str:

@@ -70,6 +70,16 @@ class Passable(Protocol):
         """The body."""
 
 
+class CompressPaths(Protocol):
+    """What answers the paths of the compress API."""
+
+    def serves(self, path: str) -> bool:
+        """Whether a path is one of them."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+
+
 class AnswerSender:
     """Sends one response, and knows whether it has begun."""
 
@@ -284,10 +294,13 @@ class Dispatcher:
         rest: ASGIApp,
         lifespan: Lifespan,
         base_path: bytes,
+        compress_api: CompressPaths | None = None,
     ) -> None:
-        """`base_path`: of the upstream's base URL."""
+        """`base_path`: of the upstream's base URL. `compress_api`: what answers its own paths; None: they are passed
+        through like others."""
         self._fitted = fitted
         self._base_path = base_path
+        self._compress_api = compress_api
         self._pass_through = pass_through
         self._probes = probes
         self._rest = rest
@@ -296,6 +309,8 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
+        elif self._compress_api is not None and self._compress_api.serves(scope["path"]):
+            await self._compress_api(scope, receive, send)
         elif (road := road_of(scope["method"], _raw_path(scope), self._base_path)) is not None:
             await self._api(scope, receive, send, road)
         elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):

@@ -84,6 +84,18 @@ class Pipelines:
         budget = budget_for(profile, None, exact=True, rules=self.rules, ratio=ratio)
         return self._truncate(entry_of(self._settings.models, profile.model), budget.result_tokens)
 
+    def in_place(self, pipeline: Pipeline, profile: ModelProfile, most_tokens: int | None) -> Pipeline:
+        """The same steps where no message may come, go or move. `most_tokens`: of a window, in the place of the
+        model's where that is larger or a guess."""
+        local = tuple(
+            [replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
+        )
+        if most_tokens is not None and (profile.window_is_guessed or most_tokens < profile.window_tokens):
+            narrow = replace(profile, window_tokens=most_tokens, input_tokens=None)
+            limits = self.result_limits(narrow, pipeline.budget.ratio)
+            local = tuple([limits if isinstance(step, TruncateToolOutput) else step for step in local])
+        return replace(pipeline, local=local)
+
     def page_bytes(self, model: str, budget: Budget) -> int:
         """What the results of the proxy's own tool may hold at a time: as much as one result of any tool."""
         limits = self._truncate(entry_of(self._settings.models, model), budget.result_tokens).limits_of(RETRIEVAL_TOOL)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.compaction.budget import Budget, clamped_reply
+from proxy.core.compaction.in_place import Compressed, compressed
 from proxy.core.compaction.plain_plan import plain_plan
 from proxy.core.compaction.plan import Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
@@ -20,7 +21,7 @@ from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
-from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
+from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
 from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
@@ -143,6 +144,20 @@ class Planner:
         """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
         MalformedRequest."""
         return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
+
+    async def compressed(
+        self, wire: Wire, owner: str, request: Request, protected: int = 0, most_tokens: int | None = None
+    ) -> Compressed:
+        """A conversation that somebody else sends, each message by itself; nothing of it is remembered. The last
+        `protected` messages stay as they are; `most_tokens` as in `Pipelines.in_place`."""
+        return await in_thread(self._compressed, wire, owner, request, protected, most_tokens)
+
+    def _compressed(
+        self, wire: Wire, owner: str, request: Request, protected: int, most_tokens: int | None
+    ) -> Compressed:
+        inputs = self._inputs.of(wire, request, owner, SendTerms(BY_HASH, None), rough=False)
+        pipeline = self._pipelines.in_place(inputs.pipeline, inputs.profile, most_tokens)
+        return compressed(request.conversation, pipeline, protected)
 
     async def plan_for(
         self, refused: Planned, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool

@@ -15,6 +15,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "conversation's previous request, as sent, with which this one begins (from 4 KB on); with "
         "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's",
     ),
+    (("messages_compressed",), "`/v1/compress` answered a gateway: sizes before and after, edits by reason"),
     (("request_planned",), "a request was changed: sizes before and after, edits by reason"),
     (("tool_output_truncated", "artifact_saved"), "a tool result was cut; all of it is in the file of that name"),
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),

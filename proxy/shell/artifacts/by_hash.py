@@ -1,0 +1,63 @@
+"""Artifacts for callers that ask by hash: beside each one its owner has a short record, which is found by the hash.
+
+Rule: a record belongs to one owner and is named by that owner and the hash, so nobody reads or replaces another's; it
+is kept with its artifact, before anybody is told the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from proxy.core.artifact import Artifact
+from proxy.errors import ArtifactNotFound
+from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.store import ArtifactStore
+
+_TOOL: Final = "retrieve"
+"""In the names of records."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Where an artifact is, and what it was taken from."""
+
+    artifact: str
+    """Its name."""
+    tokens: int
+    """Of the message that it came in, in the model's tokens."""
+    lines: tuple[int, int]
+    """Of that message, before and after."""
+
+
+class ArtifactsByHash:
+    """Keeps artifacts so that they are found by hash, and finds them."""
+
+    def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    async def keep(self, taken: Sequence[tuple[Artifact, Record]], owner: str) -> frozenset[str]:
+        """Make sure that these can be had back. Returns the names of the artifacts that cannot."""
+        records = {artifact.id: _kept_as(artifact.hash, owner, record) for artifact, record in taken}
+        failed = await self._store.keep([*(artifact for artifact, _ in taken), *records.values()], owner)
+        return frozenset(name for name, record in records.items() if name in failed or record.id in failed)
+
+    async def find(self, asked: str, owner: str) -> tuple[Record, Stored]:
+        """What this owner has under a hash. Raises ArtifactError."""
+        noted = await self._reader.find(_kept_as(asked, owner).id, owner)
+        try:
+            record = msgspec.json.decode(await self._reader.piece(noted, 0, noted.size), type=Record)
+        except msgspec.DecodeError:
+            raise ArtifactNotFound("nothing is kept under this hash") from None
+        return record, await self._reader.find(record.artifact, owner)
+
+    async def content(self, stored: Stored) -> bytes:
+        """All of it. Raises ArtifactError."""
+        return await self._reader.piece(stored, 0, stored.size)
+
+
+def _kept_as(asked: str, owner: str, record: Record | None = None) -> Artifact:
+    content = b"" if record is None else msgspec.json.encode(record)
+    return Artifact(content, _TOOL, "json", named_by=f"{owner} {asked}")

@@ -1,0 +1,208 @@
+"""`/v1/compress` and `/v1/retrieve`, as headroom has them: for gateways that send messages elsewhere themselves.
+
+Rule: whoever sees the operator's pages may ask; an original is given to the keys that brought it. What is taken out is
+kept before the answer goes out, and what cannot be kept stays in. Nothing goes to an upstream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from proxy.config.settings import ServerSettings
+from proxy.core.artifact import Artifact
+from proxy.core.compaction.in_place import Compressed
+from proxy.core.text.measures import count_lines
+from proxy.errors import (
+    ArtifactNotFound,
+    ClientLeft,
+    CompressionFailed,
+    CompressionTimeout,
+    KeyNeeded,
+    MalformedRequest,
+    MethodNotAllowed,
+    ProxyError,
+    RequestTimeout,
+)
+from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
+from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.endpoints.dispatch import request_id_of
+from proxy.shell.endpoints.guard import Guard
+from proxy.shell.http.bodies import read_body
+from proxy.shell.http.disconnect import UntilClientLeaves
+from proxy.shell.http.unpacking import can_unpack, unpack
+from proxy.shell.planning.wanted import in_thread
+from proxy.shell.relay.relay import header
+from proxy.shell.relay.routes import Routes
+from proxy.shell.resources.bounded import BoundedMap
+from proxy.shell.resources.logs import logger
+from proxy.shell.resources.workload import Share, Workload
+from proxy.shell.upstream.client import Headers
+from proxy.wire import compress_api
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+
+COMPRESS_PATH: Final = "/v1/compress"
+RETRIEVE_PATH: Final = "/v1/retrieve"
+BYPASS_HEADER: Final = b"x-headroom-bypass"
+COMPRESS_SECONDS: Final = 50.0
+"""LiteLLM waits a minute."""
+_MAX_COUNTED: Final = 10_000
+"""Originals whose retrievals are counted."""
+_EVERY_MESSAGE: Final = 1 << 62
+
+
+class CompressApi:
+    """Answers these paths."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        owners: Tenants,
+        guard: Guard,
+        kept: ArtifactsByHash,
+        server: ServerSettings,
+        workload: Workload,
+        most_seconds: float = COMPRESS_SECONDS,
+    ) -> None:
+        self._routes = routes
+        self._owners = owners
+        self._guard = guard
+        self._kept = kept
+        self._max_body_bytes = server.max_body_bytes
+        self._pause_seconds = server.body_timeout_seconds
+        self._workload = workload
+        self._most_seconds = most_seconds
+        self._retrievals: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_COUNTED)
+        """By owner and hash, since this process began."""
+        self._log = logger()
+
+    def serves(self, path: str) -> bool:
+        """Whether a path is answered here."""
+        return path in (COMPRESS_PATH, RETRIEVE_PATH) or path.startswith(RETRIEVE_PATH + "/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = scope["headers"]
+        request_id = request_id_of(headers)
+        share = self._workload.share()
+        own: Headers = []
+        try:
+            status, answer = 200, await self._answered(scope, receive, share, request_id.decode())
+        except ClientLeft:
+            return
+        except ProxyError as error:
+            status, answer = error.status, compress_api.error_body(error)
+            own = _told_by(error)
+        except Exception:
+            self._log.exception("request_failed", request_id=request_id.decode())
+            status, answer = 503, compress_api.error_body(_failure(request_id))
+        finally:
+            share.release()
+        described = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
+        own += [(b"x-request-id", request_id), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": status, "headers": [*described, *own]})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer})
+
+    async def _answered(self, scope: Scope, receive: Receive, share: Share, request_id: str) -> bytes:
+        self._guard.check(scope)
+        headers: Headers = scope["headers"]
+        owner = self._owners.owner_of(headers).hex()
+        path, method = scope["path"], scope["method"]
+        if path not in (COMPRESS_PATH, RETRIEVE_PATH):
+            if method not in ("GET", "HEAD"):
+                raise MethodNotAllowed("this path is asked with GET or HEAD")
+            async with UntilClientLeaves(receive):
+                return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), owner, share, request_id)
+        if method != "POST":
+            raise MethodNotAllowed("this path is asked with POST")
+        announced = header(headers, b"content-length")
+        length = int(announced) if announced.isdigit() else 0
+        body = await read_body(receive, length, self._max_body_bytes, self._pause_seconds, share)
+        async with UntilClientLeaves(receive):
+            if path == RETRIEVE_PATH:
+                asked = compress_api.hash_in(await self._plain(headers, body))
+                return await self._original(asked, owner, share, request_id)
+            try:
+                async with asyncio.timeout(self._most_seconds):
+                    return await self._compressed(headers, body, owner, request_id)
+            except TimeoutError:
+                seconds = f"{self._most_seconds:g}"
+                raise CompressionTimeout(f"the messages were not compressed within {seconds} s") from None
+
+    async def _compressed(self, headers: Headers, body: bytes, owner: str, request_id: str) -> bytes:
+        body = await self._plain(headers, body)
+        asked = await in_thread(compress_api.asked_in, body)
+        planner = (await self._routes.of(CHAT_COMPLETIONS, [], body)).planner
+        is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
+        protected = _EVERY_MESSAGE if is_bypassed else asked.protected
+        made = await planner.compressed(CHAT_COMPLETIONS, owner, asked.request, protected, asked.most_tokens)
+        taken = await in_thread(_records, made)
+        made = made.without(await self._kept.keep(taken, owner))
+        self._log.info(
+            "messages_compressed",
+            request_id=request_id,
+            model=asked.request.model[:200],
+            messages=len(made.entries),
+            tokens_before=made.tokens_before,
+            tokens_after=made.tokens_after,
+            edits=made.reasons,
+        )
+        return await in_thread(compress_api.compressed_body, made)
+
+    async def _original(self, asked: str, owner: str, share: Share, request_id: str) -> bytes:
+        """What is kept under a hash. Raises ArtifactError."""
+        if not compress_api.HASH.fullmatch(asked):
+            raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
+        record, stored = await self._kept.find(asked, owner)
+        await self._workload.take(share, stored.size)
+        content = await self._kept.content(stored)
+        count = (self._retrievals.get((owner, asked)) or 0) + 1
+        self._retrievals.put((owner, asked), count)
+        answer = await in_thread(
+            compress_api.original_body,
+            asked,
+            content,
+            stored.metadata.media_type,
+            tool=stored.metadata.tool,
+            tokens=record.tokens,
+            lines=record.lines,
+            count=count,
+        )
+        self._log.info("artifact_read", request_id=request_id, artifact=stored.name, status=200, sent_bytes=len(answer))
+        return answer
+
+    async def _plain(self, headers: Headers, body: bytes) -> bytes:
+        """The body without its compression. Raises MalformedRequest and BodyTooLarge."""
+        encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
+        if not encoding or encoding == b"identity":
+            return body
+        if not can_unpack(encoding):
+            raise MalformedRequest("the body has a compression that the proxy cannot read; gzip and deflate can be")
+        return await in_thread(unpack, body, encoding, self._max_body_bytes)
+
+
+def _records(made: Compressed) -> list[tuple[Artifact, Record]]:
+    """What is to be kept, with what is told of it later."""
+    return [
+        (
+            artifact,
+            Record(
+                artifact.id,
+                made.budget.model_tokens(entry.original_size.tokens),
+                (count_lines(entry.original.text()), count_lines(entry.message.text())),
+            ),
+        )
+        for entry, artifact in made.taken_out()
+    ]
+
+
+def _told_by(error: ProxyError) -> Headers:
+    """Headers that belong to an error."""
+    if isinstance(error, KeyNeeded):
+        return [(b"www-authenticate", b"Bearer")]
+    return [(b"connection", b"close")] if isinstance(error, RequestTimeout) else []
+
+
+def _failure(request_id: bytes) -> ProxyError:
+    return CompressionFailed(f"the proxy failed; its log says why under request id {request_id.decode()}")

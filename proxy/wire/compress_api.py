@@ -1,0 +1,141 @@
+"""What stands in the bodies of `/v1/compress` and `/v1/retrieve`: headroom's contract, as its callers use it.
+
+Rule: OpenAI's messages in, as many out, in the same order; what is not changed keeps its bytes. Members that are not
+known are ignored, and wrong types are refused. Source: headroom at 9fbd47ba, LiteLLM's guardrail at 1.106.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from proxy.core.compaction.in_place import Compressed
+from proxy.core.text import jsontext
+from proxy.core.text.jsontext import Raw
+from proxy.errors import MalformedRequest, ProxyError
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS, SHAPE
+from proxy.wire.model_list import LARGEST_TOKENS
+from proxy.wire.request import Request
+
+HASH: Final = re.compile(r"[a-f0-9]{12,24}")
+"""What callers take for one."""
+_OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
+    "mode": (str, "a string"),
+    "compress_user_messages": (bool, "true or false"),
+    "target_ratio": ((int, float), "a number"),
+    "protect_recent": (int, "a whole number from 0 on"),
+    "protect_analysis_context": (bool, "true or false"),
+}
+"""Members of `config`, and what each may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request to compress."""
+
+    request: Request
+    """Its messages and its model, and nothing else of it."""
+    protected: int
+    """So many messages at the end stay as they are."""
+    most_tokens: int | None
+    """Of the window that the messages are for; None: the model's."""
+
+
+def asked_in(body: bytes) -> Asked:
+    """What a body asks for. Raises MalformedRequest."""
+    request = CHAT_COMPLETIONS.parse(body, will_be_known=False)
+    for index, message in enumerate(request.conversation.messages):
+        if not message.raw.lstrip().startswith(b"{"):
+            raise MalformedRequest(f"`messages[{index}]` must be an object", param="messages")
+    _checked(request.members.get("model"), "model", str, "a string")
+    most_tokens = _checked(
+        request.members.get("token_budget"), "token_budget", int, "a whole number from 1 on", least=1
+    )
+    options = _options(request.members.get("config"))
+    if most_tokens is not None:
+        most_tokens = min(most_tokens, LARGEST_TOKENS)
+    kept = {name: raw for name, raw in request.members.items() if name in ("model", SHAPE.messages)}
+    return Asked(replace(request, members=kept), options.get("protect_recent") or 0, most_tokens)
+
+
+def hash_in(body: bytes) -> str:
+    """The hash that a body asks for. Raises MalformedRequest."""
+    try:
+        found = _checked(jsontext.members(body).get("hash"), "hash", str, "a string")
+    except jsontext.NotJson as error:
+        raise MalformedRequest(f"the body must be a JSON object: {error}") from None
+    if found is None:
+        raise MalformedRequest("the request has no `hash`", param="hash")
+    return str(found)
+
+
+def compressed_body(compressed: Compressed) -> bytes:
+    """The answer to a request to compress."""
+    before, after = compressed.tokens_before, compressed.tokens_after
+    reasons = compressed.reasons
+    figures = {
+        "tokens_before": before,
+        "tokens_after": after,
+        "tokens_saved": max(0, before - after),
+        "compression_ratio": round(after / before, 4) if before else 1.0,
+        "transforms_applied": list(reasons),
+        "transforms_summary": reasons,
+        "ccr_hashes": list(dict.fromkeys(artifact.hash for _, artifact in compressed.taken_out())),
+    }
+    messages = jsontext.join_array([message.raw for message in compressed.messages])
+    return jsontext.join_object({"messages": messages, **{name: jsontext.dump(told) for name, told in figures.items()}})
+
+
+def original_body(
+    asked: str, content: bytes, media_type: str, *, tool: str, tokens: int, lines: tuple[int, int], count: int
+) -> bytes:
+    """The answer to a request for an original; what is no text stands there as a data URL. `lines`: of the message that
+    it came in, before and after."""
+    try:
+        text = content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+    return jsontext.dump(
+        {
+            "hash": asked,
+            "original_content": text,
+            "original_tokens": tokens,
+            "original_item_count": lines[0],
+            "compressed_item_count": lines[1],
+            "tool_name": tool,
+            "retrieval_count": count,
+        }
+    )
+
+
+def error_body(error: ProxyError) -> bytes:
+    """An error in this API's shape."""
+    kind = "invalid_request" if error.status == 400 else error.code
+    return jsontext.dump({"error": {"type": kind, "message": error.message}})
+
+
+def _options(raw: Raw | None) -> dict[str, Any]:
+    if raw is None or bytes(raw) == b"null":
+        return {}
+    try:
+        members = jsontext.members(raw)
+    except jsontext.NotJson:
+        raise MalformedRequest("`config` must be an object", param="config") from None
+    least = {"protect_recent": 0}
+    return {
+        name: _checked(members.get(name), f"config.{name}", kind, words, least=least.get(name))
+        for name, (kind, words) in _OPTIONS.items()
+    }
+
+
+def _checked(raw: Raw | None, name: str, kind: type | tuple[type, ...], words: str, *, least: int | None = None) -> Any:
+    """A member that is left out, null, or what it may be. Raises MalformedRequest."""
+    found = jsontext.opened(raw)
+    if found is None and (raw is None or bytes(raw) == b"null"):
+        return None
+    is_right = isinstance(found, kind) and (kind is bool or not isinstance(found, bool))
+    if not is_right or (least is not None and found < least):
+        raise MalformedRequest(f"`{name}` must be {words}", param=name)
+    return found
