@@ -27,7 +27,7 @@ TOO_LONG = [{"role": "user", "content": "hello world " * 200}]
 def server() -> Iterator[httpx.Client]:
     with (
         serving(create_model_server(WINDOW)) as url,
-        httpx.Client(base_url=url, trust_env=False) as client,
+        httpx.Client(base_url=url, trust_env=False, verify=False) as client,
     ):
         yield client
 
@@ -194,7 +194,10 @@ def test_llama_cpp_ends_a_long_reply_instead_of_refusing_it() -> None:
 
 
 def test_vllm_shows_its_window_among_the_models() -> None:
-    with serving(create_model_server(WINDOW, FLAVOURS["vllm"])) as url, httpx.Client(trust_env=False) as client:
+    with (
+        serving(create_model_server(WINDOW, FLAVOURS["vllm"])) as url,
+        httpx.Client(trust_env=False, verify=False) as client,
+    ):
         assert client.get(f"{url}/models").json()["data"][0]["max_model_len"] == WINDOW
 
 

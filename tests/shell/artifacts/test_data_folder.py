@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import unwritable
-from proxy.config.settings import Settings
 from proxy.shell.artifacts import data_folder
 from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.tenants import Tenants
@@ -44,15 +42,3 @@ async def test_it_is_looked_after_while_the_proxy_runs(tmp_path: Path, monkeypat
         while not (folder / "owner-secret").exists():  # noqa: ASYNC110 - nothing tells of a file
             await asyncio.sleep(0.001)
     looking.cancel()
-
-
-def test_a_folder_in_which_nothing_can_be_kept_stops_the_start_unless_artifacts_go_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    stated = {"upstream": {"base_url": "http://127.0.0.1:9/v1"}, "data_dir": tmp_path / "file"}
-    problem = unwritable(Settings(**stated))
-    assert problem is not None
-    assert str(tmp_path / "file") in problem
-    assert "data_dir" in problem
-    assert unwritable(Settings(**stated, artifacts={"url": "s3://bucket/prefix"})) is None
-    assert unwritable(Settings(**stated, artifacts={"url": f"file://{tmp_path}/elsewhere"})) is None
-    assert unwritable(Settings(**{**stated, "data_dir": tmp_path / "new"})) is None
