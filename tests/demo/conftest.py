@@ -15,7 +15,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from support.demo_server import WINDOW
 
+from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
 
 Messages = Sequence[Mapping[str, Any]]
@@ -62,3 +64,13 @@ def _fake_front(upstream: str, window_tokens: int, folder: Path, port: int) -> I
 def fake_front() -> Front:
     """Instead of `proxy_in_front_of`: forwards chat requests, shortened."""
     return _fake_front
+
+
+@pytest.fixture
+def server() -> Iterator[httpx.Client]:
+    """A client of the embedded model server."""
+    with (
+        serving(create_model_server(WINDOW)) as url,
+        httpx.Client(base_url=url, trust_env=False, verify=False) as client,
+    ):
+        yield client
