@@ -95,7 +95,7 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
     assert capsys.readouterr().err == "the demo could not be held: the proxy did not start: no room\n"
 
 
-def test_it_needs_nothing_but_what_the_proxy_needs() -> None:
+def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
     """A plain install has no openai-python."""
     code = "import sys; sys.modules['openai'] = None; import proxy.demo.contest, proxy.demo.screen"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

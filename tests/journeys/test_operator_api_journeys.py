@@ -124,7 +124,7 @@ def test_decisions_are_as_described_however_their_requests_ended(build: Any) -> 
         check(api, path, refused)
 
 
-def test_so_is_a_second_send_and_a_request_that_is_under_way(build: Any) -> None:
+def test_decisions_of_a_second_send_and_of_a_request_under_way_are_as_described(build: Any) -> None:
     seen: list[httpx.Response] = []
 
     async def look(received: Any, send: Send) -> bool:

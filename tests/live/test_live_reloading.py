@@ -155,7 +155,7 @@ async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(co
     assert {await mode_of(proxy) for _ in range(10)} == {"observe"}
 
 
-async def test_it_is_for_the_operator_alone(config: Path, start: Any) -> None:
+async def test_reading_the_settings_again_is_for_the_operator_alone(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
     async with httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, verify=False, timeout=20

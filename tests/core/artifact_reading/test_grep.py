@@ -29,7 +29,7 @@ ASCII_TEXTS = st.tuples(st.lists(ASCII_LINES, max_size=40), st.sampled_from(["",
 @example("a\n", "^")
 @example("\n\n", "$")
 @thorough
-def test_it_finds_the_lines_that_python_finds(text, pattern):
+def test_a_search_finds_the_lines_that_python_finds(text, pattern):
     assume(text)
     lines = text.removesuffix("\n").split("\n")
     expected = [f"{number}:{line}" for number, line in enumerate(lines, 1) if re.search(pattern, line, re.ASCII)]

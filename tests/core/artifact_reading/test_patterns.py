@@ -10,7 +10,7 @@ from proxy.errors import BadArtifactQuery
 @pytest.mark.parametrize(
     "pattern", ["", "(", "a" * 501, "(?=a)", r"(a)\1", "a{2000}", r"(\pL{100}){9}", "\ud800", "(((a{30}){30}){30})"]
 )
-def test_other_patterns_are_refused(pattern):
+def test_a_pattern_that_is_empty_too_long_or_not_regular_is_refused(pattern):
     with pytest.raises(BadArtifactQuery) as refused:
         Search(pattern)
     assert refused.value.param == "grep"
@@ -23,7 +23,7 @@ def test_a_refusal_quotes_the_pattern_as_it_was_given():
 
 
 @pytest.mark.parametrize(("context", "most"), [(-1, 5), (51, 5), (0, 0), (0, 1_001)])
-def test_other_bounds_are_refused(context, most):
+def test_more_context_or_matches_than_allowed_are_refused(context, most):
     with pytest.raises(BadArtifactQuery):
         Search("a", context, most)
 

@@ -53,7 +53,7 @@ def test_head_gap_and_tail_are_the_text(text, limits):
 @example("x" * 200_000, ExcerptLimits(10, 1_000))
 @example("x" * 5_000 + " error " + "x" * 5_000, ExcerptLimits(10, 1_000))
 @example("one\nerror\ntwo\n" * 50, ExcerptLimits(20, 200))
-def test_it_says_how_much_is_shown_of_how_much(text, limits):
+def test_an_excerpt_says_how_much_is_shown_of_how_much(text, limits):
     shown = excerpt(text, limits)
     assert (shown.total_lines, shown.total_bytes) == (count_lines(text), utf8_length(text))
     pieces = [shown.head, *shown.rescued, shown.tail]

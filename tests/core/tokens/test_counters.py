@@ -16,7 +16,7 @@ def test_no_text_has_no_tokens():
     assert COUNTER.count("") == 0
 
 
-def test_it_says_that_it_is_an_estimate():
+def test_the_estimate_says_that_it_is_one():
     assert (COUNTER.name, COUNTER.exact) == ("bytes", False)
 
 

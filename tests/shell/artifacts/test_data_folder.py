@@ -27,7 +27,7 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {*others, fresh.name}
 
 
-async def test_it_is_looked_after_while_the_proxy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_folder, "LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
     owners = Tenants.of_folder(folder)

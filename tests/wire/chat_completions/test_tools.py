@@ -64,7 +64,7 @@ def test_a_long_tool_list_is_offered_the_tool_too():
 
 @pytest.mark.parametrize("policy", ["auto", "always"])
 @pytest.mark.parametrize(("count", "offered"), [(MAX_TOOLS - 1, True), (MAX_TOOLS, False), (2_000, False)])
-def test_it_is_never_one_tool_too_many(count, offered, policy):
+def test_our_tool_is_never_one_too_many(count, offered, policy):
     made = with_tool(members([tool(f"weather_{number}") for number in range(count)]), policy)
     assert (made is not None) == offered
     assert made is None or len(jsontext.items(made)) <= 128

@@ -72,3 +72,8 @@ def test_a_file_that_was_decoded_by_force_is_found_in_every_spelling(how):
     text = PNG.decode(errors="replace")
     assert may_hold_media(b'{"content":' + spelled(text, how) + b"}")
     assert may_hold_media(raw("%PDF-1.4 of letters only"))
+
+
+@pytest.mark.parametrize("written", ["\ufffd".encode(), b"\\ufffd", b"\\uFFFD", b"\\u0001"])
+def test_what_stands_for_a_byte_that_was_no_text_is_a_sign_however_it_is_written(written):
+    assert may_hold_media(b'{"content":"a ' + written + b'"}')
