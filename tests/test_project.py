@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -149,3 +150,71 @@ def test_the_demo_is_a_small_install():
     assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
     assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "otel"}
     assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+
+
+TRIED_ELSEWHERE = {
+    "__main__.py": "test_command_line.py",
+    "demo/__init__.py": "demo/test_demo.py",
+    "demo/chat.py": "demo/test_agent.py",
+    "demo/contest.py": "demo/test_demo.py",
+    "demo/loglines.py": "demo/test_incident.py",
+    "shell/endpoints/artifact_endpoint.py": "journeys/test_artifact_journeys.py",
+    "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
+    "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",
+    "shell/endpoints/dispatch.py": "live/test_live_passing.py",
+    "shell/endpoints/model_union.py": "journeys/test_upstreams_journeys.py",
+    "shell/endpoints/operator.py": "journeys/test_operator_api_journeys.py",
+    "shell/endpoints/operator_api.py": "handbook/test_api_page.py",
+    "shell/endpoints/parts.py": "journeys/test_operator_api_journeys.py",
+    "shell/endpoints/refusals.py": "live/test_live_limits.py",
+    "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
+    "shell/http/connection.py": "live/test_live_limits.py",
+    "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
+    "shell/models/knowledge.py": "shell/models/test_learning.py",
+    "shell/models/questions.py": "shell/models/test_discovery.py",
+    "shell/operator/api_page.py": "handbook/test_api_page.py",
+    "shell/operator/difference.py": "shell/operator/test_explanation_text.py",
+    "shell/operator/explaining.py": "shell/operator/test_explanation_text.py",
+    "shell/planning/plan_inputs.py": "shell/planning/test_planner.py",
+    "shell/planning/planned.py": "shell/planning/test_planner.py",
+    "shell/planning/wanted.py": "shell/planning/test_held_memory.py",
+    "shell/references/guarded_requests.py": "shell/references/test_fetch.py",
+    "shell/relay/journey.py": "overflow_journeys/test_second_sends.py",
+    "shell/relay/judging.py": "overflow_journeys/test_refusals_in_any_shape.py",
+    "shell/relay/relay.py": "overflow_journeys/test_second_sends.py",
+    "shell/relay/routes.py": "journeys/test_upstreams_journeys.py",
+    "shell/relay/send_plans.py": "overflow_journeys/test_second_sends.py",
+    "shell/relay/tool_loop.py": "journeys/test_retrieval_journeys.py",
+    "shell/relay/watching.py": "overflow_journeys/test_streams_and_endings.py",
+    "shell/telemetry/recorder.py": "shell/telemetry/test_decision.py",
+    "shell/upstream/exchange.py": "shell/upstream/test_client.py",
+    "shell/upstream/upload.py": "shell/upstream/test_client.py",
+}
+"""Of the shell and the demo: parts that mean something only together are tried together, mostly as the whole proxy on a
+socket. In the core and the chat wire there is no such part."""
+
+
+TRIED_AS_A_WHOLE = ("wire/messages/", "wire/responses/")
+"""Wires whose modules are tried together so far: by properties, replies and journeys of the whole wire."""
+
+
+def has_logic(module):
+    """Whether a function in it does something: declarations need no test."""
+    functions = [
+        n for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    statements = [statement for function in functions for statement in function.body]
+    return any(not isinstance(one, ast.Expr) or not isinstance(one.value, ast.Constant) for one in statements)
+
+
+def test_every_module_with_logic_has_tests_at_the_same_place_under_tests():
+    package, tests = ROOT / "proxy", ROOT / "tests"
+    alone = {
+        str(module.relative_to(package))
+        for module in package.rglob("*.py")
+        if has_logic(module) and not (tests / module.relative_to(package).with_name(f"test_{module.name}")).exists()
+    }
+    alone = {name for name in alone if not name.startswith(TRIED_AS_A_WHOLE)}
+    assert alone == set(TRIED_ELSEWHERE)
+    assert not any(module.startswith(("core/", "wire/")) for module in TRIED_ELSEWHERE)
+    assert [test for test in TRIED_ELSEWHERE.values() if not (tests / test).exists()] == []

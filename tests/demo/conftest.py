@@ -15,7 +15,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from support.demo_server import WINDOW
 
+from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
 
 Messages = Sequence[Mapping[str, Any]]
@@ -49,7 +51,7 @@ def _fake_front(upstream: str, window_tokens: int, folder: Path, port: int) -> I
     async def chat(request: Request) -> Response:
         wanted = json.loads(await request.body())
         wanted["messages"] = _shortened(wanted["messages"], folder, window_tokens // 4)
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
             answer = await client.post(f"{upstream}/chat/completions", json=wanted)
         head = {"x-context-proxy-edits": "truncate_tool_output=1", "x-context-proxy-attempts": "2"}
         return Response(answer.content, answer.status_code, head, answer.headers["content-type"])
@@ -62,3 +64,13 @@ def _fake_front(upstream: str, window_tokens: int, folder: Path, port: int) -> I
 def fake_front() -> Front:
     """Instead of `proxy_in_front_of`: forwards chat requests, shortened."""
     return _fake_front
+
+
+@pytest.fixture
+def server() -> Iterator[httpx.Client]:
+    """A client of the embedded model server."""
+    with (
+        serving(create_model_server(WINDOW)) as url,
+        httpx.Client(base_url=url, trust_env=False, verify=False) as client,
+    ):
+        yield client

@@ -16,18 +16,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from rich.console import Console
 
-from proxy.demo import add_flags, contest, run, servers
-from proxy.demo.agent import Turn, investigate
-from proxy.demo.contest import Brief, Contest, Run
-from proxy.demo.detective import detective
+from proxy.demo import add_flags, contest, run
 from proxy.demo.incident import make_incident
-from proxy.demo.model_server import create_model_server
-from proxy.demo.refusals import FLAVOURS, OPENAI
-from proxy.demo.screen import progress, show, verdict
-from proxy.demo.servers import CannotStart, impersonal, proxy_in_front_of, serving
-from proxy.demo.toolbox import Toolbox
+from proxy.demo.servers import CannotStart
 
 Front = Callable[[str, int, Path, int], AbstractContextManager[str]]
 
@@ -45,77 +37,6 @@ parser = argparse.ArgumentParser()
 add_flags(parser)
 sys.exit(run(parser.parse_args()))
 """
-
-
-def work(window_tokens: int, flavour: str, folder: Path) -> tuple[Turn, ...]:
-    incident = make_incident(8)
-    with serving(create_model_server(window_tokens, FLAVOURS[flavour], detective)) as url:
-        return investigate(url, incident.task, Toolbox(incident, folder), 40, lambda _: None)
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour: str, tmp_path: Path) -> None:
-    turns = work(16_000, flavour, tmp_path)
-    assert [bool(turn.refusal) for turn in turns] == [False] * (len(turns) - 1) + [True]
-    assert all(turn.conversation_tokens == turn.prompt_tokens < 16_000 for turn in turns[:-1])
-    assert turns[-1].conversation_tokens >= 16_000
-    assert turns[-1].refusal.startswith("400")
-
-
-def test_the_refusal_is_told_with_its_code_and_the_servers_words(tmp_path: Path) -> None:
-    last = work(16_000, "openai", tmp_path)[-1]
-    start = "400 context_length_exceeded: This model's maximum context length is 16000 tokens. However, your messages "
-    assert last.refusal.startswith(f"{start}resulted in {last.conversation_tokens} tokens (")
-
-
-def test_the_same_agent_finishes_where_the_window_is_large(tmp_path: Path) -> None:
-    turns = work(200_000, "openai", tmp_path)
-    assert len(turns) == 12
-    assert turns[-1].answer == f"After 8 services: {make_incident(8).answer}"
-
-
-def test_an_agent_whose_server_is_gone_ends_with_a_refusal(tmp_path: Path) -> None:
-    with serving(create_model_server(1_000)) as url:
-        pass
-    turns = investigate(url, "task", Toolbox(make_incident(2), tmp_path), 5, lambda _: None)
-    assert len(turns) == 1
-    assert turns[0].refusal.startswith("ConnectError")
-
-
-def test_a_server_is_gone_when_its_block_is_left() -> None:
-    with serving(create_model_server(1_000)) as url:
-        assert httpx.get(f"{url}/models", trust_env=False).status_code == 200
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/models", trust_env=False)
-
-
-def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:
-    with (
-        pytest.raises(CannotStart, match=r"^the proxy did not start:\n.*upstream.base_url"),
-        proxy_in_front_of("not-a-url", 8_000, tmp_path),
-    ):
-        raise AssertionError("it must not come this far")
-
-
-def test_a_server_is_asked_to_stop_before_it_is_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
-        servers._stop(process)
-        assert process.returncode == -signal.SIGTERM
-
-
-def test_a_server_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "STOP_SECONDS", 0.2)
-    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
-    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        servers._stop(process)
-        assert process.returncode == -signal.SIGKILL
-
-
-def test_the_demos_proxy_sees_nothing_of_the_users_settings() -> None:
-    personal = dict.fromkeys(("OPENAI_API_KEY", "CONTEXT_PROXY_MODE", "UPSTREAM", "TOOL_OUTPUT_DIR"), "mine")
-    assert impersonal({**personal, "PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 def test_a_demo_whose_both_runs_are_held_ends_with_0(
@@ -174,7 +95,7 @@ def test_a_demo_that_cannot_be_held_ends_with_1(
     assert capsys.readouterr().err == "the demo could not be held: the proxy did not start: no room\n"
 
 
-def test_it_needs_nothing_but_what_the_proxy_needs() -> None:
+def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
     """A plain install has no openai-python."""
     code = "import sys; sys.modules['openai'] = None; import proxy.demo.contest, proxy.demo.screen"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -185,89 +106,6 @@ def test_flags_out_of_range_are_refused(flags: tuple[str, ...], capsys: pytest.C
     with pytest.raises(SystemExit):
         options(*flags)
     assert flags[0] in capsys.readouterr().err
-
-
-URL = "http://127.0.0.1:8788/v1"
-DIED = Turn(
-    2, (), 17_000, 0, refusal="400 context_length_exceeded: This model's maximum context length is 16000 tokens."
-)
-READ = Turn(1, ("list_files", "read_file logs/a-service-with-a-very-long-name-indeed.log"), 9_000, 9_000)
-CUT = Turn(2, ("read_file logs/cart.log",), 17_000, 12_000, edits="truncate_tool_output=3;drop_exchanges=1", attempts=2)
-DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
-
-
-def held(direct: tuple[Turn, ...], proxied: tuple[Turn, ...]) -> Contest:
-    return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"), URL)
-
-
-def drawn(contest: Contest, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    show(console, contest)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_the_table_shows_both_runs_turn_by_turn_in_80_columns() -> None:
-    shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 80)
-    assert max(map(len, shown.splitlines())) <= 80
-    rows = [line.split() for line in shown.splitlines()]
-    assert ["2", "refused:", "400", "read_file", "cart.log", "17", "000", "12", "000"] in rows
-    assert ["3", "answer", "1", "017", "500", "12", "500"] in rows  # nothing stands in the direct column
-    assert "truncate_tool_output" not in shown
-
-
-def test_a_wide_table_tells_what_the_proxy_did() -> None:
-    shown = drawn(held((READ, DIED), (READ, CUT, DONE)), 120)
-    assert max(map(len, shown.splitlines())) <= 120
-    assert "Agent sent   Model saw   What the proxy did" in shown
-    assert "truncate_tool_output=3," in shown
-    assert "asked twice" in shown
-
-
-@pytest.mark.parametrize(
-    ("proxied", "said"),
-    [
-        (
-            (READ, CUT, DONE),
-            "found the answer in 3 turns, with a conversation 63.6 times the window (1 017 500 of 16 000 tokens).",
-        ),
-        ((READ, DIED), "died at turn 2 of 3."),
-        ((READ, CUT, CUT, DIED), "died at turn 4."),
-        (
-            (READ, Turn(2, (), 9_500, 9_500, answer="After 1 services: wrong")),
-            "ended after 2 turns without the right answer.",
-        ),
-        ((READ, Turn(2, ("ls",), 9_500, 9_500)), "was still searching after 2 turns."),
-    ],
-)
-def test_the_verdict_is_true(proxied: tuple[Turn, ...], said: str) -> None:
-    assert (
-        verdict(held((READ, DIED), proxied)) == f"Directly the agent died at turn 2 of 3; through the proxy it {said}"
-    )
-
-
-def test_on_a_terminal_bars_stand_for_the_lines() -> None:
-    console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with progress(console, 3) as report:
-        report("direct", READ)
-        report("proxy", DIED)
-    assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
-    assert "turn 1 read_file a-service" in shown
-    assert "turn 2 refused" in shown
-
-
-def test_each_turn_is_told_once_off_a_terminal_and_on_one() -> None:
-    contest = held((READ, DIED), (READ, CUT, DONE))
-    for is_terminal in (True, False):
-        console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, color_system=None)
-        if not is_terminal:
-            with progress(console, 3) as report:
-                for turn in (READ, CUT, DONE):
-                    report("proxy", turn)
-        show(console, contest)
-        assert isinstance(console.file, io.StringIO)
-        assert console.file.getvalue().count("12 000") == 1
 
 
 class Terminal(io.StringIO):

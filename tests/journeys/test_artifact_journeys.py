@@ -188,7 +188,7 @@ def test_a_query_and_a_range_do_not_go_together(build: Any) -> None:
     assert (answer.status_code, refusal(answer)["code"]) == (400, "bad_artifact_query")
 
 
-def test_it_is_for_the_key_that_brought_it(build: Any) -> None:
+def test_an_artifact_is_for_the_key_that_brought_it(build: Any) -> None:
     world = build()
     name = cut(world)
     without, foreign = get(world, name, key=None), get(world, name, key=OTHER_KEY)
@@ -220,7 +220,7 @@ def test_nothing_else_can_be_read(build: Any) -> None:
         assert get(world, name).status_code == 404
 
 
-def test_other_methods_are_refused(build: Any) -> None:
+def test_an_artifact_is_read_by_get_and_head_alone(build: Any) -> None:
     world = build()
     answer = get(world, cut(world), method="DELETE")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
@@ -234,7 +234,7 @@ def test_a_shared_store_is_everybody_s(build: Any) -> None:
     assert get(world, name.replace("bash", "dash"), key=None).status_code == 404
 
 
-def test_it_is_open_on_this_machine_when_that_is_set_but_not_through_another_name_or_proxy(build: Any) -> None:
+def test_an_artifact_is_open_on_this_machine_when_that_is_set_but_not_through_another_name_or_proxy(build: Any) -> None:
     world = build(artifacts={"open_on_loopback": True})
     name = cut(world)
     assert get(world, name, key=None).content == LONG.encode()

@@ -121,7 +121,7 @@ def test_who_is_offered_the_tool_is_offered_it_in_every_turn(tools: Any, more: A
 
 
 @pytest.mark.parametrize("how", [{"mode": "observe"}, {"mode": "off"}, {"enabled": False}])
-def test_it_is_not_offered_when_nothing_may_be_changed(how: Any, build: Any) -> None:
+def test_our_tool_is_not_offered_when_nothing_may_be_changed(how: Any, build: Any) -> None:
     world = build(**how)
     body = json.dumps(request("short")).encode()
     world.ask(body)

@@ -38,7 +38,7 @@ class Serving:
 
 
 async def reload_by_request(proxy: Any) -> dict[str, Any]:
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=20) as client:
         answer = await client.post(f"http://127.0.0.1:{proxy.port}/-/reload")
     found: dict[str, Any] = answer.json()
     return {"http": answer.status_code, **found}
@@ -52,7 +52,7 @@ async def reload_by_signal(proxy: Any) -> dict[str, Any]:
 
 async def mode_of(proxy: Any) -> str:
     """What a new request is served with, on a connection of its own."""
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=20) as client:
         explained = await client.post(f"http://127.0.0.1:{proxy.port}/explain", content=BODY)
     mode: str = explained.json()["mode"]
     return mode
@@ -125,7 +125,9 @@ async def test_what_did_not_change_is_said_and_counts_and_decisions_go_on(config
     proxy = start("--config", str(config))
     async with (
         ScriptedUpstream(answering(WHOLE), proxy.upstream_port),
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, timeout=20) as client,
+        httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, verify=False, timeout=20
+        ) as client,
     ):
         assert (await reload_by_request(proxy))["status"] == "unchanged"
         for mode in ("on", "observe", "on"):
@@ -153,9 +155,11 @@ async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(co
     assert {await mode_of(proxy) for _ in range(10)} == {"observe"}
 
 
-async def test_it_is_for_the_operator_alone(config: Path, start: Any) -> None:
+async def test_reading_the_settings_again_is_for_the_operator_alone(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, verify=False, timeout=20
+    ) as client:
         assert (await client.post("/-/reload", headers={"host": "evil.example"})).status_code == 403
         assert (await client.post("/-/reload", headers={"x-forwarded-for": "1.2.3.4"})).status_code == 403
         assert (await client.get("/-/reload")).status_code == 405
@@ -165,7 +169,7 @@ async def test_it_is_for_the_operator_alone(config: Path, start: Any) -> None:
 
 async def _workers(proxy: Any) -> set[int]:
     found = set()
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=20) as client:
         for _ in range(20):  # on a connection of its own, so that any worker may take it
             headers = {"connection": "close"}
             answer = await client.get(f"http://127.0.0.1:{proxy.port}/decisions?limit=1", headers=headers)

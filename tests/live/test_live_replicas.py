@@ -48,7 +48,7 @@ def conversation() -> list[bytes]:
 def ask(base_url: str, body: bytes) -> httpx.Response:
     """On a connection of its own, so that any worker may take it."""
     headers = {"content-type": "application/json", "authorization": "Bearer sk-one"}
-    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+    with httpx.Client(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
         return client.post(f"{base_url}/chat/completions", content=body, headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""Texts to read, and a driver that sends a reader the spans that it asks for."""
+"""Texts to read, a driver that sends a reader the spans that it asks for, and what is read of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from proxy.core.text.lines import Span
+from proxy.core.artifact_reading.grep import Hits, hits_of
+from proxy.core.artifact_reading.patterns import Search
+from proxy.core.notices.catalogue import Language
+from proxy.core.retrieval_tool.reading import Query, read
+from proxy.core.text.lines import LineIndex, LineRange, Span
 
 Result = TypeVar("Result")
 
@@ -41,3 +45,30 @@ def driven(reader: Generator[Span, bytes, Result], text: bytes, spans: list[Span
     except StopIteration as done:
         result: Result = done.value
         return result
+
+
+def hits(
+    text: bytes,
+    pattern: str,
+    wanted: str = "1-",
+    context: int = 0,
+    most: int = 1_000,
+    max_bytes: int = 10**9,
+    index: LineIndex | None = None,
+) -> Hits:
+    """What a search in a text finds."""
+    index = index or LineIndex.of_text(text)
+    return driven(hits_of(index, LineRange.parse(wanted), Search(pattern, context, most), max_bytes), text)
+
+
+ARTIFACT = "tool_bash_0123456789abcdef.txt"
+NUMBERED_LINES = b"".join(b"line %d\n" % number for number in range(1, 20_001))
+
+
+def answer(language: Language = "en", text: bytes = NUMBERED_LINES, **asked: str) -> tuple[str, str]:
+    """The header of a page of an artifact, and the rest of it."""
+    query = Query.parse(asked)
+    assert query is not None
+    page = driven(read(LineIndex.of_text(text), query, ARTIFACT, language), text).decode()
+    header, _, rest = page.partition("\n")
+    return header, rest

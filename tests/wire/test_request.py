@@ -115,7 +115,7 @@ def test_a_request_that_continues_a_known_one_reads_as_if_nothing_were_known(dat
 
 
 @given(st.data(), bodies(st.lists(messages(), max_size=8)))
-def test_so_does_one_that_continues_a_continued_one(data, pieces):
+def test_a_request_that_continues_a_continued_one_reads_as_if_nothing_were_known(data, pieces):
     first = parse_or_none(joined(pieces))
     second_body, third_body = data.draw(next_bodies(pieces)), data.draw(next_bodies(pieces))
     if first is None or outcome(second_body) == "refused":

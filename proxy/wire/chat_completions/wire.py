@@ -120,7 +120,7 @@ class ChatCompletions:
         )
 
     def says_something(self, data: bytes) -> bool:
-        """A chunk without content, as one that only names the role, says nothing."""
+        """An event without a choice, as Azure sends first, says nothing."""
         return bool(data) and not holds_nothing(data)
 
     def counted(self, end: bytes) -> Counted | None:

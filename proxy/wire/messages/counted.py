@@ -25,7 +25,7 @@ _REPLY: Final = "output_tokens"
 def counted_in(told: bytes) -> Counted | None:
     """What was counted, as these parts of an answer say; None when they say nothing of the prompt.
 
-    >>> counted_in(b'{"usage":{"input_tokens":20,"cache_read_input_tokens":4056}} … "usage":{"output_tokens":7}')
+    >>> counted_in(b'{"usage":{"input_tokens":20,"cache_read_input_tokens":4056}} ... "usage":{"output_tokens":7}')
     Counted(prompt=4076, reply=7, cached=4056)
     """
     usage: dict[str, int] = {}

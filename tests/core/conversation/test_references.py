@@ -16,7 +16,6 @@ from proxy.core.conversation.references import (
     references_in,
 )
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.media_shapes.addresses import address_of
 
 URL = "https://example.org/a.png"
 ID = Artifact(b"image", "Read", "png").id
@@ -198,8 +197,3 @@ def test_no_content_makes_it_raise_and_what_it_finds_stands_there(content, role,
         assert reference.address in (URL, HELD)
         assert (reference.origin is Origin.ARTIFACT) == (reference.address == HELD) == bool(reference.artifact_id)
         assert reference.address.encode() in found.raw
-
-
-@given(JSON)
-def test_any_value_may_be_asked_for_its_address(part):
-    assert isinstance(address_of(part), str)

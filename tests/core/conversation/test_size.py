@@ -103,7 +103,7 @@ def test_every_json_value_has_a_size_as_a_message(raw):
 
 
 @given(VALUES)
-def test_so_it_has_as_tools(raw):
+def test_every_json_value_has_a_size_as_tools(raw):
     assert size_of_tools(raw, Letters()).chars > 0
 
 

@@ -11,7 +11,7 @@ from support.strategies import TEXTS as ANY_TEXTS
 
 from proxy.core.text import excerpt as excerpts
 from proxy.core.text.excerpt import MAX_RESCUED_LINES, Direction, ExcerptLimits, excerpt
-from proxy.core.text.measures import count_lines, first_bytes, last_bytes, utf8_length
+from proxy.core.text.measures import count_lines, utf8_length
 
 SIZES = st.one_of(st.integers(0, 300), st.integers(0, 60_000))
 LINES = st.one_of(st.integers(0, 60), st.integers(0, 3_000))
@@ -53,7 +53,7 @@ def test_head_gap_and_tail_are_the_text(text, limits):
 @example("x" * 200_000, ExcerptLimits(10, 1_000))
 @example("x" * 5_000 + " error " + "x" * 5_000, ExcerptLimits(10, 1_000))
 @example("one\nerror\ntwo\n" * 50, ExcerptLimits(20, 200))
-def test_it_says_how_much_is_shown_of_how_much(text, limits):
+def test_an_excerpt_says_how_much_is_shown_of_how_much(text, limits):
     shown = excerpt(text, limits)
     assert (shown.total_lines, shown.total_bytes) == (count_lines(text), utf8_length(text))
     pieces = [shown.head, *shown.rescued, shown.tail]
@@ -84,16 +84,6 @@ def test_each_direction_keeps_its_end_only(text, limits):
         assert (shown.tail, shown.rescued) == ("", ())
     if limits.direction is Direction.TAIL:
         assert (shown.head, shown.rescued) == ("", ())
-
-
-@given(st.text(st.characters(categories=None), max_size=40), st.integers(-3, 130))
-def test_bytes_are_counted_off_at_the_borders_of_characters(text, count):
-    begin, end = first_bytes(text, count), last_bytes(text, count)
-    assert text.startswith(begin)
-    assert text.endswith(end)
-    for cut in (begin, end):
-        assert utf8_length(cut) <= max(0, count)
-        assert len(cut) == len(text) or utf8_length(cut) > count - 4
 
 
 @given(TEXTS, LIMITS)

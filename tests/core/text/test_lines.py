@@ -107,7 +107,7 @@ def test_what_is_no_text_is_cut_anywhere():
         "1\n2",
     ],
 )
-def test_other_ranges_are_refused_with_what_is_allowed(wrong):
+def test_a_range_that_makes_no_sense_is_refused_with_what_is_allowed(wrong):
     with pytest.raises(BadArtifactQuery, match="lines") as refused:
         LineRange.parse(wrong)
     assert refused.value.param == "lines"

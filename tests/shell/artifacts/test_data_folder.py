@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import unwritable
-from proxy.config.settings import Settings
 from proxy.shell.artifacts import data_folder
 from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.tenants import Tenants
@@ -29,7 +27,7 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {*others, fresh.name}
 
 
-async def test_it_is_looked_after_while_the_proxy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_folder, "LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
     owners = Tenants.of_folder(folder)
@@ -44,15 +42,3 @@ async def test_it_is_looked_after_while_the_proxy_runs(tmp_path: Path, monkeypat
         while not (folder / "owner-secret").exists():  # noqa: ASYNC110 - nothing tells of a file
             await asyncio.sleep(0.001)
     looking.cancel()
-
-
-def test_a_folder_in_which_nothing_can_be_kept_stops_the_start_unless_artifacts_go_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    stated = {"upstream": {"base_url": "http://127.0.0.1:9/v1"}, "data_dir": tmp_path / "file"}
-    problem = unwritable(Settings(**stated))
-    assert problem is not None
-    assert str(tmp_path / "file") in problem
-    assert "data_dir" in problem
-    assert unwritable(Settings(**stated, artifacts={"url": "s3://bucket/prefix"})) is None
-    assert unwritable(Settings(**stated, artifacts={"url": f"file://{tmp_path}/elsewhere"})) is None
-    assert unwritable(Settings(**{**stated, "data_dir": tmp_path / "new"})) is None

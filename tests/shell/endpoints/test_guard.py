@@ -90,7 +90,7 @@ def test_the_key_opens_the_pages_from_anywhere_and_by_any_name(keyed, sent):
 @pytest.mark.parametrize(
     "sent", ["", "Bearer", "Bearer wrong", f"Token {KEY}", KEY, f"Bearer {KEY}x", basic(KEY), "Basic ~", f"Basic {KEY}"]
 )
-def test_anything_else_does_not(keyed, sent):
+def test_anything_but_the_key_opens_no_page(keyed, sent):
     assert refusal(keyed, "10.0.0.7", authorization=sent) is KeyNeeded
 
 

@@ -73,7 +73,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
     await send("answered")
 
 
-async def test_it_is_made_once_however_many_ask_and_the_loop_goes_on_meanwhile() -> None:
+async def test_an_application_is_made_once_however_many_ask_and_the_loop_goes_on_meanwhile() -> None:
     may_go_on, made, begun, loop = threading.Event(), [], asyncio.Event(), asyncio.get_running_loop()
 
     def make() -> Any:

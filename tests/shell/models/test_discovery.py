@@ -62,7 +62,7 @@ async def test_the_list_is_asked_for_at_the_start_in_the_background() -> None:
 
 
 @respx.mock
-async def test_it_is_asked_again_after_ten_minutes_when_a_request_comes_and_not_before() -> None:
+async def test_the_list_is_asked_for_again_after_ten_minutes_when_a_request_comes_and_not_before() -> None:
     clock, changes = Clock(), []
     route = respx.get(URL).respond(json=LIST)
     async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:

@@ -124,7 +124,7 @@ async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_proc
     assert await opened(folder).recall(URL, OWNER) is None
 
 
-async def test_it_is_known_to_all_who_share_a_bucket() -> None:
+async def test_what_became_of_an_address_is_known_to_all_who_share_a_bucket() -> None:
     bucket = Bucket("memory:///")
     assert await FetchCache(bucket).recall(URL, OWNER) is None
     await FetchCache(bucket).note(FAILED, OWNER)

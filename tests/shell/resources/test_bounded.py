@@ -46,7 +46,7 @@ def test_what_is_too_large_by_itself_pushes_nothing_out_and_takes_its_former_val
 
 
 @given(PUTS, st.integers(1, 4), st.integers(0, 12))
-def test_it_is_bounded_in_number_and_bytes_and_holds_the_newest(
+def test_a_map_is_bounded_in_number_and_bytes_and_holds_the_newest(
     puts: list[tuple[int, int]], most: int, max_bytes: int
 ) -> None:
     found: BoundedMap[int, int] = BoundedMap(most, max_bytes)

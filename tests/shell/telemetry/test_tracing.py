@@ -119,7 +119,7 @@ async def test_what_went_wrong_is_an_error_with_its_code(spans: InMemorySpanExpo
     assert (attributes["context_proxy.attempts"], attributes["context_proxy.rung"]) == (2, "emergency")
 
 
-async def test_so_is_an_answer_that_refuses(spans: InMemorySpanExporter) -> None:
+async def test_an_answer_that_refuses_is_an_error_of_its_span(spans: InMemorySpanExporter) -> None:
     span = await traced(spans, body(run(1)), status=429)
     assert dict(span.attributes or {})["error.type"] == "429"
     assert span.status.status_code is StatusCode.ERROR

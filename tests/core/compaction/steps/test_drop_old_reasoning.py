@@ -59,7 +59,7 @@ def test_chinese_is_measured_in_characters_however_it_is_written():
     assert [(edit.message, edit.before_chars) for edit in changes] == [(4, 2_001), (6, 2_004)]
 
 
-def test_it_stops_where_enough_is_gained():
+def test_no_more_reasoning_is_dropped_than_is_needed():
     first, second = thinking(exchange(["r"]), LONG * 5), thinking(exchange(["r"], first_call=3))
     made = planned([user("a"), *first, user("b"), *second, user("c" * 3_000)], pipeline(Budget(9_000)))
     assert reasons(made) == [(1, Reason.OLD_REASONING)]

@@ -66,5 +66,5 @@ def test_a_refusal_of_one_content_says_nothing_of_the_model(message):
         (429, "Too many requests with images, which are not supported", VerdictKind.RATE),
     ],
 )
-def test_other_refusals_stay_what_they_are(status, message, kind):
+def test_refusals_that_only_mention_media_stay_what_they_are(status, message, kind):
     assert judged(status, message).kind is kind

@@ -1,22 +1,16 @@
-"""Keys that files hold, as Docker and Kubernetes give secrets."""
+"""Kinds of settings, and keys that files hold, as Docker and Kubernetes give secrets."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from support.settings import mistakes
 
-from proxy.config.settings import ENV_ALIASES, SettingsError, load
+from proxy.config.settings import SettingsError, load
+from proxy.core.models.profile import Modality
 
 KEY = "sk-canary-of-a-file"
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.upper().startswith("CONTEXT_PROXY_") or name in ENV_ALIASES:
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -75,3 +69,62 @@ def test_a_key_that_is_too_short_is_told_without_it(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         load(flags={"server": {"admin_key_file": tmp_path / "key"}})
     assert str(refused.value) == "server.admin_key: must have at least 16 characters"
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("http://host:8000", "http://host:8000/v1"),
+        ("http://host:8000/", "http://host:8000/v1"),
+        ("http://host/v1", "http://host/v1"),
+        ("http://host/v1/", "http://host/v1"),
+        ("https://host/openai/deployments/x", "https://host/openai/deployments/x"),
+        ("http://[::1]:8000", "http://[::1]:8000/v1"),
+    ],
+)
+def test_a_base_url_without_a_path_gets_v1(given, used):
+    assert load(flags={"upstream": {"base_url": given}}).upstream.base_url == used
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "localhost:8000",
+        "nope",
+        "http://",
+        "http://[::1",
+        "http://x:99999",
+        "http://x:0",
+        "http://a b/",
+        "//x",
+    ],
+)
+def test_a_base_url_must_be_one(url):
+    assert mistakes(flags={"upstream": {"base_url": url}}) == [
+        f"upstream.base_url: must be a URL such as https://api.openai.com/v1, found {url!r}"
+    ]
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
+    assert load(config(f"mode: {mode}")).mode == mode
+
+
+def test_a_newline_behind_a_key_as_secrets_in_files_have_it_is_no_part_of_it(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER__ADMIN_KEY", "ein Schlüssel mit Blank\r\n")
+    settings = load()
+    assert settings.upstream.api_key.get_secret_value() == "sk-1"
+    assert settings.server.admin_key.get_secret_value() == "ein Schlüssel mit Blank"
+
+
+@pytest.mark.parametrize(("given", "used"), [(0, 4000), (-5, 4000), (1, 1000), (999, 1000), (1000, 1000), (7000, 7000)])
+def test_most_characters_of_a_tool_result_have_a_floor(given, used, config):
+    assert (
+        load(config(f"models: [{{match: x, max_tool_result_chars: {given}}}]")).models[0].max_tool_result_chars == used
+    )
+
+
+def test_one_modality_needs_no_list(config):
+    assert load(config("defaults: {input: vision}")).defaults.input == {Modality.VISION}

@@ -103,7 +103,7 @@ def test_no_text_without_controls_is_taken_for_a_file(text):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(min_size=1))
-def test_a_stray_character_or_two_is_not_enough(text, line):
+def test_a_stray_control_character_or_two_makes_no_file_of_a_text(text, line):
     assert not looks_decoded_by_force(f"{'a plain line of a log' * 40}\n{text[:8]}\0\ufffd\n{line[:8]}")
 
 
@@ -117,7 +117,7 @@ def test_an_image_or_an_archive_is_known_by_its_head_and_by_its_inside(start, en
 
 
 @pytest.mark.parametrize("name", sorted(set(BINARY) - LETTERS_ONLY))
-def test_a_file_with_its_inside_is_known(name):
+def test_a_decoded_file_is_known_by_its_inside(name):
     assert looks_decoded_by_force((FILES[name][1][:100] + NOISE[:20_000]).decode("utf-8", "replace"))
 
 
@@ -127,22 +127,22 @@ HEADS = (
 
 
 @pytest.mark.parametrize("name", HEADS.split())
-def test_a_head_is_enough(name):
+def test_the_beginning_of_a_decoded_file_is_enough_to_know_it(name):
     assert looks_decoded_by_force(FILES[name][1][:400].decode("utf-8", "replace"))
 
 
 @given(st.integers(0, 2**32), st.integers(200, 100_000))
-def test_noise_is_no_text(seed, length):
+def test_random_bytes_that_were_decoded_are_no_text(seed, length):
     assert looks_decoded_by_force(random.Random(seed).randbytes(length).decode("utf-8", "replace"))
 
 
-def test_a_long_file_is_judged_by_parts_of_it():
+def test_a_long_decoded_file_is_judged_by_parts_of_it():
     noise = NOISE.decode("utf-8", "replace")
     assert looks_decoded_by_force("Content of report.bin:\n" + noise * 20)
     assert not looks_decoded_by_force("a line of text\n" * 100_000 + noise[:400])
 
 
-def test_zeros_are_no_text():
+def test_a_text_of_zero_characters_is_no_text():
     assert looks_decoded_by_force("\0" * 1_000)
     assert looks_decoded_by_force("\x01\x02\0\x04" * 1_000)
 
@@ -153,7 +153,7 @@ def test_a_pdf_of_letters_only_is_a_file_and_a_page_about_pdf_is_not():
     assert not looks_decoded_by_force("How a PDF is made\n\n" + PDF_OF_LETTERS.decode())
 
 
-def test_nothing_and_little_is_text():
+def test_an_empty_or_very_short_text_is_never_taken_for_a_file():
     assert not looks_decoded_by_force("")
     assert not looks_decoded_by_force("ok")
     assert looks_decoded_by_force(png().decode("utf-8", "replace")[:12])

@@ -1,0 +1,28 @@
+"""Settings that nothing on this machine has a say in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.config.settings import ENV_ALIASES
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("CONTEXT_PROXY_") or name in ENV_ALIASES:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[[str], Path]:
+    def written(text: str) -> Path:
+        file = tmp_path / "config.yaml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return written

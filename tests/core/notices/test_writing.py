@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.strategies import TEXTS, notices
+
+from proxy.core.artifact import Artifact
+from proxy.core.models.agent_tools import AgentFileAccess
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.catalogue import MARK
+from proxy.core.notices.writing import Notices, Resume, is_ours
+from proxy.core.text.excerpt import Direction, ExcerptLimits, excerpt
+from proxy.core.text.measures import count_lines, utf8_length
+
+LANGUAGES = st.sampled_from(["en", "zh"])
+SHOWN = {
+    "en": re.compile(r"([\d,]+) of ([\d,]+) lines, ([\d,]+) of ([\d,]+) bytes of this text are shown: (.*?)\."),
+    "zh": re.compile(r"此文本共 ([\d,]+) 行、([\d,]+) 字节，此处显示 ([\d,]+) 行、([\d,]+) 字节：(.*?)。"),
+}
+thorough = settings(max_examples=150, deadline=None)
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def said(text: str, language: str) -> tuple[int, int, int, int, str]:
+    """Kept lines, lines, kept bytes, bytes, parts, as the notice of an excerpt says them."""
+    one, two, three, four, parts = SHOWN[language].search(text[text.rindex(MARK) :]).groups()
+    counts = (one, two, three, four) if language == "en" else (three, one, four, two)
+    return (*map(number, counts), parts)
+
+
+@given(TEXTS, LANGUAGES, st.sampled_from(Direction), st.integers(0, 3_000), st.integers(0, 400))
+@thorough
+def test_the_numbers_in_a_notice_are_true(text, language, direction, max_bytes, max_lines):
+    shown = excerpt(text, ExcerptLimits(max_lines, max_bytes, None, direction))
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"))
+    told = notices(language).truncated(shown, artifact, ())
+    kept_lines, lines, kept_bytes, size, parts = said(told.replace("\ud800", "?"), language)
+    assert (lines, size) == (count_lines(text), utf8_length(text))
+    assert (kept_lines, kept_bytes) == (shown.kept_lines, shown.kept_bytes)
+    words = {"en": ("its beginning", "tell of failures", "its end"), "zh": ("开头", "报错", "结尾")}[language]
+    assert [word in parts for word in words] == [bool(shown.head), bool(shown.rescued), bool(shown.tail)]
+    count = re.search(r"(\d[\d,]*)", parts)
+    assert (number(count.group(1)) if count else 0) == len(shown.rescued)
+
+
+@given(TEXTS, LANGUAGES, st.sampled_from(Direction), st.integers(0, 3_000))
+@thorough
+def test_the_text_stands_around_its_notice_and_the_way_back_names_the_first_line_that_is_missing(
+    text, language, direction, max_bytes
+):
+    shown = excerpt(text, ExcerptLimits(2_000, max_bytes, None, direction))
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"))
+    told = notices(language).truncated(shown, artifact, ())
+    assert told.startswith(shown.head)
+    assert told.endswith(shown.tail)
+    assert f"/data/tool-output/{artifact.id}" in told
+    first, last = re.search(r"sed -n '(\d+),(\d+)p'", told[len(shown.head) :]).groups()
+    assert int(last) == int(first) + 80
+    if "…" not in shown.head:
+        lines_before = shown.head.count("\n")
+        assert int(first) == lines_before + 1
+        assert (
+            "\n".join(text.split("\n")[:lines_before]) + "\n" * bool(lines_before)
+            == shown.head[: shown.head.rfind("\n") + 1]
+        )
+
+
+@pytest.mark.parametrize(
+    ("reach", "words"),
+    [
+        (AgentFileAccess.SUBAGENT, "Give that file to a sub-agent"),
+        (AgentFileAccess.PAGE, "Read or search that file in parts, from line 3 on."),
+        (AgentFileAccess.SHELL, "sed -n '3,83p' '/data/tool-output/tool_messages_"),
+        (AgentFileAccess.NOTHING, "The whole is kept in /data/tool-output/tool_messages_"),
+    ],
+)
+def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, words):
+    shown = excerpt("a\n" * 10, ExcerptLimits(3, 10, None, Direction.HEAD))
+    assert (shown.head, shown.kept_lines) == ("a\n" * 3, 3)
+    shown = excerpt("a\n" * 10, ExcerptLimits(2, 10, None, Direction.HEAD))
+    assert words in notices(reach=reach).truncated(shown, Artifact(b"a\n" * 10), ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 200_000, "first\n" + "中文" * 60_000, "".join(f"{'x' * 3_000}{n}\n" for n in range(99))],
+    ids=["one line", "Chinese", "long lines"],
+)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_long_lines_are_read_on_by_bytes_as_a_page_of_lines_would_be_cut_at_the_same_place(text, language):
+    shown = excerpt(text, ExcerptLimits())
+    told = notices(language).truncated(shown, Artifact(text.encode()), ())
+    assert "sed -n" not in told
+    first, size = map(int, re.search(r"tail -c \+(\d+) '/data/[^']+' \| head -c (\d+)", told).groups())
+    before = text.encode()[: first - 1].decode()
+    assert text.startswith(before)
+    assert shown.head.rpartition("\n")[2].partition(" […")[0] == before.rpartition("\n")[2]
+    assert ExcerptLimits().admit(text.encode()[first - 1 :][:size].decode(errors="replace"))
+
+
+def test_other_tools_are_told_of_lines_however_long_these_are():
+    shown = excerpt("x" * 200_000, ExcerptLimits())
+    assert "from line 1 on" in notices(reach=AgentFileAccess.PAGE).truncated(shown, Artifact(b"x"), ())
+
+
+URL = "http://proxy:8787/artifacts"
+ELSEWHERE = ArtifactAccess(None, URL, ("Authorization: Bearer",))
+CUT = Artifact(b"a\n" * 10, "bash")
+
+
+@pytest.mark.parametrize(
+    ("way", "reach", "words", "zh_words"),
+    [
+        (
+            ArtifactAccess("/d", URL, ("Authorization: Bearer",), True),
+            AgentFileAccess.SHELL,
+            f" The whole is kept in /d/{CUT.id}. To go on reading: sed -n '3,83p' '/d/{CUT.id}'",
+            f" 完整内容保存在 /d/{CUT.id}。 继续阅读：sed -n '3,83p' '/d/{CUT.id}'",
+        ),
+        (
+            ELSEWHERE,
+            AgentFileAccess.SHELL,
+            ' The whole is kept; to go on reading: curl -s -H "Authorization: Bearer $OPENAI_API_KEY" '
+            f"'{URL}/{CUT.id}?lines=3-83'",
+            ' 完整内容已保存，继续阅读：curl -s -H "Authorization: Bearer $OPENAI_API_KEY" '
+            f"'{URL}/{CUT.id}?lines=3-83'",
+        ),
+        (
+            ArtifactAccess(None, URL),
+            AgentFileAccess.SHELL,
+            f" The whole is kept; to go on reading: curl -s '{URL}/{CUT.id}?lines=3-83'",
+            f" 完整内容已保存，继续阅读：curl -s '{URL}/{CUT.id}?lines=3-83'",
+        ),
+        (
+            ArtifactAccess(None, URL, (), True),
+            AgentFileAccess.NOTHING,
+            f' The whole is kept; to go on reading: read_artifact(id="{CUT.id}", lines="3-83")',
+            f' 完整内容已保存，继续阅读：read_artifact(id="{CUT.id}", lines="3-83")',
+        ),
+        (
+            ELSEWHERE,
+            AgentFileAccess.NOTHING,
+            f" The whole is kept in {URL}/{CUT.id}.",
+            f" 完整内容保存在 {URL}/{CUT.id}。",
+        ),
+        (
+            ArtifactAccess("/d", URL),
+            AgentFileAccess.NOTHING,
+            f" The whole is kept in /d/{CUT.id}.",
+            f" 完整内容保存在 /d/{CUT.id}。",
+        ),
+        (ArtifactAccess(), AgentFileAccess.SHELL, f" The whole is kept in {CUT.id}.", f" 完整内容保存在 {CUT.id}。"),
+    ],
+)
+def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_words):
+    assert Notices("en", way, reach).way_back(CUT, Resume(3, 0, 0, is_over_a_page=False)) == words
+    assert Notices("zh", way, reach).way_back(CUT, Resume(3, 0, 0, is_over_a_page=False)) == zh_words
+    told = [
+        ours
+        for language in ("en", "zh")
+        for notes in [Notices(language, way, reach)]
+        for ours in (notes.truncated(excerpt("a\n" * 10, ExcerptLimits(2, 10)), CUT, ()), notes.response_text(CUT))
+    ] + [Notices("en", way, reach).omission_note(CUT, 3, 400, (), ())]
+    assert all(is_ours(text) for text in told)
+
+
+def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
+    assert f"to search them: curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" '{URL}/{CUT.id}?grep=REGEX'" in (
+        Notices("en", ELSEWHERE, AgentFileAccess.SHELL).omission_note(CUT, 3, 400, (), ())
+    )
+    assert f'搜索：read_artifact(id="{CUT.id}", grep="REGEX")' in (
+        Notices("zh", ArtifactAccess(None, URL, (), True)).omission_note(CUT, 3, 400, (), ())
+    )
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "to search them: "), ("zh", "搜索：")])
+def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_around_a_hit(language, words):
+    note = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).omission_note(CUT, 3, 400, (), ())
+    assert f"{words}grep -oE '.{{0,200}}REGEX.{{0,200}}' '/d/{CUT.id}'" in note
+    assert note.count(CUT.id) == 1
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "for the whole: "), ("zh", "完整内容：")])
+def test_a_shell_reads_a_tool_response_by_bytes_as_the_whole_would_be_cut_to_the_same(language, words):
+    told = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).response_text(CUT)
+    assert told.endswith(f"{words}tail -c +1 '/d/{CUT.id}' | head -c 16000]")
+
+
+def test_code_of_an_agent_finds_the_path_where_there_is_one():
+    assert Notices("en", ArtifactAccess("/d", URL)).place_of(CUT) == f"/d/{CUT.id}"
+    assert Notices("en", ELSEWHERE).place_of(CUT) == f"{URL}/{CUT.id}"
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "could not be kept"), ("zh", "未能保存")])
+def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(language, words):
+    lost = notices(language, kept=False)
+    artifact = Artifact(b"a" * 500)
+    told = [
+        lost.truncated(excerpt("a" * 500, ExcerptLimits(9, 50)), artifact, ()),
+        lost.omission_note(artifact, 3, 400, (), ()),
+        lost.response_text(artifact),
+    ]
+    assert all(words in text and artifact.id not in text for text in told)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_were_about(language):
+    artifact = Artifact(b"[]", suffix="json")
+    asked = [f"request {n}" for n in range(8)]
+    told = [("src/a.py", ["def parse_b():", "…", "    return 3"]), ("", ["of no file"])]
+    note = notices(language).omission_note(artifact, 1_234, 56_789, told, asked)
+    assert note.startswith(MARK)
+    assert note.endswith("\nsrc/a.py:\ndef parse_b():\n…\n    return 3\nof no file]\n")
+    place = f"/data/tool-output/{artifact.id}"
+    assert place in note.partition("\n")[0], "in the line of the mark, by which it is recognised"
+    for piece in ("1,234", "56,789", place, "request 0 / request 1", "request 7"):
+        assert piece in note
+    assert notices(language).omission_note(artifact, 1, 2, (), asked).count("\n") == 1
+
+
+def test_a_tool_response_says_where_the_whole_is():
+    artifact = Artifact(b"{}", "search", "json")
+    assert f"/data/tool-output/{artifact.id}" in notices().response_text(artifact)
+
+
+@given(
+    TEXTS, LANGUAGES, st.sampled_from(AgentFileAccess), st.lists(st.sampled_from(["src/a.py", "parse_b"]), unique=True)
+)
+@thorough
+def test_our_own_notices_are_recognised(text, language, reach, names):
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), "read_file")
+    ours = notices(language, reach)
+    assert is_ours(ours.truncated(excerpt(text, ExcerptLimits(50, 500)), artifact, names))
+    assert is_ours(ours.omission_note(artifact, 3, 5, [(name, [text[:300]]) for name in names], [text[:300]]))
+    assert is_ours(ours.response_text(artifact))
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "[context-proxy: hello]",
+        "[context-proxy: see tool_ls_12.txt]",
+        "tool_ls_0123456789abcdef.txt",
+        "[context-proxy: \ntool_ls_0123456789abcdef.txt]",
+        "[other-proxy: kept in /d/tool_ls_0123456789abcdef.txt]",
+        "[context-proxy: tool_ls_0123456789ABCDEF.txt]",
+        "Retrieve more: hash=0123456789abcdef",
+        "",
+    ],
+)
+def test_the_notices_of_others_are_not_ours(foreign):
+    assert not is_ours(foreign)
+
+
+@pytest.mark.parametrize("repeated", [MARK, "tool_", "tool_ls_0123456789abcde", "a_"])
+def test_a_text_that_repeats_what_a_notice_is_made_of_is_read_once(repeated):
+    """Each of these would take hours if every repetition were followed to the end of the text."""
+    assert not is_ours(MARK + repeated * (1_000_000 // len(repeated)))
+
+
+@given(TEXTS)
+@thorough
+def test_no_other_text_is_ours(text):
+    assert not is_ours(text)
+
+
+def test_the_same_content_has_the_same_notice_for_ever():
+    shown, artifact = excerpt("line\n" * 999, ExcerptLimits(9, 99)), Artifact(b"line\n" * 999)
+    assert notices().truncated(shown, artifact, ["a_name"]) == notices().truncated(shown, artifact, ["a_name"])
+
+
+@pytest.mark.parametrize(
+    ("way", "reach", "en", "zh"),
+    [
+        (
+            ArtifactAccess("/d"),
+            AgentFileAccess.SHELL,
+            f" The whole is kept in /d/{CUT.id}.",
+            f" 完整内容保存在 /d/{CUT.id}。",
+        ),
+        (
+            ArtifactAccess(None, URL),
+            AgentFileAccess.SHELL,
+            f" To get the whole: curl -s '{URL}/{CUT.id}'",
+            f" 获取完整内容：curl -s '{URL}/{CUT.id}'",
+        ),
+        (
+            ArtifactAccess(None, URL, (), True),
+            AgentFileAccess.NOTHING,
+            f' To get the whole: read_artifact(id="{CUT.id}")',
+            f' 获取完整内容：read_artifact(id="{CUT.id}")',
+        ),
+    ],
+)
+def test_what_is_not_shown_at_all_is_named_whole(way, reach, en, zh):
+    assert Notices("en", way, reach).whole(CUT) == en
+    assert Notices("zh", way, reach).whole(CUT) == zh

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy import app
+from proxy.app import create_folder, unwritable
+from proxy.config.settings import Settings
+from proxy.shell.models.learning import Learning
+
+
+def test_a_folder_in_which_nothing_can_be_kept_stops_the_start_unless_artifacts_go_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    stated = {"upstream": {"base_url": "http://127.0.0.1:9/v1"}, "data_dir": tmp_path / "file"}
+    problem = unwritable(Settings(**stated))
+    assert problem is not None
+    assert str(tmp_path / "file") in problem
+    assert "data_dir" in problem
+    assert unwritable(Settings(**stated, artifacts={"url": "s3://bucket/prefix"})) is None
+    assert unwritable(Settings(**stated, artifacts={"url": f"file://{tmp_path}/elsewhere"})) is None
+    assert unwritable(Settings(**{**stated, "data_dir": tmp_path / "new"})) is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "place"),
+    [
+        ({}, "kept/tool-output"),
+        ({"folder": "there"}, "there"),
+        ({"url": "file:///there"}, "/there"),
+        ({"url": "s3://bucket/prefix"}, "s3://bucket/prefix"),
+    ],
+)
+def test_artifacts_lie_in_the_data_folder_unless_another_place_is_set(stated, place):
+    settings = Settings(data_dir=Path("kept"), artifacts=stated)
+    assert place in create_folder(settings).address
+
+
+def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
+    """The one place where this is tried in the process of the tests: conftest has put it aside."""
+    tune = app.tune_interpreter.__wrapped__
+    before = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        held: list[object] = []
+        held.append(held)  # a circle
+        assert any(one is held for one in gc.get_objects())
+        tune()
+        assert not any(one is held for one in gc.get_objects())
+        assert (gc.get_threshold(), gc.isenabled()) == ((10_000, 20, 20), True)
+    finally:
+        gc.set_threshold(*before[0])
+        sys.setswitchinterval(before[1])
+
+
+def test_what_one_application_has_counted_is_told_by_the_next_one(tmp_path: Path) -> None:
+    inherited = app.Inherited()
+    first, second = (Learning(tmp_path / name, "http://h/v1") for name in ("a", "b"))
+    assert inherited.following(first) is inherited.following(second) is inherited.metrics
