@@ -120,9 +120,9 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     store = _store(settings, folder, metrics)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
-    owners = _owners(settings, folder)
+    tenants = _tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
-    shared = Shared(store, reader, owners, recorder, resolver)
+    shared = Shared(store, reader, tenants, recorder, resolver)
     lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
     checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
     metrics.follow([lane.learning for lane in lanes])
@@ -146,13 +146,13 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
             at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
-            at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, owners)).cancel)
+            at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
             await store.start()
             yield
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, routes.default.planner, store.place_of, ways.here, lanes[-1].learning.ratio)
-    artifacts = _artifact_route(settings, reader, owners)
+    artifacts = _artifact_route(settings, reader, tenants)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness)
@@ -162,7 +162,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     compress_api = None
     if settings.enabled and settings.compress_api:
         kept_by_hash = ArtifactsByHash(store, reader)
-        compress_api = CompressApi(routes, owners, guard, kept_by_hash, settings.server, workload)
+        compress_api = CompressApi(routes, tenants, guard, kept_by_hash, settings.server, workload)
     return Dispatcher(fitted, pass_through, asked, rest, lifespan, routes.default.base_path, compress_api)
 
 
@@ -172,7 +172,7 @@ class Shared:
 
     store: ArtifactStore
     reader: ArtifactReader
-    owners: Tenants
+    tenants: Tenants
     recorder: Recorder
     resolver: Resolver
 
@@ -199,7 +199,7 @@ class Lane:
             planner, shared.reader, shared.recorder, settings.language, settings.overflow.keepalive_seconds
         )
         relay = Relay(
-            settings, upstream, models, planner, shared.store, shared.owners, shared.recorder, learning, retrieval
+            settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
         if isinstance(one, RoutedUpstream):
             route = Route(relay, planner, upstream.base_path, one.match, one.wire)
@@ -229,15 +229,15 @@ def unwritable(settings: Settings) -> str | None:
     return None
 
 
-def _owners(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
+def _tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     if isinstance(folder, Bucket):
         return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
     return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
 
 
-def _artifact_route(settings: Settings, reader: ArtifactReader, owners: Tenants) -> ArtifactRoute:
+def _artifact_route(settings: Settings, reader: ArtifactReader, tenants: Tenants) -> ArtifactRoute:
     names, is_open = settings.server.host_names, settings.artifacts.open_on_loopback
-    return ArtifactRoute(reader, owners, open_on_loopback=is_open, host_names=names)
+    return ArtifactRoute(reader, tenants, open_on_loopback=is_open, host_names=names)
 
 
 def _tracer(settings: Settings) -> Tracer | None:

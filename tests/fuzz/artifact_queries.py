@@ -28,7 +28,7 @@ from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 
 _KEY: Final = (b"authorization", b"Bearer sk-fuzz")
-_OWNERS: Final = Tenants(b"s" * 32)
+_TENANTS: Final = Tenants(b"s" * 32)
 _KEPT: Final = (
     Artifact(b"".join(b"line %d: value %d\n" % (n, n * 7_919 % 9_973) for n in range(8_000)), "sh"),
     Artifact(b"one\r\ntwo\n\n\xff\xfe\x00 three \xe5\xad", "sh"),
@@ -146,12 +146,12 @@ def _running() -> tuple[asyncio.Runner, ArtifactRoute]:
     place = tempfile.TemporaryDirectory(prefix="fuzz-")
     folder = PrivateFolder(Path(place.name))
     runner, store = asyncio.Runner(), ArtifactStore(folder, retention_days=7, max_bytes=2**30)
-    assert runner.run(store.keep(_KEPT, _OWNERS.owner_of([_KEY]).hex())) == frozenset()
+    assert runner.run(store.keep(_KEPT, _TENANTS.tenant_of([_KEY]).hex())) == frozenset()
     runner.run(store.close())
     reader = ArtifactReader(folder, retention_days=7)
     for end in (place.cleanup, reader.close, runner.close):
         atexit.register(end)
-    return runner, ArtifactRoute(reader, _OWNERS, open_on_loopback=False, host_names=frozenset())
+    return runner, ArtifactRoute(reader, _TENANTS, open_on_loopback=False, host_names=frozenset())
 
 
 async def _get(route: ArtifactRoute, name: str, query: bytes, asked: bytes) -> _Heard:

@@ -285,9 +285,9 @@ def test_the_way_back_is_the_same_in_every_turn_and_a_strange_host_changes_no_ot
 
 
 async def _keep(folder: Path, artifact: Artifact) -> None:
-    owner = Tenants.of_folder(folder).owner_of([(b"authorization", f"Bearer {KEY}".encode())]).hex()
+    tenant = Tenants.of_folder(folder).tenant_of([(b"authorization", f"Bearer {KEY}".encode())]).hex()
     store = ArtifactStore(PrivateFolder(folder / "tool-output"), retention_days=7, max_bytes=2**30)
-    assert await store.keep([artifact], owner) == frozenset()
+    assert await store.keep([artifact], tenant) == frozenset()
     await store.close()
 
 

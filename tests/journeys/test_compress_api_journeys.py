@@ -278,8 +278,8 @@ def test_what_takes_too_long_or_breaks_is_a_503_that_callers_know(
 ) -> None:
     routes: Any = Never(failure)
     kept: Any = None
-    owners, guard, server = Tenants.of_folder(tmp_path), Guard(None, frozenset()), Settings().server
-    api = CompressApi(routes, owners, guard, kept, server, Workload(), most_seconds)
+    tenants, guard, server = Tenants.of_folder(tmp_path), Guard(None, frozenset()), Settings().server
+    api = CompressApi(routes, tenants, guard, kept, server, Workload(), most_seconds)
     with serving(api) as base_url:
         answer = httpx.post(f"{base_url.removesuffix('/v1')}/v1/compress", json=one_call("x"), trust_env=False)
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, kind)

@@ -165,7 +165,7 @@ def test_what_somebody_deletes_is_kept_again(build: Any) -> None:
     assert world.upstream.last.files == {name: LONG.encode()}
 
 
-def test_owners_share_neither_what_is_remembered_nor_metadata(build: Any) -> None:
+def test_tenants_share_neither_what_is_remembered_nor_metadata(build: Any) -> None:
     world = build()
     for key in ("sk-anna-canary", "sk-ben-canary", "sk-anna-canary"):
         assert world.ask(one_call(LONG), key=key).status_code == 200
@@ -174,11 +174,11 @@ def test_owners_share_neither_what_is_remembered_nor_metadata(build: Any) -> Non
     world.logged("request_done", 3)
     assert len(world.log("tool_output_truncated")) == 2, "known to Anna the second time, new to Ben"
     assert len(world.kept) == 1
-    owners = {
+    tenants = {
         json.loads(path.read_bytes())["owner"] for path in (world.folder / "tool-output" / ".meta").glob("*.json")
     }
-    assert len(owners) == 2
-    assert not any("canary" in owner for owner in owners)
+    assert len(tenants) == 2
+    assert not any("canary" in tenant for tenant in tenants)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
 from support.strategies import exchange, system, user
 
-OWNER = b"owner"
+TENANT = b"owner"
 TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": {}}}]
 
 

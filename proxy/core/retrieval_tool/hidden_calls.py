@@ -84,9 +84,9 @@ class HiddenToolCalls:
         return whole, *(message.again(result) for result in self.results)
 
 
-def beginning(owner: str) -> bytes:
+def beginning(tenant: str) -> bytes:
     """The history of a conversation that has no messages yet."""
-    return hashlib.blake2b(owner.encode(), digest_size=HISTORY_BYTES).digest()
+    return hashlib.blake2b(tenant.encode(), digest_size=HISTORY_BYTES).digest()
 
 
 def extended(history: bytes, message: Message) -> bytes:

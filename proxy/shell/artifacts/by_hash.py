@@ -38,26 +38,26 @@ class ArtifactsByHash:
         self._store = store
         self._reader = reader
 
-    async def keep(self, taken: Sequence[tuple[Artifact, Record]], owner: str) -> frozenset[str]:
+    async def keep(self, taken: Sequence[tuple[Artifact, Record]], tenant: str) -> frozenset[str]:
         """Make sure that these can be had back. Returns the names of the artifacts that cannot."""
-        records = {artifact.id: _kept_as(artifact.hash, owner, record) for artifact, record in taken}
-        failed = await self._store.keep([*(artifact for artifact, _ in taken), *records.values()], owner)
+        records = {artifact.id: _kept_as(artifact.hash, tenant, record) for artifact, record in taken}
+        failed = await self._store.keep([*(artifact for artifact, _ in taken), *records.values()], tenant)
         return frozenset(name for name, record in records.items() if name in failed or record.id in failed)
 
-    async def find(self, asked: str, owner: str) -> tuple[Record, Stored]:
+    async def find(self, asked: str, tenant: str) -> tuple[Record, Stored]:
         """What this owner has under a hash. Raises ArtifactError."""
-        noted = await self._reader.find(_kept_as(asked, owner).id, owner)
+        noted = await self._reader.find(_kept_as(asked, tenant).id, tenant)
         try:
             record = msgspec.json.decode(await self._reader.piece(noted, 0, noted.size), type=Record)
         except msgspec.DecodeError:
             raise ArtifactNotFound("nothing is kept under this hash") from None
-        return record, await self._reader.find(record.artifact, owner)
+        return record, await self._reader.find(record.artifact, tenant)
 
     async def content(self, stored: Stored) -> bytes:
         """All of it. Raises ArtifactError."""
         return await self._reader.piece(stored, 0, stored.size)
 
 
-def _kept_as(asked: str, owner: str, record: Record | None = None) -> Artifact:
+def _kept_as(asked: str, tenant: str, record: Record | None = None) -> Artifact:
     content = b"" if record is None else msgspec.json.encode(record)
-    return Artifact(content, _TOOL, "json", named_by=f"{owner} {asked}")
+    return Artifact(content, _TOOL, "json", named_by=f"{tenant} {asked}")

@@ -20,7 +20,7 @@ UNFINISHED_SECONDS: Final = 60.0
 """A half-written file older than this was left by a killed worker: writing one takes milliseconds."""
 
 
-async def look_after(folder: Path, owners: Tenants) -> None:
+async def look_after(folder: Path, tenants: Tenants) -> None:
     """Keep the secret in the folder, and remove what killed workers have left behind; runs for ever."""
     sweep_at = 0.0
     while True:
@@ -29,4 +29,4 @@ async def look_after(folder: Path, owners: Tenants) -> None:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(remove_unfinished, folder, UNFINISHED, time.time() - UNFINISHED_SECONDS)
         await asyncio.sleep(LOOK_SECONDS)
-        await asyncio.to_thread(owners.keep_secret)
+        await asyncio.to_thread(tenants.keep_secret)

@@ -44,8 +44,8 @@ class Metadata(msgspec.Struct, frozen=True):
     size: int
     """Bytes of the content."""
     media_type: str
-    owner: str
-    """The tenant that may read it."""
+    tenant: str = msgspec.field(name="owner")
+    """The tenant that may read it; under the name that it has had from the beginning."""
 
 
 class Listed(NamedTuple):
@@ -87,7 +87,7 @@ class ArtifactFolder(Protocol):
         """Remove what a worker left behind when it died while writing; `before` is Unix time."""
 
 
-def metadata_key(name: str, owner: str) -> str:
+def metadata_key(name: str, tenant: str) -> str:
     """Key of the object that describes an artifact and notes that this tenant brought it; its age says when it was last
     used.
 
@@ -96,7 +96,7 @@ def metadata_key(name: str, owner: str) -> str:
     >>> metadata_key("tool_Read_0123456789abcdef.txt", "5eed")
     '.meta/tool_Read_0123456789abcdef.txt.5eed.json'
     """
-    return _checked(f"{META}/{name}.{owner}.json")
+    return _checked(f"{META}/{name}.{tenant}.json")
 
 
 def index_key(name: str) -> str:
@@ -104,15 +104,15 @@ def index_key(name: str) -> str:
     return _checked(f"{META}/{name}.lines")
 
 
-def finding_key(address_sha256: str, owner: str) -> str:
+def finding_key(address_sha256: str, tenant: str) -> str:
     """Key of the object that says what became of an address that this tenant named. Raises ValueError.
 
     >>> finding_key("0123456789abcdef" * 4, "5eed")
     '.meta/url_0123456789abcdef0123456789abcdef.5eed.json'
     """
-    key = f"{META}/url_{address_sha256[:32]}.{owner}.json"
+    key = f"{META}/url_{address_sha256[:32]}.{tenant}.json"
     if not _FINDING.fullmatch(key):
-        raise ValueError("not the hash of an address, or not an owner")
+        raise ValueError("not the hash of an address, or not a tenant")
     return key
 
 
@@ -144,5 +144,5 @@ def reason_of(error: Exception) -> str:
 
 def _checked(key: str) -> str:
     if not _KEY.fullmatch(key):
-        raise ValueError("not the name of an artifact, or of an owner")
+        raise ValueError("not the name of an artifact, or of a tenant")
     return key

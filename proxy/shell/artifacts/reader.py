@@ -88,14 +88,14 @@ class ArtifactReader:
         # Its own threads: a long search must not delay what has to be stored before a request is sent.
         self._threads = DaemonThreads(4, "artifact-reading")
 
-    async def find(self, name: str, owner: str | None) -> Stored:
-        """An artifact by its name. `owner` None: of any tenant. Raises ArtifactError.
+    async def find(self, name: str, tenant: str | None) -> Stored:
+        """An artifact by its name. `tenant` None: of any tenant. Raises ArtifactError.
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
         if self._cooldown.is_on:
             raise ArtifactStoreUnavailable(_NO_ANSWER)
-        return await self._run(self._find, name, owner)
+        return await self._run(self._find, name, tenant)
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
         """Some of its bytes. Raises ArtifactError."""
@@ -149,9 +149,9 @@ class ArtifactReader:
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None
 
-    def _find(self, name: str, owner: str | None) -> Stored:
+    def _find(self, name: str, tenant: str | None) -> Stored:
         try:
-            notes = [metadata_key(name, owner)] if owner is not None else self._notes_of(name)
+            notes = [metadata_key(name, tenant)] if tenant is not None else self._notes_of(name)
         except ValueError:
             raise FileNotFoundError from None
         for note in notes:

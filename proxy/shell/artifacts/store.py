@@ -109,28 +109,28 @@ class ArtifactStore:
         """Where its operator finds it, a path or a URL, whether or not it is stored yet."""
         return f"{self._folder.address}/{artifact.id}"
 
-    async def keep(self, artifacts: Sequence[Artifact], owner: str) -> frozenset[str]:
+    async def keep(self, artifacts: Sequence[Artifact], tenant: str) -> frozenset[str]:
         """Make sure that these are in the store. Returns the names of those that are not; empty: all are safe."""
         wanted = {artifact.id: artifact for artifact in artifacts}
-        new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, owner, artifact)}
+        new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, tenant, artifact)}
         if not new:
             return frozenset()
-        tried = await asyncio.gather(*(self._tried(name, artifact, owner) for name, artifact in new.items()))
+        tried = await asyncio.gather(*(self._tried(name, artifact, tenant) for name, artifact in new.items()))
         outcomes = dict(zip(new, tried, strict=True))
         failures = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _Failure)}
         for name, outcome in outcomes.items():
             if name not in failures:
-                self._note_kept(name, owner, new[name], outcome)
+                self._note_kept(name, tenant, new[name], outcome)
         if failures:
             self._warn("keep", len(failures), next(iter(failures.values())))
         return frozenset(failures)
 
-    async def _tried(self, name: str, artifact: Artifact, owner: str) -> _Outcome | _Failure:
+    async def _tried(self, name: str, artifact: Artifact, tenant: str) -> _Outcome | _Failure:
         """The outcome of storing it."""
         if self._cooldown.is_on:
             return _Failure(_NO_ANSWER)
         try:
-            return await self._threads.run(KEEP_SECONDS, self._keep_one, name, artifact, owner)
+            return await self._threads.run(KEEP_SECONDS, self._keep_one, name, artifact, tenant)
         except TooSlow:
             self._cooldown.begin()
             return _Failure(_NO_ANSWER)
@@ -161,26 +161,26 @@ class ArtifactStore:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._threads = _threads()
 
-    def _is_known(self, name: str, owner: str, artifact: Artifact) -> bool:
+    def _is_known(self, name: str, tenant: str, artifact: Artifact) -> bool:
         """Whether it was stored a short time ago and still exists: a look at one file, no more."""
-        made_sure = self._known.get((name, owner))
+        made_sure = self._known.get((name, tenant))
         if made_sure is None or not 0 <= self._clock() - made_sure < TOUCH_SECONDS:
             return False
         return self._folder.is_surely_there(name, len(artifact.content))
 
-    def _note_kept(self, name: str, owner: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
-        if outcome is _Outcome.SAVED and (name, owner) not in self._known:
+    def _note_kept(self, name: str, tenant: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
+        if outcome is _Outcome.SAVED and (name, tenant) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self._on_saved(len(artifact.content))
-        self._known.put((name, owner), self._clock())
+        self._known.put((name, tenant), self._clock())
 
-    def _keep_one(self, name: str, artifact: Artifact, owner: str) -> _Outcome:
+    def _keep_one(self, name: str, artifact: Artifact, tenant: str) -> _Outcome:
         """Note the use first, then write the content: a running sweep looks at the note before it removes anything."""
-        note = metadata_key(name, owner)
+        note = metadata_key(name, tenant)
         is_noted = self._has_noted(note)
         stands = self._stands(name, artifact, is_noted=is_noted)
         if not (is_noted and stands):
-            self._folder.put(note, msgspec.json.encode(self._described(name, artifact, owner)))
+            self._folder.put(note, msgspec.json.encode(self._described(name, artifact, tenant)))
         if stands:
             return _Outcome.THERE
         self._folder.put(name, artifact.content)
@@ -221,10 +221,10 @@ class ArtifactStore:
             raise NameTaken("another content has this name")
         return found == artifact.content
 
-    def _described(self, name: str, artifact: Artifact, owner: str) -> Metadata:
+    def _described(self, name: str, artifact: Artifact, tenant: str) -> Metadata:
         created = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC).isoformat(timespec="seconds")
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Metadata(_readable(artifact.tool), created, len(artifact.content), media_type, owner)
+        return Metadata(_readable(artifact.tool), created, len(artifact.content), media_type, tenant)
 
     async def _sweep_for_ever(self) -> None:
         await asyncio.sleep(random.uniform(*FIRST_SWEEP_SECONDS))  # noqa: S311 - spreads load, guards nothing

@@ -28,7 +28,7 @@ from proxy.errors import (
 from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.tenants import Tenants
-from proxy.shell.endpoints.dispatch import AnswerSender, request_id_of
+from proxy.shell.endpoints.dispatch import ResponseSender, request_id_of
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.relay.relay import header
@@ -72,16 +72,16 @@ class ArtifactRoute:
     """Serves the content of the store."""
 
     def __init__(
-        self, reader: ArtifactReader, owners: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]
+        self, reader: ArtifactReader, tenants: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]
     ) -> None:
         self._reader = reader
-        self._owners = owners
+        self._tenants = tenants
         self._open_on_loopback = open_on_loopback
         self._guard = Guard(None, host_names)
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sender = AnswerSender(send, request_id_of(scope["headers"]))
+        sender = ResponseSender(send, request_id_of(scope["headers"]))
         status, own = 200, list(_GUARD)
         try:
             async with UntilClientLeaves(receive) as client:
@@ -134,9 +134,9 @@ class ArtifactRoute:
                 self._guard.check(scope)
                 return await self._reader.find(name, None)
         try:
-            return await self._reader.find(name, self._owners.owner_of(headers).hex())
+            return await self._reader.find(name, self._tenants.tenant_of(headers).hex())
         except ArtifactNotFound:
-            if self._owners.needs_key(headers):
+            if self._tenants.needs_key(headers):
                 raise MissingKey(
                     "there is no such artifact without a key: send the key that it came with, in the same header"
                 ) from None

@@ -59,7 +59,7 @@ class CompressApi:
     def __init__(
         self,
         routes: Routes,
-        owners: Tenants,
+        tenants: Tenants,
         guard: Guard,
         kept: ArtifactsByHash,
         server: ServerSettings,
@@ -67,7 +67,7 @@ class CompressApi:
         most_seconds: float = COMPRESS_SECONDS,
     ) -> None:
         self._routes = routes
-        self._owners = owners
+        self._tenants = tenants
         self._guard = guard
         self._kept = kept
         self._max_body_bytes = server.max_body_bytes
@@ -107,13 +107,13 @@ class CompressApi:
     async def _answered(self, scope: Scope, receive: Receive, share: Share, request_id: str) -> bytes:
         self._guard.check(scope)
         headers: Headers = scope["headers"]
-        owner = self._owners.owner_of(headers).hex()
+        tenant = self._tenants.tenant_of(headers).hex()
         path, method = scope["path"], scope["method"]
         if path not in (COMPRESS_PATH, RETRIEVE_PATH):
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed("this path is asked with GET or HEAD")
             async with UntilClientLeaves(receive):
-                return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), owner, share, request_id)
+                return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), tenant, share, request_id)
         if method != "POST":
             raise MethodNotAllowed("this path is asked with POST")
         announced = header(headers, b"content-length")
@@ -122,23 +122,23 @@ class CompressApi:
         async with UntilClientLeaves(receive):
             if path == RETRIEVE_PATH:
                 asked = compress_api.hash_in(await self._plain(headers, body))
-                return await self._original(asked, owner, share, request_id)
+                return await self._original(asked, tenant, share, request_id)
             try:
                 async with asyncio.timeout(self._most_seconds):
-                    return await self._compressed(headers, body, owner, request_id)
+                    return await self._compressed(headers, body, tenant, request_id)
             except TimeoutError:
                 seconds = f"{self._most_seconds:g}"
                 raise CompressionTimeout(f"the messages were not compressed within {seconds} s") from None
 
-    async def _compressed(self, headers: Headers, body: bytes, owner: str, request_id: str) -> bytes:
+    async def _compressed(self, headers: Headers, body: bytes, tenant: str, request_id: str) -> bytes:
         body = await self._plain(headers, body)
         asked = await in_thread(compress_api.asked_in, body)
         planner = (await self._routes.of(CHAT_COMPLETIONS, [], body)).planner
         is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
         protected = _EVERY_MESSAGE if is_bypassed else asked.protected
-        made = await planner.compressed(CHAT_COMPLETIONS, owner, asked.request, protected, asked.most_tokens)
+        made = await planner.compressed(CHAT_COMPLETIONS, tenant, asked.request, protected, asked.most_tokens)
         taken = await in_thread(_records, made)
-        made = made.without(await self._kept.keep(taken, owner))
+        made = made.without(await self._kept.keep(taken, tenant))
         self._log.info(
             "messages_compressed",
             request_id=request_id,
@@ -150,15 +150,15 @@ class CompressApi:
         )
         return await in_thread(compress_api.compressed_body, made)
 
-    async def _original(self, asked: str, owner: str, share: Share, request_id: str) -> bytes:
+    async def _original(self, asked: str, tenant: str, share: Share, request_id: str) -> bytes:
         """What is kept under a hash. Raises ArtifactError."""
         if not compress_api.HASH.fullmatch(asked):
             raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
-        record, stored = await self._kept.find(asked, owner)
+        record, stored = await self._kept.find(asked, tenant)
         await self._workload.take(share, stored.size)
         content = await self._kept.content(stored)
-        count = (self._retrievals.get((owner, asked)) or 0) + 1
-        self._retrievals.put((owner, asked), count)
+        count = (self._retrievals.get((tenant, asked)) or 0) + 1
+        self._retrievals.put((tenant, asked), count)
         answer = await in_thread(
             compress_api.original_body,
             asked,

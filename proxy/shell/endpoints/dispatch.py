@@ -80,7 +80,7 @@ class CompressPaths(Protocol):
         """Answer."""
 
 
-class AnswerSender:
+class ResponseSender:
     """Sends one response, and knows whether it has begun."""
 
     def __init__(self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS) -> None:
@@ -174,7 +174,7 @@ class FittedEndpoint:
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
         alive = KeepAlive(send, wire)
-        sender = AnswerSender(alive.send, request_id, wire)
+        sender = ResponseSender(alive.send, request_id, wire)
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
@@ -219,7 +219,7 @@ class FittedEndpoint:
         body: bytes,
         decision: Decision,
         alive: KeepAlive,
-        sender: AnswerSender,
+        sender: ResponseSender,
     ) -> Served:
         """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
 
@@ -249,7 +249,7 @@ class PassThrough:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
         wire = wire_over(road.path)
-        sender = AnswerSender(send, request_id, wire)
+        sender = ResponseSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
             if _DOT_SEGMENT.search(scope["path"]):
@@ -323,7 +323,7 @@ class Dispatcher:
     async def _api(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         if _asks_for_websocket(scope):
             error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
-            await AnswerSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
+            await ResponseSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
         elif road.wire is None or _DOT_SEGMENT.search(scope["path"]):
             await self._pass_through(scope, receive, send, road)
         else:
@@ -379,4 +379,4 @@ async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
     """404 for an unknown path, with the base URL that was probably meant."""
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
     error = UnknownPath(f"nothing is served at this path; the API is at http://{host}/v1")
-    await AnswerSender(send, request_id_of(scope["headers"])).refuse(error)
+    await ResponseSender(send, request_id_of(scope["headers"])).refuse(error)

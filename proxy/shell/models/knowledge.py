@@ -107,7 +107,7 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
     def limits(self, by: str | None = None) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source; None if there are none. `by`
         None: those of the tenant taught last."""
-        newest = max(self.of_keys, key=lambda owner: self.of_keys[owner].taught, default="")
+        newest = max(self.of_keys, key=lambda tenant: self.of_keys[tenant].taught, default="")
         own = self.of(newest if by is None else by)
         refusals: Refusals = own if own.bounds_tokens else self
         cuts_silently = self.cuts_silently and not own.bounds_tokens
@@ -161,8 +161,8 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         """Whether another tenant's refusals have printed the same limit."""
         return any(
             limit == own.doubted_tokens or own == own.with_limit(limit, scope, unit)
-            for owner, own in self.of_keys.items()
-            if owner != by
+            for tenant, own in self.of_keys.items()
+            if tenant != by
         )
 
     def adopted(self, limit: int, scope: Scope, unit: Unit) -> Knowledge:

@@ -107,19 +107,19 @@ class Learning:
             return
         if own == own.with_limit(limit, scope, unit):
             if self._clock() - own.taught >= _CONFIRMED_SECONDS:
-                self._teach_owner(model, by, lambda found: found)
+                self._teach_tenant(model, by, lambda found: found)
             return
         if scope is Scope.WINDOW and limit == certain_window_tokens:
             return  # the source that states it will also state changes
         is_seen_by_others = known.is_seen_by_others(by, limit, scope, unit)
         is_unlikely = certain_window_tokens is not None and limit < certain_window_tokens // 2
         if is_unlikely and not is_seen_by_others and own.doubted_tokens != limit:
-            self._teach_owner(model, by, lambda found: replace(found, doubted_tokens=limit))
+            self._teach_tenant(model, by, lambda found: replace(found, doubted_tokens=limit))
             return
         if is_seen_by_others:
             self._teach(model, lambda found: found.adopted(limit, scope, unit))
         else:
-            self._teach_owner(model, by, lambda found: found.with_limit(limit, scope, unit))
+            self._teach_tenant(model, by, lambda found: found.with_limit(limit, scope, unit))
         named = {"limit_chars": limit} if unit is Unit.CHARS else {"limit_tokens": limit}
         self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value, for_all=is_seen_by_others)
         self.version += 1
@@ -196,15 +196,15 @@ class Learning:
         known = self._of(model)
         own = known.of(by)
         if own.refused_tokens is None:
-            self._teach_owner(model, by, lambda found: replace(found, refused_tokens=requested_tokens))
+            self._teach_tenant(model, by, lambda found: replace(found, refused_tokens=requested_tokens))
             return
         smallest = min(own.refused_tokens, requested_tokens)
         inferred = max(SMALLEST_WINDOW_TOKENS, int(smallest * _UNDER_REFUSED))
         if own.inferred_tokens is not None and own.inferred_tokens <= inferred:
             return
-        others = [found.inferred_tokens for owner, found in known.of_keys.items() if owner != by]
+        others = [found.inferred_tokens for tenant, found in known.of_keys.items() if tenant != by]
         seen = max((tokens for tokens in others if tokens is not None), default=None)
-        self._teach_owner(model, by, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
+        self._teach_tenant(model, by, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
         if seen is not None:  # the limit that all of them met is below the larger one at least
             self._teach(model, lambda found: replace(found, inferred_tokens=max(seen, inferred)))
         self._log.info(
@@ -336,7 +336,7 @@ class Learning:
         now = self._clock()
         self._adopt(model, lambda found: replace(change(found.standing(now)), taught=int(now)))
 
-    def _teach_owner(self, model: str, by: str, change: Callable[[Refusals], Refusals]) -> None:
+    def _teach_tenant(self, model: str, by: str, change: Callable[[Refusals], Refusals]) -> None:
         """Change what one tenant's refusals have taught about a model."""
         now = self._clock()
 

@@ -37,56 +37,56 @@ class HiddenCallMemory:
         self._known: BoundedMap[tuple[str, str], HiddenToolCalls | None] = BoundedMap(MAX_KNOWN, MAX_KNOWN_BYTES)
         """By owner and mark."""
 
-    async def keep(self, owner: str, hidden: HiddenToolCalls) -> bool:
+    async def keep(self, tenant: str, hidden: HiddenToolCalls) -> bool:
         """Keep what a mixed answer hid; whether that was possible.
 
         What the store says then is put back: where the same conversation was led twice, the record of the first answer
         stands, as its next turn has been sent with it.
         """
-        if await self._store.keep([hidden.artifact()], owner):
+        if await self._store.keep([hidden.artifact()], tenant):
             return False
-        self._note(owner, hidden.mark, await self._asked(owner, hidden.mark))
+        self._note(tenant, hidden.mark, await self._asked(tenant, hidden.mark))
         return True
 
-    def completed(self, owner: str, request: Request) -> tuple[Request, tuple[str, ...]]:
+    def completed(self, tenant: str, request: Request) -> tuple[Request, tuple[str, ...]]:
         """A request with what is known to be hidden in those of its messages that its history does not tell of yet, and
         the marks of those of which nothing is known."""
         places: dict[int, Sequence[Message]] = {}
         unknown: list[str] = []
         told = [request.history]
-        history = request.history[-HISTORY_BYTES:] or beginning(owner)
+        history = request.history[-HISTORY_BYTES:] or beginning(tenant)
         read = request.read_messages
         for index, message in enumerate(request.conversation.messages[read:], start=read):
             mark = mark_in(history, message)
-            if mark is not None and (owner, mark) not in self._known:
+            if mark is not None and (tenant, mark) not in self._known:
                 unknown.append(mark)
-            elif mark is not None and (hidden := self._known.get((owner, mark))) is not None:
+            elif mark is not None and (hidden := self._known.get((tenant, mark))) is not None:
                 places[index] = hidden.put_back(message)
             history = extended(history, message)
             told.append(history)
         return request.completed(places, b"".join(told)), tuple(unknown)
 
-    async def look_up(self, owner: str, marks: Sequence[str]) -> bool:
+    async def look_up(self, tenant: str, marks: Sequence[str]) -> bool:
         """Ask the store what is hidden under these marks; whether anything is."""
         for mark in marks[:-MAX_ASKED]:
-            self._note(owner, mark, None)
+            self._note(tenant, mark, None)
         newest = marks[-MAX_ASKED:]
-        found = await asyncio.gather(*(self._asked(owner, mark) for mark in newest))
+        found = await asyncio.gather(*(self._asked(tenant, mark) for mark in newest))
         for mark, hidden in zip(newest, found, strict=True):
-            self._note(owner, mark, hidden)
+            self._note(tenant, mark, hidden)
         return any(found)
 
-    async def _asked(self, owner: str, mark: str) -> HiddenToolCalls | None:
+    async def _asked(self, tenant: str, mark: str) -> HiddenToolCalls | None:
         """Trouble with the store counts as nothing hidden, for good: what a turn has sent, the next one sends."""
         try:
-            stored = await self._reader.find(HiddenToolCalls.name_of(mark), owner)
+            stored = await self._reader.find(HiddenToolCalls.name_of(mark), tenant)
             content = await self._reader.piece(stored, 0, stored.size)
         except ProxyError:
             return None
         return HiddenToolCalls.read(content, mark)
 
-    def _note(self, owner: str, mark: str, hidden: HiddenToolCalls | None) -> None:
-        self._known.put((owner, mark), hidden, _bytes_of(hidden))
+    def _note(self, tenant: str, mark: str, hidden: HiddenToolCalls | None) -> None:
+        self._known.put((tenant, mark), hidden, _bytes_of(hidden))
 
 
 def _bytes_of(hidden: HiddenToolCalls | None) -> int:

@@ -32,7 +32,7 @@ class Planned:
 
     wire: Wire
     request: Request
-    owner: str
+    tenant: str
     """Whose request it is; nobody's in a dry run."""
     inputs: PlanInputs
     plan: Plan

@@ -54,7 +54,7 @@ class Lookup(Protocol):
         """Whether a body may name something behind that position, told by its bytes. `may_name_images`: whether an
         image may be named in a piece of it."""
 
-    async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
+    async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """What these stand for."""
 
 
@@ -66,7 +66,7 @@ class _Incoming(NamedTuple):
     """A request as it came."""
 
     wire: Wire
-    owner: bytes
+    tenant: bytes
     body: bytes
     access: ArtifactAccess
     """How its client gets at artifacts."""
@@ -98,7 +98,7 @@ class Planner:
     async def plan(
         self,
         wire: Wire,
-        owner: bytes,
+        tenant: bytes,
         body: bytes,
         access: ArtifactAccess = NOWHERE,
         model: str = "",
@@ -107,29 +107,31 @@ class Planner:
     ) -> Planned:
         """The plan for a body; `access` is how its client gets at artifacts, `model` counts where the body names none.
         `looking_up`: whether what its new messages name may be fetched. Raises MalformedRequest."""
-        came = _Incoming(wire, owner, body, access, model)
-        match = self._memory.find((wire.path, owner), body) if len(body) > SMALL_BYTES else None
+        came = _Incoming(wire, tenant, body, access, model)
+        match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
         if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
             started = time.perf_counter()
-            resolved = await self._resolved(wire, self._lookup, owner, body, match)
+            resolved = await self._resolved(wire, self._lookup, tenant, body, match)
             lookup_seconds = time.perf_counter() - started
         planned = await self._run(came, match, resolved)
         if looking_up and self._settle:
             started = time.perf_counter()
-            is_news = await self._settle(planned.request.model, planned.owner, len(body))
+            is_news = await self._settle(planned.request.model, planned.tenant, len(body))
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
-        if planned.unknown and self._hidden and await self._hidden.look_up(owner.hex(), planned.unknown):
+        if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
             planned = await self._run(came, match, resolved)
         if lookup_seconds:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
             held_bytes = planned.held_bytes + _COPIES * contents
-            self._memory.remember((wire.path, owner), planned.request, planned, instead_of=match, held_bytes=held_bytes)
+            self._memory.remember(
+                (wire.path, tenant), planned.request, planned, instead_of=match, held_bytes=held_bytes
+            )
         return planned
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
@@ -146,16 +148,16 @@ class Planner:
         return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
 
     async def compressed(
-        self, wire: Wire, owner: str, request: Request, protected: int = 0, most_tokens: int | None = None
+        self, wire: Wire, tenant: str, request: Request, protected: int = 0, most_tokens: int | None = None
     ) -> Compressed:
         """A conversation that somebody else sends, each message by itself; nothing of it is remembered. The last
         `protected` messages stay as they are; `most_tokens` as in `Pipelines.in_place`."""
-        return await in_thread(self._compressed, wire, owner, request, protected, most_tokens)
+        return await in_thread(self._compressed, wire, tenant, request, protected, most_tokens)
 
     def _compressed(
-        self, wire: Wire, owner: str, request: Request, protected: int, most_tokens: int | None
+        self, wire: Wire, tenant: str, request: Request, protected: int, most_tokens: int | None
     ) -> Compressed:
-        inputs = self._inputs.of(wire, request, owner, SendTerms(BY_HASH, None), rough=False)
+        inputs = self._inputs.of(wire, request, tenant, SendTerms(BY_HASH, None), rough=False)
         pipeline = self._pipelines.in_place(inputs.pipeline, inputs.profile, most_tokens)
         return compressed(request.conversation, pipeline, protected)
 
@@ -180,23 +182,25 @@ class Planner:
             lambda message, call: wire.message(wire.missing_result(message, call, text)),
         )
         terms = refused.inputs.terms._replace(keeping=keeping)
-        return await in_thread(self.made, wire, request, refused.owner, terms, refused.resolved)
+        return await in_thread(self.made, wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, as harsh as the one for it was."""
         request, known = planned.request.continued(messages), len(planned.request.conversation)
         terms = planned.inputs.terms
-        return await in_thread(self.made, planned.wire, request, planned.owner, terms, planned.resolved, planned, known)
+        return await in_thread(
+            self.made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known
+        )
 
     async def _again(self, planned: Planned, **changes: Any) -> Planned:
         """Another plan for a request, on other terms."""
         terms = planned.inputs.terms._replace(**changes)
-        return await in_thread(self.made, planned.wire, planned.request, planned.owner, terms, planned.resolved)
+        return await in_thread(self.made, planned.wire, planned.request, planned.tenant, terms, planned.resolved)
 
-    async def keep_hidden(self, owner: str, hidden: HiddenToolCalls) -> None:
+    async def keep_hidden(self, tenant: str, hidden: HiddenToolCalls) -> None:
         """Keep what an answer hides from its client; it is put back into the client's next requests."""
         if self._hidden is not None:
-            await self._hidden.keep(owner, hidden)
+            await self._hidden.keep(tenant, hidden)
 
     def page_bytes(self, planned: Planned) -> int:
         """What the results of the proxy's own tool may hold at a time in an answer to this."""
@@ -208,13 +212,13 @@ class Planner:
         return await in_thread(self._plan, came, match, resolved)
 
     async def _resolved(
-        self, wire: Wire, lookup: Lookup, owner: bytes, body: bytes, match: Match[Planned] | None
+        self, wire: Wire, lookup: Lookup, tenant: bytes, body: bytes, match: Match[Planned] | None
     ) -> Resolved:
         """What the messages name: what is known of it, and what the new ones add."""
         known = _known(match)
         references = await in_thread(_new_references, wire, body, match)
         wanted = [reference for reference in references if reference.address not in known]
-        found = await lookup.resolve(wanted, owner.hex()) if wanted else _NOTHING
+        found = await lookup.resolve(wanted, tenant.hex()) if wanted else _NOTHING
         return {**known, **found} if found else known
 
     def _is_quick(self, wire: Wire, body: bytes, match: Match[Planned] | None) -> bool:
@@ -230,7 +234,7 @@ class Planner:
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
-        wire, owner, body, access = came.wire, came.owner, came.body, came.access
+        wire, tenant, body, access = came.wire, came.tenant, came.body, came.access
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         will_be_known = len(body) > SMALL_BYTES
@@ -238,13 +242,13 @@ class Planner:
         if came.model and not request.model:
             request = replace(request, named=came.model)
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
-        if tools is not None and self._profile_of(request.model, owner.hex()).refuses_our_tool:
+        if tools is not None and self._profile_of(request.model, tenant.hex()).refuses_our_tool:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
             access = replace(access, tool=True)
             if self._hidden is not None:
-                request, unknown = self._hidden.completed(owner.hex(), request)
+                request, unknown = self._hidden.completed(tenant.hex(), request)
         elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
             return self._plan(came, None, resolved)
         goes_on = match is not None and match.is_continued
@@ -253,7 +257,7 @@ class Planner:
         planned = self.made(
             wire,
             request,
-            owner.hex(),
+            tenant.hex(),
             SendTerms(access, tools),
             resolved,
             known,
@@ -267,7 +271,7 @@ class Planner:
         self,
         wire: Wire,
         request: Request,
-        owner: str,
+        tenant: str,
         terms: SendTerms,
         resolved: Resolved,
         known: Planned | None = None,
@@ -279,21 +283,32 @@ class Planner:
         """The plan for a request; may be called from any thread. `known` is one whose first `shared` messages are the
         first of these; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`: whether
         there may be a next one that goes on from this plan."""
-        inputs = self._inputs.of(wire, request, owner, terms, rough=terms.goal_tokens is None)
+        inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None)
         steps, progress = resolving(inputs.pipeline, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
         if made is None:
             made, progress = plan(request.conversation, inputs.base, steps, _progress(known, inputs, shared))
         if inputs.is_rough and made.before.tokens > inputs.budget.room_tokens:
             # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
-            inputs = self._inputs.of(wire, request, owner, terms, rough=False)
+            inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
             made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
         lowered = _lowered(request, inputs.budget, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, request.healed)
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
         return Planned(
-            wire, request, owner, inputs, made, progress, shared, reasons, lowered, last_sent, resolved, offered=offered
+            wire,
+            request,
+            tenant,
+            inputs,
+            made,
+            progress,
+            shared,
+            reasons,
+            lowered,
+            last_sent,
+            resolved,
+            offered=offered,
         )
 
 

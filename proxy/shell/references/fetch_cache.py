@@ -78,28 +78,28 @@ class FetchCache:
         """By hash and tenant."""
         self._threads = DaemonThreads(2, "findings")
 
-    async def recall(self, address: str, owner: str) -> Finding | None:
+    async def recall(self, address: str, tenant: str) -> Finding | None:
         """The outcome, if it is known and still valid. Raises ArtifactStoreUnavailable if the store does not respond,
         as the known outcome would otherwise be forgotten."""
         digest = address_sha256(address)
-        known = self._remembered.pop((digest, owner))
+        known = self._remembered.pop((digest, tenant))
         if known is None:
-            known = await self._run(self._read, digest, owner)
+            known = await self._run(self._read, digest, tenant)
         now = self._clock()
         if known is None or (known.finding.is_failure and not now - known.used < FAILURE_SECONDS):
             return None
         known.used = now
-        self._remembered.put((digest, owner), known)
+        self._remembered.put((digest, tenant), known)
         if now - known.noted >= NOTE_SECONDS:
             known.noted = now
-            await self._run(self._write, known.finding, owner)
+            await self._run(self._write, known.finding, tenant)
         return known.finding
 
-    async def note(self, finding: Finding, owner: str) -> None:
+    async def note(self, finding: Finding, tenant: str) -> None:
         """Remember it; if the store fails, only as long as the process runs. Raises ArtifactStoreUnavailable."""
         now = self._clock()
-        self._remembered.put((finding.address_sha256, owner), _Remembered(finding, now, now))
-        await self._run(self._write, finding, owner)
+        self._remembered.put((finding.address_sha256, tenant), _Remembered(finding, now, now))
+        await self._run(self._write, finding, tenant)
 
     def close(self) -> None:
         """Release the threads."""
@@ -113,10 +113,10 @@ class FetchCache:
         except TROUBLE:
             return None  # missing, unreadable or unwritable: memory has to do
 
-    def _read(self, digest: str, owner: str) -> _Remembered | None:
+    def _read(self, digest: str, tenant: str) -> _Remembered | None:
         if not self._folder.is_used():
             return None
-        found = obstore.get(self._folder.opened(), finding_key(digest, owner))
+        found = obstore.get(self._folder.opened(), finding_key(digest, tenant))
         used = found.meta["last_modified"].timestamp()
         try:
             finding = msgspec.json.decode(bytes(found.bytes()), type=Finding)
@@ -124,5 +124,5 @@ class FetchCache:
             return None
         return _Remembered(finding, used, used) if finding.address_sha256 == digest else None
 
-    def _write(self, finding: Finding, owner: str) -> None:
-        self._folder.put(finding_key(finding.address_sha256, owner), msgspec.json.encode(finding))
+    def _write(self, finding: Finding, tenant: str) -> None:
+        self._folder.put(finding_key(finding.address_sha256, tenant), msgspec.json.encode(finding))

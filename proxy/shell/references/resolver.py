@@ -81,14 +81,14 @@ class Resolver:
             return True
         return self._downloads is not None and body.find(b"http", start) >= 0 and may_name_images(body[start:])
 
-    async def resolve(self, references: Iterable[Reference], owner: str) -> Resolved:
+    async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """What these references refer to. A reference missing from the result stays as it is."""
         wanted = {reference.address: reference for reference in references if self._is_ours(reference)}
         slots = asyncio.Semaphore(MAX_AT_ONCE)
 
         async def one(reference: Reference) -> Found | None:
             async with slots:
-                return await self._looked_up(reference, owner)
+                return await self._looked_up(reference, tenant)
 
         tasks = [asyncio.create_task(one(reference)) for reference in list(wanted.values())[:MAX_REFERENCES]]
         if not tasks:
@@ -125,13 +125,13 @@ class Resolver:
                 found[address] = outcome
         return found
 
-    async def _looked_up(self, reference: Reference, owner: str) -> Found | None:
+    async def _looked_up(self, reference: Reference, tenant: str) -> Found | None:
         if self._cooldown.is_on:
             return None
         try:
             if reference.origin is Origin.ARTIFACT:
-                return await self._held(reference, owner)
-            return await self._remote(reference.address, owner)
+                return await self._held(reference, tenant)
+            return await self._remote(reference.address, tenant)
         except (ArtifactStoreUnavailable, TimeoutError):
             self._cooldown.begin()
             return None
@@ -139,22 +139,22 @@ class Resolver:
             self._log.exception("reference_failed", origin=reference.origin.value)
             return None
 
-    async def _held(self, reference: Reference, owner: str) -> Fetched | None:
+    async def _held(self, reference: Reference, tenant: str) -> Fetched | None:
         """An artifact that is named. Its absence is remembered, too: it may exist at the next turn, and what was once
         sent unchanged would then be sent differently."""
-        if await self._findings.recall(reference.address, owner) is not None:
+        if await self._findings.recall(reference.address, tenant) is not None:
             return None
-        found = await self._read(reference.artifact_id, owner)
+        found = await self._read(reference.artifact_id, tenant)
         if found is None:
-            await self._findings.note(Finding(address_sha256(reference.address), obstacle=FetchError.NOT_FOUND), owner)
+            await self._findings.note(Finding(address_sha256(reference.address), obstacle=FetchError.NOT_FOUND), tenant)
         return found
 
-    async def _read(self, artifact: str, owner: str, declared: str = "", name: str = "") -> Fetched | None:
+    async def _read(self, artifact: str, tenant: str, declared: str = "", name: str = "") -> Fetched | None:
         """An artifact; None if it is gone, another tenant's, or too large. Raises ArtifactStoreUnavailable and
         TimeoutError."""
         try:
             async with asyncio.timeout(READ_SECONDS):
-                stored = await self._reader.find(artifact, owner)
+                stored = await self._reader.find(artifact, tenant)
                 if stored.size > self._max_bytes:
                     return None
                 content = await self._reader.piece(stored, 0, stored.size)
@@ -162,18 +162,18 @@ class Resolver:
             return None
         return Fetched(content, declared or stored.metadata.media_type, name or artifact)
 
-    async def _remote(self, address: str, owner: str) -> Found | None:
-        finding = await self._findings.recall(address, owner)
+    async def _remote(self, address: str, tenant: str) -> Found | None:
+        finding = await self._findings.recall(address, tenant)
         if finding is not None and finding.obstacle is not None:
             said = (finding.http_code, finding.final_url, finding.content_type, finding.limit)
             return Unfetched(finding.obstacle, *said)
-        if finding is not None and (kept := await self._read(finding.artifact, owner, finding.declared, finding.name)):
+        if finding is not None and (kept := await self._read(finding.artifact, tenant, finding.declared, finding.name)):
             return kept
-        key = (address, owner)
+        key = (address, tenant)
         task = self._underway.get(key)
         if task is None:
             # Another request of the same conversation may wait for it, too: it continues when this one is cancelled.
-            task = self._underway[key] = asyncio.create_task(self._downloaded(address, owner))
+            task = self._underway[key] = asyncio.create_task(self._downloaded(address, tenant))
             task.add_done_callback(lambda ended: self._ended(key, ended))
         return await asyncio.shield(task)
 
@@ -182,7 +182,7 @@ class Resolver:
         if not task.cancelled():
             task.exception()  # retrieved, even if nobody waits for it any more
 
-    async def _downloaded(self, address: str, owner: str) -> Found | None:
+    async def _downloaded(self, address: str, tenant: str) -> Found | None:
         """The image, stored and remembered; None if it cannot be stored, as the next turn would get another one."""
         assert self._downloads is not None, "asked for with downloads only"
         found = await self._downloads.fetch(address)
@@ -191,14 +191,14 @@ class Resolver:
             reason = found.obstacle.value
             self._log.info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
             said = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
-            await self._findings.note(Finding(digest, "", "", "", *said), owner)
+            await self._findings.note(Finding(digest, "", "", "", *said), tenant)
             return found
         kind = media_type(found.content, found.declared, found.name)
         artifact = Artifact(found.content, TOOL, kind.suffix)
-        if await self._store.keep((artifact,), owner):
+        if await self._store.keep((artifact,), tenant):
             return None
         self._log.info("image_fetched", host=host, type=kind.mime, bytes=len(found.content), artifact=artifact.id)
-        await self._findings.note(Finding(digest, artifact.id, found.declared, found.name), owner)
+        await self._findings.note(Finding(digest, artifact.id, found.declared, found.name), tenant)
         return found
 
 

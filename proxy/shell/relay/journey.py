@@ -46,7 +46,7 @@ class Journey:
     body: bytes = field(repr=False)
     """As received, compressed or not."""
     planned: Planned
-    owner: str
+    tenant: str
     plan_for: PlanFor | None = field(default=None, repr=False)
     """Plans a harsher second send, where that may change more than what the request holds: a page that was read for the
     model can be a smaller one."""

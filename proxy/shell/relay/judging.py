@@ -131,7 +131,7 @@ class Judge:
     def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep the limit that a refusal prints, and hold what it counted against the estimate."""
         model, profile = planned.request.model, planned.inputs.profile
-        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.owner)
+        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
@@ -159,7 +159,7 @@ class Judge:
             return
         reply = planned.reply_limit or planned.request.reply_limit
         requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
-        self._learning.note_unnamed_refusal(planned.request.model, requested, planned.owner)
+        self._learning.note_unnamed_refusal(planned.request.model, requested, planned.tenant)
 
     def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
         """A refusal of media, of the proxy's own tool, or one that says nothing is believed of the model once the same
@@ -194,7 +194,7 @@ class Judge:
         if not planned.request.shape.is_whole:
             return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
-            self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.owner)
+            self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.tenant)
         profile = planned.inputs.profile
         if counted is not None and profile.window_is_guessed:
             self._learning.note_taken(profile.model, counted, profile.window_tokens)
@@ -202,10 +202,10 @@ class Judge:
             return
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
-            self._learning.note_prompt(profile.model, counted, planned.owner)
+            self._learning.note_prompt(profile.model, counted, planned.tenant)
             self._learn_images(planned, estimate, counted)
         else:
-            self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.owner)
+            self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant)
 
     def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
         """Hold what the upstream counted of a prompt with images against what they are held to cost."""

@@ -14,7 +14,7 @@ from typing import Final
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.unpacking import is_zlibs
 from proxy.shell.relay.journey import PassEarly
-from proxy.shell.upstream.client import Headers, UpstreamAnswer
+from proxy.shell.upstream.client import Headers, UpstreamResponse
 from proxy.wire.protocol import Wire
 from proxy.wire.sse import EventSplitter, Tail, data_of
 
@@ -44,7 +44,7 @@ _PIECES_OF_THE_END: Final = 8
 class PeekedResponse:
     """An answer whose beginning was read."""
 
-    def __init__(self, answer: UpstreamAnswer, wire: Wire) -> None:
+    def __init__(self, answer: UpstreamResponse, wire: Wire) -> None:
         self._wire = wire
         self.status = answer.status
         self.headers: Headers = answer.headers
@@ -121,7 +121,7 @@ class PeekedResponse:
         return count
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The whole body, as UpstreamAnswer.chunks, but for what was passed on early."""
+        """The whole body, as UpstreamResponse.chunks, but for what was passed on early."""
         while self._held:  # let go of as it goes: the rest may take minutes
             piece = self._held.pop(0)
             self._last.add(piece)
@@ -146,7 +146,7 @@ class PeekedResponse:
         return None if counted is None else counted.prompt
 
     async def drain(self) -> None:
-        """As UpstreamAnswer.drain."""
+        """As UpstreamResponse.drain."""
         await self._answer.drain()
 
     async def aclose(self) -> None:

@@ -32,11 +32,11 @@ from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.send_plans import SendPlan, SendPlans, Sends, overflow
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
-from proxy.shell.relay.watching import StreamedAnswer, WholeAnswer, watched
+from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, Upstream, UpstreamAnswer
+from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 
@@ -44,7 +44,7 @@ MODE_HEADER: Final = b"x-context-proxy-mode"
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
-Response: TypeAlias = UpstreamAnswer | PeekedResponse | WholeAnswer | StreamedAnswer
+Response: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
 
 
 class Standing(NamedTuple):
@@ -76,7 +76,7 @@ class Relay:
         models: ModelResolver,
         planner: Planner,
         store: ArtifactStore,
-        owners: Tenants,
+        tenants: Tenants,
         recorder: Recorder,
         learning: Learning,
         retrieval: Retrieval,
@@ -87,7 +87,7 @@ class Relay:
         self._planner = planner
         self._judge = Judge(recorder, learning, settings.upstream.base_url, heals=settings.history == "heal")
         self._plans = SendPlans(settings, planner, store, self._judge)
-        self._owners = owners
+        self._tenants = tenants
         self._recorder = recorder
         self._retrieval = retrieval
         self._log = logger()
@@ -106,9 +106,9 @@ class Relay:
         """The upstream's response, as much of it read as was needed to judge it; what says nothing goes to `early`
         while it is. `model`: where the body names none. Raises ProxyError."""
         mode = self._mode(headers)
-        owner = self._owners.owner_of(headers)
+        tenant = self._tenants.tenant_of(headers)
         self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
-        planned = None if mode == "off" else await self._planned(wire, owner, headers, body, decision, access, model)
+        planned = None if mode == "off" else await self._planned(wire, tenant, headers, body, decision, access, model)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
         sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
@@ -120,9 +120,9 @@ class Relay:
         has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
-        planned = await self._plans.kept(planned, owner.hex(), decision)
-        larger = await self._plans.larger(planned, owner.hex(), decision) if self._settings.overflow.retry else None
-        journey = Journey(target, sent_headers, body, planned, owner.hex(), larger=larger, early=early)
+        planned = await self._plans.kept(planned, tenant.hex(), decision)
+        larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
+        journey = Journey(target, sent_headers, body, planned, tenant.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
         sent = await self._climb(journey, decision)
         if not has_our_tool or sent.send.attempt.rung is Rung.ORIGINAL:
@@ -130,7 +130,7 @@ class Relay:
         rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
         return Served(await watched(sent.response, rounds), sent)
 
-    async def _observed(self, answer: UpstreamAnswer, planned: Planned, decision: Decision) -> Response:
+    async def _observed(self, answer: UpstreamResponse, planned: Planned, decision: Decision) -> Response:
         """A response that passes as it is; of a refusal it is written down what it was for."""
         if answer.status < 400:
             return answer
@@ -147,7 +147,7 @@ class Relay:
         """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
-        planned = await self._plans.kept(journey.planned, journey.owner, decision)
+        planned = await self._plans.kept(journey.planned, journey.tenant, decision)
         sent = await self._climb(replace(journey, planned=planned, larger=None), decision)
         return sent.response, sent.send.planned
 
@@ -224,7 +224,7 @@ class Relay:
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
-    async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamAnswer:
+    async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamResponse:
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
         decision.note_answer(answer.status)
@@ -235,8 +235,8 @@ class Relay:
         response, sent = served.response, served.sent
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
-        if not isinstance(response, UpstreamAnswer):
-            counted = None if isinstance(response, WholeAnswer) else response.counted
+        if not isinstance(response, UpstreamResponse):
+            counted = None if isinstance(response, WholeResponse) else response.counted
             went_well = response.status < 400
             self._judge.learn_from_usage(
                 sent.send.planned, response.prompt_tokens, decision, counted, went_well=went_well
@@ -249,14 +249,14 @@ class Relay:
         headers: Headers,
         body: AsyncIterator[bytes] | None,
         wire: Wire = CHAT_COMPLETIONS,
-    ) -> UpstreamAnswer:
+    ) -> UpstreamResponse:
         """The upstream's answer to anything else; `wire`: whose it is. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
         self,
         wire: Wire,
-        owner: bytes,
+        tenant: bytes,
         headers: Headers,
         body: bytes,
         decision: Decision,
@@ -273,7 +273,7 @@ class Relay:
         try:
             # Who only observes asks no third party for anything.
             looking_up = self._mode(headers) == "on"
-            planned = await self._planner.plan(wire, owner, body, access, model, looking_up=looking_up)
+            planned = await self._planner.plan(wire, tenant, body, access, model, looking_up=looking_up)
         except ProxyError:
             raise
         except Exception:

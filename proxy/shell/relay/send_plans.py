@@ -77,7 +77,7 @@ class SendPlans:
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
         if attempt.rung is Rung.REPAIRED:
-            planned = await self._made(partial(self._planner.plan_repaired, journey.planned), journey.owner)
+            planned = await self._made(partial(self._planner.plan_repaired, journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
@@ -117,15 +117,15 @@ class SendPlans:
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
-    async def kept(self, planned: Planned, owner: str, decision: Decision) -> Planned:
+    async def kept(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
         """The plan once its artifacts are safe; another one when they cannot be kept."""
-        if await self._is_safe(planned, owner):
+        if await self._is_safe(planned, tenant):
             return planned
         planned = await self._planner.plan_without_keeping(planned)
         decision.note_plan(planned)
         return planned
 
-    async def larger(self, planned: Planned, owner: str, decision: Decision) -> Planned | None:
+    async def larger(self, planned: Planned, tenant: str, decision: Decision) -> Planned | None:
         """A plan for more than a learned window is known to take, now and then where that made a cut necessary: if it
         is taken, the window has grown."""
         profile, budget = planned.inputs.profile, planned.plan.budget
@@ -138,7 +138,7 @@ class SendPlans:
         goal = int(profile.window_tokens * LARGER / budget.ratio)
         larger = await self._planner.plan_for(planned, goal, keeping=True)
         proves_it = larger.plan.fits and larger.tokens_after > profile.window_tokens * PROVES
-        if not proves_it or not await self._is_safe(larger, owner):
+        if not proves_it or not await self._is_safe(larger, tenant):
             return None
         decision.note_plan(larger)
         self._log.info(
@@ -169,7 +169,7 @@ class SendPlans:
 
     async def _as_next_turn(self, journey: Journey) -> Planned:
         """The plan for a request with what is known of its model by now."""
-        return await self._made(partial(self._planner.plan_again, journey.planned), journey.owner)
+        return await self._made(partial(self._planner.plan_again, journey.planned), journey.tenant)
 
     async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
         """The plan for a second send of so many tokens, as the first was counted; whether it fits it says."""
@@ -181,21 +181,21 @@ class SendPlans:
             goal_tokens = _as_counted(goal_tokens, refused, planned)
             most_tokens = None if most_tokens is None else _as_counted(most_tokens, refused, planned)
             planned = await plan_for(goal_tokens, most_tokens, keeping=True)
-        if await self._is_safe(planned, journey.owner):
+        if await self._is_safe(planned, journey.tenant):
             return planned
         return await plan_for(goal_tokens, most_tokens, keeping=False)
 
     async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
         """The plan for a second send in which these kinds of input are text."""
-        return await self._made(partial(self._planner.plan_without, journey.planned, media), journey.owner)
+        return await self._made(partial(self._planner.plan_without, journey.planned, media), journey.tenant)
 
-    async def _made(self, make: _Make, owner: str) -> Planned:
+    async def _made(self, make: _Make, tenant: str) -> Planned:
         planned = await make(keeping=True)
-        return planned if await self._is_safe(planned, owner) else await make(keeping=False)
+        return planned if await self._is_safe(planned, tenant) else await make(keeping=False)
 
-    async def _is_safe(self, planned: Planned, owner: str) -> bool:
+    async def _is_safe(self, planned: Planned, tenant: str) -> bool:
         """Whether all that a plan takes out is kept."""
-        return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, owner)
+        return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, tenant)
 
 
 def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:

@@ -104,7 +104,7 @@ class ToolLoop:
         read = await self._read(said)
         if read is not None:
             hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
-            await self.retrieval.planner.keep_hidden(self.journey.owner, hidden)
+            await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
 
     async def _read(self, said: AssistantMessage) -> _Read | None:
         """What answers our calls, as much as fits. A defect of the proxy costs the page and not the answer: None."""
@@ -161,7 +161,7 @@ class ToolLoop:
             return unnamed(language)
         try:
             query = Query.parse(wanted.asked) or Query()
-            stored = await reader.find(wanted.artifact, self.journey.owner)
+            stored = await reader.find(wanted.artifact, self.journey.tenant)
             return quoted((await reader.page(stored, query, page_bytes)).decode("utf-8", "replace"))
         except ProxyError as error:
             return failed(wanted.artifact, error, language)

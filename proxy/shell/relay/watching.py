@@ -21,7 +21,7 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Of an answer that is no stream; a longer one is passed on as it comes."""
 
 
-class WholeAnswer:
+class WholeResponse:
     """An answer that is no stream, once its rounds are over."""
 
     def __init__(
@@ -40,7 +40,7 @@ class WholeAnswer:
         self._rest = rest
 
     @classmethod
-    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeAnswer:
+    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeResponse:
         """Go through the rounds. Raises ProxyError."""
         answer, current = rounds.planned.wire.whole_reply(), first
         try:
@@ -66,7 +66,7 @@ class WholeAnswer:
             raise
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The whole body, as UpstreamAnswer.chunks."""
+        """The whole body, as UpstreamResponse.chunks."""
         for piece in self._pieces:
             yield piece
         if self._rest is not None:
@@ -74,14 +74,14 @@ class WholeAnswer:
                 yield piece
 
     async def drain(self) -> None:
-        """As UpstreamAnswer.drain."""
+        """As UpstreamResponse.drain."""
         await self._held.drain()
 
     async def aclose(self) -> None:
         """Let go of the connection."""
         await self._held.aclose()
 
-    def _saying(self, body: bytes, came: bytes) -> WholeAnswer:
+    def _saying(self, body: bytes, came: bytes) -> WholeResponse:
         self._pieces = [body]
         if body != came:
             kept = [pair for pair in self.headers if pair[0] not in OF_THE_BODY]
@@ -89,7 +89,7 @@ class WholeAnswer:
         return self
 
 
-class StreamedAnswer:
+class StreamedResponse:
     """A stream that goes on with the streams of later rounds."""
 
     def __init__(self, first: PeekedResponse, rounds: ToolLoop) -> None:
@@ -112,7 +112,7 @@ class StreamedAnswer:
         return self._first.counted
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The events, as UpstreamAnswer.chunks. Raises ProxyError when a later round fails."""
+        """The events, as UpstreamResponse.chunks. Raises ProxyError when a later round fails."""
         stream = self._rounds.planned.wire.streamed_reply()
         while True:
             async for piece in self._current.chunks():
@@ -142,7 +142,7 @@ class StreamedAnswer:
             stream.next_round()
 
     async def drain(self) -> None:
-        """As UpstreamAnswer.drain."""
+        """As UpstreamResponse.drain."""
         await self._current.drain()
 
     async def aclose(self) -> None:
@@ -155,11 +155,11 @@ class StreamedAnswer:
         await self._current.aclose()
 
 
-async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeAnswer | StreamedAnswer:
+async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse | StreamedResponse:
     """The answer as the client gets it. Raises ProxyError."""
     if answer.status != 200 or not answer.is_plain:
         return answer
-    return StreamedAnswer(answer, rounds) if answer.is_stream else await WholeAnswer.of(answer, rounds)
+    return StreamedResponse(answer, rounds) if answer.is_stream else await WholeResponse.of(answer, rounds)
 
 
 async def _read(answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None]:

@@ -72,7 +72,7 @@ def end_to_end(headers: Headers) -> Headers:
     return [pair for pair in headers if pair[0] not in dropped]
 
 
-class UpstreamAnswer:
+class UpstreamResponse:
     """A response whose head has been read and whose body waits. Close it, whether read or not."""
 
     def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
@@ -154,7 +154,7 @@ class Upstream:
 
     async def send(
         self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
-    ) -> UpstreamAnswer:
+    ) -> UpstreamResponse:
         """Send a request to `target`, path and query after the base URL or a `WholePath`, and read the head of its
         response.
 
@@ -197,7 +197,7 @@ class Upstream:
             raise self._failed(error) from None
         return self._answer(response)
 
-    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: bytes) -> UpstreamAnswer:
+    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: bytes) -> UpstreamResponse:
         """The fast path of nearly all requests: a complete body, to an upstream that is not behind a proxy."""
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
         try:
@@ -207,12 +207,12 @@ class Upstream:
             raise self._failed(error) from None
         return self._answer(exchange)
 
-    def _answer(self, response: aiohttp.ClientResponse | Exchange) -> UpstreamAnswer:
+    def _answer(self, response: aiohttp.ClientResponse | Exchange) -> UpstreamResponse:
         """Raises UpstreamUnreachable for a 101: nobody asked for another protocol, as `upgrade` is never passed on."""
         if response.status == 101:
             response.close()
             raise UpstreamUnreachable(f"{self._where} changed to another protocol, which nobody asked for")
-        return UpstreamAnswer(response, self._where, self._settings.idle_timeout_seconds)
+        return UpstreamResponse(response, self._where, self._settings.idle_timeout_seconds)
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
         """The proxy's error for what the HTTP client raised before there was a response."""

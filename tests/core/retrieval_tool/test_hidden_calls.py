@@ -17,8 +17,8 @@ from proxy.wire.chat_completions.message import ChatMessage, meant_by
 MIXED = messages().filter(lambda found: {is_own(call) for call in found.get("tool_calls", [])} == {True, False})
 
 
-def history_of(*messages, owner="me"):
-    history = beginning(owner)
+def history_of(*messages, tenant="me"):
+    history = beginning(tenant)
     for message in messages:
         history = extended(history, ChatMessage.read(json.dumps(message).encode()))
     return history
@@ -96,7 +96,7 @@ SAID = {"role": "assistant", "content": "Done."}
 def test_the_same_calls_after_something_else_have_another_mark(others):
     calls = [json.dumps(CALL).encode()]
     told = [mark_of(history_of(*before), meant_by(calls)) for before in ([USER], others)]
-    assert len({*told, mark_of(history_of(USER, owner="you"), meant_by(calls))}) == 3
+    assert len({*told, mark_of(history_of(USER, tenant="you"), meant_by(calls))}) == 3
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep
 from proxy.shell.artifacts.tenants import SECRET_KEY, Tenants
 
-OWNER, OTHER = "5eed" * 8, "beef" * 8
+TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
 SHORT = Artifact(b"one\ntwo\n", "sh")
 LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
@@ -59,54 +59,54 @@ def keys(bucket: Bucket) -> set[str]:
 
 
 async def test_what_one_replica_keeps_another_reads(open_bucket: Open) -> None:
-    assert await store_in(open_bucket()).keep([SHORT, LONG], OWNER) == frozenset()
+    assert await store_in(open_bucket()).keep([SHORT, LONG], TENANT) == frozenset()
     assert keys(open_bucket()) == {
         SHORT.id,
         LONG.id,
         index_key(LONG.id),
-        metadata_key(SHORT.id, OWNER),
-        metadata_key(LONG.id, OWNER),
+        metadata_key(SHORT.id, TENANT),
+        metadata_key(LONG.id, TENANT),
     }
     reader = ArtifactReader(open_bucket(), retention_days=7)
-    stored = await reader.find(LONG.id, OWNER)
+    stored = await reader.find(LONG.id, TENANT)
     assert b"".join([piece async for piece in reader.pieces(stored, 0, stored.size)]) == LONG.content
     page = await reader.page(stored, Query.parse({"lines": "50000"}) or Query())
     assert page.endswith(b"\nline 50000 of a long text\n")
-    assert (await reader.find(SHORT.id, None)).metadata.owner == OWNER
+    assert (await reader.find(SHORT.id, None)).metadata.tenant == TENANT
     with pytest.raises(ArtifactNotFound):
         await reader.find(SHORT.id, OTHER)
     reader.close()
 
 
 async def test_what_is_there_is_not_written_again(open_bucket: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    await store_in(open_bucket()).keep([SHORT], OWNER)
+    await store_in(open_bucket()).keep([SHORT], TENANT)
     written: list[str] = []
     monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
-    assert await store_in(open_bucket()).keep([SHORT], OWNER) == frozenset()
+    assert await store_in(open_bucket()).keep([SHORT], TENANT) == frozenset()
     assert written == []
 
 
 async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(
     open_bucket: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store_in(open_bucket()).keep([SHORT], OWNER)
+    await store_in(open_bucket()).keep([SHORT], TENANT)
     written: list[str] = []
     monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
     later = time.time() + 2 * 3600
-    assert await store_in(open_bucket(), clock=lambda: later).keep([SHORT], OWNER) == frozenset()
-    assert written == [metadata_key(SHORT.id, OWNER)]
+    assert await store_in(open_bucket(), clock=lambda: later).keep([SHORT], TENANT) == frozenset()
+    assert written == [metadata_key(SHORT.id, TENANT)]
 
 
 def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket: Open) -> None:
     bucket = open_bucket()
-    asyncio.run(store_in(bucket).keep([SHORT, LONG], OWNER))
+    asyncio.run(store_in(bucket).keep([SHORT, LONG], TENANT))
     for stranger in ("notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY):
         bucket.put(stranger, b"mine")
     soon, late = time.time() + 3 * 3600, time.time() + 8 * DAY
     limits = {"retention_seconds": 7 * DAY, "max_bytes": 2**30}
     assert sweep(bucket.opened(), bucket.listed(), soon, **limits).removed == 0
     assert sweep(bucket.opened(), bucket.listed(), soon, **{**limits, "max_bytes": 20_000}).removed >= 1
-    asyncio.run(store_in(bucket).keep([SHORT, LONG], OWNER))
+    asyncio.run(store_in(bucket).keep([SHORT, LONG], TENANT))
     assert sweep(bucket.opened(), bucket.listed(), late, **limits).removed == 2
     assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY}
 
@@ -122,21 +122,23 @@ def test_listing_begins_where_it_is_told_to(open_bucket: Open) -> None:
     assert (found.size, found.used == pytest.approx(time.time(), abs=60)) == (4, True)
 
 
-def test_replicas_with_folders_of_their_own_agree_on_owners(open_bucket: Open, tmp_path: Path) -> None:
+def test_replicas_with_folders_of_their_own_agree_on_tenants(open_bucket: Open, tmp_path: Path) -> None:
     headers = [(b"authorization", b"Bearer sk-1")]
     replicas = [Tenants.of_bucket(open_bucket(), tmp_path / str(number)) for number in range(3)]
-    assert len({replica.owner_of(headers) for replica in replicas}) == 1
-    assert Tenants.of_folder(tmp_path / "1").owner_of(headers) != replicas[1].owner_of(headers)
+    assert len({replica.tenant_of(headers) for replica in replicas}) == 1
+    assert Tenants.of_folder(tmp_path / "1").tenant_of(headers) != replicas[1].tenant_of(headers)
 
 
-def test_a_bucket_without_an_answer_leaves_the_folder_s_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_without_an_answer_leaves_the_folder_s_tenants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise GenericError("SECRET")
 
     monkeypatch.setattr(obstore, "put", fail)
     with capture_logs() as logs:
-        owners = Tenants.of_bucket(Bucket("memory://"), tmp_path)
-    assert owners.owner_of([]) == Tenants.of_folder(tmp_path).owner_of([])
+        tenants = Tenants.of_bucket(Bucket("memory://"), tmp_path)
+    assert tenants.tenant_of([]) == Tenants.of_folder(tmp_path).tenant_of([])
     assert [(line["event"], line["reason"]) for line in logs] == [("owner_secret_not_kept", "GenericError")]
 
 
@@ -157,7 +159,7 @@ async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     with capture_logs() as logs:
-        assert await store_in(Bucket("s3://nobody-made-this")).keep([SHORT], OWNER) == {SHORT.id}
+        assert await store_in(Bucket("s3://nobody-made-this")).keep([SHORT], TENANT) == {SHORT.id}
     assert logs[0]["reason"].endswith("(404 Not Found)")
     assert "canary" not in str(logs)
 
@@ -167,10 +169,10 @@ async def test_nobody_at_the_endpoint_is_a_failure_not_a_crash(monkeypatch: pyte
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     bucket = Bucket("s3://kept")
-    assert await store_in(bucket).keep([SHORT], OWNER) == {SHORT.id}
+    assert await store_in(bucket).keep([SHORT], TENANT) == {SHORT.id}
     reader = ArtifactReader(bucket, retention_days=7)
     with pytest.raises(ArtifactStoreUnavailable):
-        await reader.find(SHORT.id, OWNER)
+        await reader.find(SHORT.id, TENANT)
     reader.close()
 
 
@@ -187,25 +189,25 @@ async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch: pytest.M
     monkeypatch.setattr(obstore, "head", hang)
     try:
         for number in range(5):
-            assert await store.keep([Artifact(b"%d" % number)], OWNER)
+            assert await store.keep([Artifact(b"%d" % number)], TENANT)
         assert len(tries) == 1
         now[0] += COOLDOWN_SECONDS + 1
-        assert await store.keep([SHORT], OWNER)
+        assert await store.keep([SHORT], TENANT)
         assert len(tries) == 2
     finally:
         release.set()
     monkeypatch.undo()
     now[0] += COOLDOWN_SECONDS + 1
-    assert await store.keep([SHORT], OWNER) == frozenset()
+    assert await store.keep([SHORT], TENANT) == frozenset()
     await store.close()
 
 
 async def test_closing_lets_go_of_the_threads() -> None:
     store = store_in(Bucket("memory://"))
-    await store.keep([SHORT], OWNER)
+    await store.keep([SHORT], TENANT)
     threads = store._threads
     await store.close()
     with pytest.raises(RuntimeError):
         threads.submit(print)
-    assert await store.keep([Artifact(b"late")], OWNER) == frozenset()
+    assert await store.keep([Artifact(b"late")], TENANT) == frozenset()
     await store.close()

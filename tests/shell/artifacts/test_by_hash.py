@@ -38,17 +38,17 @@ async def kept(tmp_path):
 class LosesRecords:
     """A store that keeps no JSON."""
 
-    async def keep(self, artifacts, owner):
+    async def keep(self, artifacts, tenant):
         return frozenset(artifact.id for artifact in artifacts if artifact.id.endswith(".json"))
 
 
-async def test_what_is_kept_is_found_by_its_owner_and_nobody_else(kept):
+async def test_what_is_kept_is_found_by_its_tenant_and_nobody_else(kept):
     assert await kept.by_hash.keep([(WHOLE, RECORD)], MINE) == frozenset()
     record, stored = await kept.by_hash.find(WHOLE.hash, MINE)
     assert (record, await kept.by_hash.content(stored)) == (RECORD, WHOLE.content)
-    for asked, owner in ((WHOLE.hash, OTHERS), (WHOLE.hash[:12], MINE)):
+    for asked, tenant in ((WHOLE.hash, OTHERS), (WHOLE.hash[:12], MINE)):
         with pytest.raises(ArtifactNotFound):
-            await kept.by_hash.find(asked, owner)
+            await kept.by_hash.find(asked, tenant)
 
 
 async def test_an_artifact_without_its_record_counts_as_not_kept(kept):

@@ -29,8 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PrivateFolder:
         monkeypatch.delenv(name, raising=False)
     folder = PrivateFolder(tmp_path / "data" / "tool-output")
     store = ArtifactStore(folder, retention_days=7, max_bytes=2**30)
-    for owner, artifact in (("anna", LOG), ("ben", LOG), ("ben", LISTING), ("anna", HOSTILE)):
-        assert asyncio.run(store.keep([artifact], owner)) == frozenset()
+    for tenant, artifact in (("anna", LOG), ("ben", LOG), ("ben", LISTING), ("anna", HOSTILE)):
+        assert asyncio.run(store.keep([artifact], tenant)) == frozenset()
     asyncio.run(store.close())
     return folder
 

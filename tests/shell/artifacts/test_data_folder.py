@@ -30,11 +30,11 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path: 
 async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_folder, "LOOK_SECONDS", 0.001)
     folder = tmp_path / "data"
-    owners = Tenants.of_folder(folder)
+    tenants = Tenants.of_folder(folder)
     left = folder / "learned.0123456789abcdef.unfinished"
     left.write_text("half")
     os.utime(left, (1_000, 1_000))
-    looking = asyncio.create_task(look_after(folder, owners))
+    looking = asyncio.create_task(look_after(folder, tenants))
     async with asyncio.timeout(20):
         while left.exists():  # noqa: ASYNC110 - nothing tells of a file
             await asyncio.sleep(0.001)

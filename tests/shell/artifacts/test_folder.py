@@ -19,26 +19,26 @@ from proxy.shell.artifacts.folder import (
 )
 
 NAMES = st.builds(lambda content, tool: Artifact(content, tool).id, st.binary(max_size=9), st.text(max_size=60))
-OWNERS = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=64)
+TENANTS = st.text(string.ascii_letters + string.digits + "-_", min_size=1, max_size=64)
 NAME = Artifact(b"content", "sh").id
 
 
-@given(NAMES, OWNERS)
-def test_every_object_of_an_artifact_tells_which_one_it_belongs_to(name, owner):
+@given(NAMES, TENANTS)
+def test_every_object_of_an_artifact_tells_which_one_it_belongs_to(name, tenant):
     assert is_artifact(name)
     assert artifact_of(name) == (name, True)
-    assert artifact_of(metadata_key(name, owner)) == (name, False)
+    assert artifact_of(metadata_key(name, tenant)) == (name, False)
     assert artifact_of(index_key(name)) == (name, False)
 
 
-@given(st.binary(min_size=32, max_size=32), OWNERS)
-def test_what_became_of_an_address_has_a_key_that_holds_no_address(digest, owner):
-    key = finding_key(digest.hex(), owner)
+@given(st.binary(min_size=32, max_size=32), TENANTS)
+def test_what_became_of_an_address_has_a_key_that_holds_no_address(digest, tenant):
+    key = finding_key(digest.hex(), tenant)
     assert artifact_of(key) == (f"url_{digest.hex()[:32]}", False)
 
 
 @pytest.mark.parametrize(
-    ("name", "owner"),
+    ("name", "tenant"),
     [
         ("../../etc/passwd", "5eed"),
         (f"{NAME}/..", "5eed"),
@@ -49,9 +49,9 @@ def test_what_became_of_an_address_has_a_key_that_holds_no_address(digest, owner
         ("", "5eed"),
     ],
 )
-def test_nothing_but_the_name_of_an_artifact_and_an_owner_makes_a_key(name, owner):
+def test_nothing_but_the_name_of_an_artifact_and_a_tenant_makes_a_key(name, tenant):
     with pytest.raises(ValueError, match="not the name of an artifact"):
-        metadata_key(name, owner)
+        metadata_key(name, tenant)
 
 
 def test_nothing_but_the_hash_of_an_address_makes_the_key_of_a_finding():

@@ -25,7 +25,7 @@ from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.store import INDEXED_BYTES, ArtifactStore
 
-OWNER, OTHER = "5eed" * 8, "beef" * 8
+TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
 SHORT = Artifact(b"one\ntwo\nthree", "sh")
 LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
@@ -46,22 +46,22 @@ async def reader(folder: PrivateFolder) -> AsyncIterator[ArtifactReader]:
     found.close()
 
 
-async def kept(folder: PrivateFolder, *artifacts: Artifact, owner: str = OWNER) -> None:
+async def kept(folder: PrivateFolder, *artifacts: Artifact, tenant: str = TENANT) -> None:
     store = ArtifactStore(folder, retention_days=7, max_bytes=2**30)
-    assert await store.keep(artifacts, owner) == frozenset()
+    assert await store.keep(artifacts, tenant) == frozenset()
     await store.close()
 
 
 async def page(reader: ArtifactReader, artifact: Artifact, **asked: str) -> tuple[str, str]:
     query = Query.parse(asked)
     assert query is not None
-    text = await reader.page(await reader.find(artifact.id, OWNER), query)
+    text = await reader.page(await reader.find(artifact.id, TENANT), query)
     header, _, rest = text.decode().partition("\n")
     return header, rest
 
 
 async def test_the_whole_comes_back_in_bounded_pieces(reader: ArtifactReader) -> None:
-    stored = await reader.find(LONG.id, OWNER)
+    stored = await reader.find(LONG.id, TENANT)
     assert (stored.size, stored.metadata.tool, stored.is_text) == (len(LONG.content), "sh", True)
     pieces = [piece async for piece in reader.pieces(stored, 0, stored.size)]
     assert b"".join(pieces) == LONG.content
@@ -78,45 +78,45 @@ async def test_the_whole_comes_back_in_bounded_pieces(reader: ArtifactReader) ->
         SHORT.id + "x",
         SHORT.id.upper(),
         ".meta",
-        f".meta/{SHORT.id}.{OWNER}.json",
+        f".meta/{SHORT.id}.{TENANT}.json",
         "a\0b",
         "é",
     ],
 )
-@pytest.mark.parametrize("owner", [OWNER, None])
-async def test_what_is_no_artifact_is_not_found(reader: ArtifactReader, name: str, owner: str | None) -> None:
+@pytest.mark.parametrize("tenant", [TENANT, None])
+async def test_what_is_no_artifact_is_not_found(reader: ArtifactReader, name: str, tenant: str | None) -> None:
     with pytest.raises(ArtifactNotFound):
-        await reader.find(name, owner)
+        await reader.find(name, tenant)
 
 
-async def test_what_another_owner_brought_is_not_found_and_the_operator_finds_all(reader: ArtifactReader) -> None:
+async def test_what_another_tenant_brought_is_not_found_and_the_operator_finds_all(reader: ArtifactReader) -> None:
     with pytest.raises(ArtifactNotFound) as foreign:
         await reader.find(SHORT.id, OTHER)
     with pytest.raises(ArtifactNotFound) as unknown:
         await reader.find(SHORT.id.replace("sh", "no"), OTHER)
     assert foreign.value.message == unknown.value.message
-    assert (await reader.find(SHORT.id, None)).metadata.owner == OWNER
-    assert (await reader.find(LONG.id, None)).metadata.owner == OWNER
+    assert (await reader.find(SHORT.id, None)).metadata.tenant == TENANT
+    assert (await reader.find(LONG.id, None)).metadata.tenant == TENANT
 
 
 async def test_what_is_expired_is_not_found_before_it_is_swept(reader: ArtifactReader, folder: PrivateFolder) -> None:
     long_ago = time.time() - 8 * DAY
-    os.utime(folder.place_of(metadata_key(SHORT.id, OWNER)), (long_ago, long_ago))
-    for owner in (OWNER, None):
+    os.utime(folder.place_of(metadata_key(SHORT.id, TENANT)), (long_ago, long_ago))
+    for tenant in (TENANT, None):
         with pytest.raises(ArtifactNotFound):
-            await reader.find(SHORT.id, owner)
+            await reader.find(SHORT.id, tenant)
 
 
 async def test_reading_is_a_use(reader: ArtifactReader, folder: PrivateFolder) -> None:
-    note = Path(folder.place_of(metadata_key(SHORT.id, OWNER)))
+    note = Path(folder.place_of(metadata_key(SHORT.id, TENANT)))
     written, used = note.read_bytes(), time.time() - 5 * DAY
     os.utime(note, (used, used))
-    await reader.find(SHORT.id, OWNER)
+    await reader.find(SHORT.id, TENANT)
     assert note.stat().st_mtime > used + 4 * DAY
     assert note.read_bytes() == written
     just_now = time.time() - 600
     os.utime(note, (just_now, just_now))
-    await reader.find(SHORT.id, OWNER)
+    await reader.find(SHORT.id, TENANT)
     assert note.stat().st_mtime == pytest.approx(just_now, abs=1)
 
 
@@ -126,7 +126,7 @@ async def test_a_store_that_cannot_be_written_is_read(reader: ArtifactReader, mo
 
     monkeypatch.setattr(PrivateFolder, "put", fail)
     monkeypatch.setattr(reader_module, "TOUCH_SECONDS", 0)
-    assert await reader.find(SHORT.id, OWNER)
+    assert await reader.find(SHORT.id, TENANT)
 
 
 async def test_an_index_is_kept_for_long_texts_only(reader: ArtifactReader, folder: PrivateFolder) -> None:
@@ -187,7 +187,7 @@ async def test_searches_parts_and_what_it_is(reader: ArtifactReader) -> None:
     assert (await page(reader, JSON, json="/messages/0/content", lines="2"))[1] == "second"
     assert (await page(reader, JSON, json="/messages/0/content", grep="^s"))[1] == "1-first\n2:second\n"
     assert (await page(reader, JSON, json="/messages/1"))[1] == "2.50"
-    stat = await reader.stat(await reader.find(LONG.id, OWNER))
+    stat = await reader.stat(await reader.find(LONG.id, TENANT))
     assert {**stat, "created": None} == {
         "id": LONG.id,
         "bytes": len(LONG.content),
@@ -199,7 +199,7 @@ async def test_searches_parts_and_what_it_is(reader: ArtifactReader) -> None:
 
 
 async def test_what_is_no_text_has_no_lines(reader: ArtifactReader) -> None:
-    stored = await reader.find(PICTURE.id, OWNER)
+    stored = await reader.find(PICTURE.id, TENANT)
     for asked in ({"lines": "1-"}, {"grep": "a"}):
         with pytest.raises(BadArtifactQuery, match="image/png"):
             await reader.page(stored, Query.parse(asked) or Query())
@@ -215,7 +215,7 @@ async def test_json_that_is_too_long_for_memory_is_refused(
 
 
 async def test_content_that_is_gone_is_not_found(reader: ArtifactReader, folder: PrivateFolder) -> None:
-    stored = await reader.find(SHORT.id, OWNER)
+    stored = await reader.find(SHORT.id, TENANT)
     Path(folder.place_of(SHORT.id)).unlink()
     with pytest.raises(ArtifactNotFound):
         await reader.piece(stored, 0, 3)
@@ -237,7 +237,7 @@ async def test_a_store_that_hangs_is_unavailable(reader: ArtifactReader, monkeyp
     monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
     try:
         with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
-            await reader.find(SHORT.id, OWNER)
+            await reader.find(SHORT.id, TENANT)
     finally:
         release.set()
 
@@ -253,16 +253,16 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
     monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
     monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
     with pytest.raises(ArtifactStoreUnavailable):
-        await reader.find(SHORT.id, OWNER)
+        await reader.find(SHORT.id, TENANT)
     release.set()
     monkeypatch.undo()
     asked: list[object] = []
     monkeypatch.setattr(obstore, "get", lambda *given: asked.append(given) or get(*given))
     with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
-        await reader.find(SHORT.id, OWNER)
+        await reader.find(SHORT.id, TENANT)
     assert asked == []
     now += COOLDOWN_SECONDS
-    assert (await reader.find(SHORT.id, OWNER)).size == len(SHORT.content)
+    assert (await reader.find(SHORT.id, TENANT)).size == len(SHORT.content)
     reader.close()
 
 
@@ -283,11 +283,11 @@ async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(
 
     monkeypatch.setattr(obstore, "get", fail)
     with pytest.raises(ArtifactStoreUnavailable, match=f"cannot be read: {reason}$"):
-        await reader.find(SHORT.id, OWNER)
+        await reader.find(SHORT.id, TENANT)
 
 
 async def test_many_readers_at_once(reader: ArtifactReader) -> None:
-    stored = await reader.find(LONG.id, OWNER)
+    stored = await reader.find(LONG.id, TENANT)
     pages = await asyncio.gather(
         *(reader.page(stored, Query.parse({"lines": f"{n}"}) or Query()) for n in range(1, 60))
     )

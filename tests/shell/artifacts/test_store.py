@@ -27,7 +27,7 @@ from proxy.shell.artifacts.folder import Metadata
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.store import MAX_KNOWN
 
-OWNER = "5eed" * 8
+TENANT = "5eed" * 8
 OTHER = "beef" * 8
 LOG = Artifact(b"line\n" * 1000, tool="run_shell_command")
 LARGEST_FILE = 32 << 20
@@ -50,8 +50,8 @@ def opened(folder: Path, clock: Callable[[], float] = time.time) -> store_module
     return store_module.ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=2**30, clock=clock)
 
 
-def note_of(folder: Path, artifact: Artifact, owner: str = OWNER) -> Path:
-    return folder / ".meta" / f"{artifact.id}.{owner}.json"
+def note_of(folder: Path, artifact: Artifact, tenant: str = TENANT) -> Path:
+    return folder / ".meta" / f"{artifact.id}.{tenant}.json"
 
 
 def all_files(folder: Path) -> set[str]:
@@ -95,7 +95,7 @@ def small_files() -> Iterator[None]:
 async def test_what_is_kept_lies_at_its_place_byte_for_byte(folder: Path) -> None:
     store = opened(folder)
     assert not folder.exists()
-    assert await store.keep([LOG], OWNER) == frozenset()
+    assert await store.keep([LOG], TENANT) == frozenset()
     assert (folder / LOG.id).read_bytes() == LOG.content
 
 
@@ -106,23 +106,23 @@ async def test_a_place_is_absolute_whatever_the_folder_is_called(
     store = opened(Path("x/../out"))
     assert PrivateFolder(Path("x/../out")).place_of(LOG.id) == str(tmp_path / "out" / LOG.id)
     monkeypatch.chdir("/")
-    await store.keep([LOG], OWNER)
+    await store.keep([LOG], TENANT)
     assert (tmp_path / "out" / LOG.id).is_file()
 
 
 async def test_metadata_say_what_it_is_and_who_brought_it(folder: Path) -> None:
     clock = Clock()
     clock.now = 1_700_000_000.0
-    await opened(folder, clock).keep([Artifact(b'{"a":1}', tool="搜索", suffix="json")], OWNER)
+    await opened(folder, clock).keep([Artifact(b'{"a":1}', tool="搜索", suffix="json")], TENANT)
     (note,) = (folder / ".meta").iterdir()
     found = msgspec.json.decode(note.read_bytes(), type=Metadata)
-    assert found == Metadata("搜索", "2023-11-14T22:13:20+00:00", 7, "application/json", OWNER)
+    assert found == Metadata("搜索", "2023-11-14T22:13:20+00:00", 7, "application/json", TENANT)
 
 
 async def test_only_the_user_of_the_proxy_can_read_it(folder: Path) -> None:
     before = os.umask(0)
     try:
-        await opened(folder).keep([LOG], OWNER)
+        await opened(folder).keep([LOG], TENANT)
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -133,7 +133,7 @@ async def test_only_the_user_of_the_proxy_can_read_it(folder: Path) -> None:
 async def test_a_folder_that_was_there_keeps_its_mode(folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    await opened(folder).keep([LOG], OWNER)
+    await opened(folder).keep([LOG], TENANT)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     assert stat.S_IMODE((folder / LOG.id).stat().st_mode) == 0o600
 
@@ -151,7 +151,7 @@ async def test_content_appears_under_its_name_only_when_it_is_whole_and_private(
         real(source, to)
 
     monkeypatch.setattr(os, "replace", rename)
-    await opened(folder).keep([LOG], OWNER)
+    await opened(folder).keep([LOG], TENANT)
     assert seen == [(len(LOG.content), 0o600)]
 
 
@@ -159,7 +159,7 @@ async def test_what_is_new_is_written_and_logged_once(folder: Path, puts: list[s
     store = opened(folder)
     with capture_logs() as logs:
         for _ in range(3):
-            await store.keep([LOG, LOG], OWNER)
+            await store.keep([LOG, LOG], TENANT)
     assert len(puts) == 2  # the note and the content
     assert logs == [
         {
@@ -175,17 +175,17 @@ async def test_what_is_new_is_written_and_logged_once(folder: Path, puts: list[s
 async def test_what_had_to_be_written_again_is_not_logged_again(folder: Path) -> None:
     store = opened(folder)
     with capture_logs() as logs:
-        await store.keep([LOG], OWNER)
+        await store.keep([LOG], TENANT)
         (folder / LOG.id).unlink()
-        await store.keep([LOG], OWNER)
+        await store.keep([LOG], TENANT)
     assert [line["event"] for line in logs] == ["artifact_saved"]
 
 
 async def test_what_another_worker_kept_is_not_written_again(folder: Path, puts: list[str]) -> None:
-    await opened(folder).keep([LOG], OWNER)
+    await opened(folder).keep([LOG], TENANT)
     puts.clear()
     with capture_logs() as logs:
-        assert await opened(folder).keep([LOG], OWNER) == frozenset()
+        assert await opened(folder).keep([LOG], TENANT) == frozenset()
     assert puts == []
     assert logs == []
 
@@ -196,36 +196,36 @@ async def test_content_that_is_not_there_any_more_is_written_again(
     folder: Path, damage: Callable[[Path], None], same_worker: bool
 ) -> None:
     store = opened(folder)
-    await store.keep([LOG], OWNER)
+    await store.keep([LOG], TENANT)
     damage(folder / LOG.id)
-    assert await (store if same_worker else opened(folder)).keep([LOG], OWNER) == frozenset()
+    assert await (store if same_worker else opened(folder)).keep([LOG], TENANT) == frozenset()
     assert (folder / LOG.id).read_bytes() == LOG.content
 
 
 async def test_a_folder_that_vanished_is_made_again(folder: Path) -> None:
     store = opened(folder)
-    await store.keep([LOG], OWNER)
+    await store.keep([LOG], TENANT)
     folder.rename(folder.with_name("away"))
-    assert await store.keep([LOG], OWNER) == frozenset()
+    assert await store.keep([LOG], TENANT) == frozenset()
     assert (folder / LOG.id).read_bytes() == LOG.content
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-async def test_every_owner_has_a_note_of_his_own(folder: Path) -> None:
+async def test_every_tenant_has_a_note_of_his_own(folder: Path) -> None:
     store = opened(folder)
-    await store.keep([LOG], OWNER)
+    await store.keep([LOG], TENANT)
     await store.keep([LOG], OTHER)
-    assert all_files(folder) == {LOG.id, f".meta/{LOG.id}.{OWNER}.json", f".meta/{LOG.id}.{OTHER}.json"}
+    assert all_files(folder) == {LOG.id, f".meta/{LOG.id}.{TENANT}.json", f".meta/{LOG.id}.{OTHER}.json"}
 
 
-async def test_nobody_replaces_what_another_owner_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_replaces_what_another_tenant_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact_module, "DIGEST_CHARACTERS", 2)  # of 16: two contents with one name are soon found
     kept = Artifact(b"line\n" * 1000)
     same_name = (Artifact(b"%d" % number) for number in range(10_000))
     other = next(artifact for artifact in same_name if artifact.id == kept.id)
-    monkeypatch.setattr(store_module, "metadata_key", lambda name, owner: f".meta/{name}.{owner}.json")
+    monkeypatch.setattr(store_module, "metadata_key", lambda name, tenant: f".meta/{name}.{tenant}.json")
     store = opened(folder)
-    await store.keep([kept], OWNER)
+    await store.keep([kept], TENANT)
     for content in (other.content, b"x" * len(kept.content)):
         taken = Artifact(content)
         if taken.id == kept.id:
@@ -237,7 +237,7 @@ async def test_nobody_replaces_what_another_owner_reads(folder: Path, monkeypatc
 async def test_of_what_is_named_by_something_else_the_first_stands(folder: Path) -> None:
     first, second = (Artifact(content, named_by="a mark of this owner") for content in (b"first", b"the second"))
     for artifact in (first, second):
-        assert await opened(folder).keep([artifact], OWNER) == frozenset()
+        assert await opened(folder).keep([artifact], TENANT) == frozenset()
     assert (folder / first.id).read_bytes() == b"first"
     assert msgspec.json.decode(note_of(folder, first).read_bytes(), type=Metadata).size == 5
 
@@ -245,18 +245,18 @@ async def test_of_what_is_named_by_something_else_the_first_stands(folder: Path)
 async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(folder: Path, puts: list[str]) -> None:
     clock = Clock()
     store = opened(folder, clock)
-    await store.keep([LOG], OWNER)
+    await store.keep([LOG], TENANT)
     note = note_of(folder, LOG)
     first = note.read_bytes()
     puts.clear()
     long_ago = clock.now - 100
     os.utime(note, (long_ago, long_ago))
     clock.pass_(3590)
-    await store.keep([LOG], OWNER)
+    await store.keep([LOG], TENANT)
     assert puts == []
     clock.pass_(20)
     for _ in range(3):
-        await store.keep([LOG], OWNER)
+        await store.keep([LOG], TENANT)
     assert len(puts) == 1
     assert note.stat().st_mtime > long_ago + 50
     assert note.read_bytes() == first
@@ -267,9 +267,9 @@ async def test_many_artifacts_do_not_fill_the_memory(folder: Path, monkeypatch: 
     monkeypatch.setattr(store_module, "MAX_KNOWN", 3)
     store = opened(folder)
     artifacts = [Artifact(bytes([n]) * 10) for n in range(8)]
-    await store.keep(artifacts, OWNER)
+    await store.keep(artifacts, TENANT)
     assert len(store._known) == 3
-    assert await store.keep(artifacts, OWNER) == frozenset()
+    assert await store.keep(artifacts, TENANT) == frozenset()
 
 
 async def test_writers_of_the_same_content_do_not_disturb_each_other(folder: Path) -> None:
@@ -288,13 +288,13 @@ async def test_writers_of_the_same_content_do_not_disturb_each_other(folder: Pat
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        failed = await asyncio.gather(*(store.keep(artifacts, OWNER) for store in stores * 2))
+        failed = await asyncio.gather(*(store.keep(artifacts, TENANT) for store in stores * 2))
     finally:
         done.set()
         reader.join()
     assert set(failed) == {frozenset()}
     assert not broken
-    assert all_files(folder) == {a.id for a in artifacts} | {f".meta/{a.id}.{OWNER}.json" for a in artifacts}
+    assert all_files(folder) == {a.id for a in artifacts} | {f".meta/{a.id}.{TENANT}.json" for a in artifacts}
 
 
 async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,14 +307,14 @@ async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypat
 
     monkeypatch.setattr(PrivateFolder, "put", put)
     asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(ticked.set))
-    assert await opened(folder).keep([LOG], OWNER) == frozenset()
+    assert await opened(folder).keep([LOG], TENANT) == frozenset()
 
 
 async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_text("a file")
     with capture_logs() as logs:
-        assert await opened(folder).keep([LOG], OWNER) == {LOG.id}
+        assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
     assert [(line["event"], line["log_level"], line["reason"]) for line in logs] == [
         ("artifact_store_failed", "warning", "File exists")
     ]
@@ -323,7 +323,7 @@ async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> No
 
 async def test_a_folder_where_the_file_should_be_is_reported(folder: Path) -> None:
     (folder / LOG.id / "inside").mkdir(parents=True)
-    assert await opened(folder).keep([LOG], OWNER) == {LOG.id}
+    assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
     assert not list((folder / ".meta").glob("*.part*"))
 
 
@@ -332,9 +332,9 @@ async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
 ) -> None:
     small, large = Artifact(b"small"), Artifact(bytes(LARGEST_FILE + 1))
     with capture_logs() as logs:
-        assert await opened(folder).keep([large, small], OWNER) == {large.id}
+        assert await opened(folder).keep([large, small], TENANT) == {large.id}
     assert (folder / small.id).read_bytes() == b"small"
-    assert all_files(folder) - {f".meta/{large.id}.{OWNER}.json"} == {small.id, f".meta/{small.id}.{OWNER}.json"}
+    assert all_files(folder) - {f".meta/{large.id}.{TENANT}.json"} == {small.id, f".meta/{small.id}.{TENANT}.json"}
     assert [line["reason"] for line in logs if line["log_level"] == "warning"] == [os.strerror(errno.EFBIG)]
 
 
@@ -342,9 +342,9 @@ async def test_what_failed_is_tried_again(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_text("a file")
     store = opened(folder)
-    assert await store.keep([LOG], OWNER) == {LOG.id}
+    assert await store.keep([LOG], TENANT) == {LOG.id}
     folder.unlink()
-    assert await store.keep([LOG], OWNER) == frozenset()
+    assert await store.keep([LOG], TENANT) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -367,10 +367,10 @@ async def test_the_log_gives_the_reason_once_a_minute_and_no_more(
     store = opened(folder, clock)
     with capture_logs() as logs:
         for _ in range(3):
-            assert await store.keep([LOG, Artifact(b"x")], OWNER) == {LOG.id, Artifact(b"x").id}
+            assert await store.keep([LOG, Artifact(b"x")], TENANT) == {LOG.id, Artifact(b"x").id}
             clock.pass_(25)
         assert [(line["reason"], line["artifacts"]) for line in logs] == [(reason, 2)]
-        await store.keep([LOG], OWNER)
+        await store.keep([LOG], TENANT)
     assert len(logs) == 2
     assert "SECRET" not in str(logs)
 
@@ -381,7 +381,7 @@ async def test_a_store_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
     try:
         with capture_logs() as logs:
-            assert await opened(folder).keep([LOG], OWNER) == {LOG.id}
+            assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
     finally:
         release.set()
     assert [line["reason"] for line in logs] == ["no answer in time"]
@@ -400,21 +400,21 @@ async def test_under_load_artifacts_wait_for_their_turn_and_all_are_kept(
     monkeypatch.setattr(store_module, "KEEP_SECONDS", 1.0)  # two puts take a small part of that, all of them 2 s
     store, artifacts = opened(folder), [Artifact(b"%d" % number) for number in range(200)]
     with capture_logs() as logs:
-        kept = await asyncio.gather(*(store.keep([artifact], OWNER) for artifact in artifacts))
+        kept = await asyncio.gather(*(store.keep([artifact], TENANT) for artifact in artifacts))
     assert kept == [frozenset()] * 200
     assert "artifact_store_failed" not in {line["event"] for line in logs}
 
 
-@pytest.mark.parametrize("owner", ["", "../../x", "a/b", "a.b", "x" * 300])
-async def test_an_owner_that_is_no_name_is_refused(folder: Path, owner: str) -> None:
-    assert await opened(folder).keep([LOG], owner) == {LOG.id}
+@pytest.mark.parametrize("tenant", ["", "../../x", "a/b", "a.b", "x" * 300])
+async def test_a_tenant_that_is_no_name_is_refused(folder: Path, tenant: str) -> None:
+    assert await opened(folder).keep([LOG], tenant) == {LOG.id}
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("suffix", ["", "../x", "a/b", "x" * 300, "txt\n"])
 async def test_a_suffix_that_leads_elsewhere_is_refused(folder: Path, suffix: str) -> None:
     artifact = Artifact(b"content", suffix=suffix)
-    assert await opened(folder).keep([artifact], OWNER) == {artifact.id}
+    assert await opened(folder).keep([artifact], TENANT) == {artifact.id}
     assert not folder.exists()
 
 
@@ -437,9 +437,9 @@ def test_whatever_a_tool_is_called_its_content_stays_in_the_folder_and_comes_bac
         folder = Path(outer) / "a" / "b"
         store = opened(folder)
         with capture_logs() as logs:
-            assert asyncio.run(store.keep([artifact], OWNER)) == frozenset()
+            assert asyncio.run(store.keep([artifact], TENANT)) == frozenset()
         assert (folder / artifact.id).read_bytes() == content
-        assert all_files(Path(outer)) == {f"a/b/{artifact.id}", f"a/b/.meta/{artifact.id}.{OWNER}.json"}
+        assert all_files(Path(outer)) == {f"a/b/{artifact.id}", f"a/b/.meta/{artifact.id}.{TENANT}.json"}
         msgspec.json.encode(logs)  # a log line is JSON
         note = msgspec.json.decode(note_of(folder, artifact).read_bytes(), type=Metadata)
         assert note.size == len(content)

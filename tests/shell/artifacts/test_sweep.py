@@ -25,7 +25,7 @@ from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import Swept, sweep
 
-OWNER = "5eed" * 8
+TENANT = "5eed" * 8
 HOUR = 3600.0
 DAY = 24 * HOUR
 WEEK = 7 * DAY
@@ -36,7 +36,7 @@ PLENTY = 2**40
 def stored(folder: Path, number: int, *, idle_seconds: float, now: float, size: int = 100) -> Artifact:
     """An artifact that was written long ago and last used as said."""
     artifact = Artifact(number.to_bytes(4, "big") + b"x" * (size - 4), tool="t")
-    content, note = folder / artifact.id, folder / metadata_key(artifact.id, OWNER)
+    content, note = folder / artifact.id, folder / metadata_key(artifact.id, TENANT)
     note.parent.mkdir(exist_ok=True)
     content.write_bytes(artifact.content)
     note.write_bytes(b"{}")
@@ -68,7 +68,7 @@ def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path:
     swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY)
     assert swept == Swept(removed=1, removed_bytes=2 * BLOCK, kept=1, kept_bytes=2 * BLOCK)
     assert names(tmp_path) == {young.id}
-    assert notes(tmp_path) == {f"{young.id}.{OWNER}.json"}
+    assert notes(tmp_path) == {f"{young.id}.{TENANT}.json"}
 
 
 def test_past_the_quota_the_least_recently_used_go_first(tmp_path: Path, now: float) -> None:
@@ -94,7 +94,7 @@ def test_what_may_have_been_used_within_the_hour_stays_whatever_the_limits(tmp_p
     assert names(tmp_path) == {in_use.id}
 
 
-def test_the_use_by_any_owner_keeps_it(tmp_path: Path, now: float) -> None:
+def test_the_use_by_any_tenant_keeps_it(tmp_path: Path, now: float) -> None:
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     (tmp_path / metadata_key(artifact.id, "beef")).write_bytes(b"{}")
     assert swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY).removed == 0
@@ -110,7 +110,7 @@ def test_the_files_of_strangers_stay(tmp_path: Path, now: float) -> None:
         tmp_path / f"{artifact.id}.bak",
         tmp_path / f"my_{artifact.id}",
         tmp_path / "sub" / artifact.id,
-        tmp_path / "sub" / metadata_key(artifact.id, OWNER),
+        tmp_path / "sub" / metadata_key(artifact.id, TENANT),
         tmp_path / ".meta" / "README",
         tmp_path / f"{artifact.id}#1",
     ]
@@ -129,7 +129,7 @@ def test_the_files_of_strangers_stay(tmp_path: Path, now: float) -> None:
 
 def test_half_of_a_pair_goes_too(tmp_path: Path, now: float) -> None:
     alone = stored(tmp_path, 1, idle_seconds=WEEK, now=now)
-    (tmp_path / metadata_key(alone.id, OWNER)).unlink()
+    (tmp_path / metadata_key(alone.id, TENANT)).unlink()
     noted = stored(tmp_path, 2, idle_seconds=2 * WEEK, now=now)
     (tmp_path / noted.id).unlink()
     assert swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=PLENTY).removed == 2
@@ -147,7 +147,7 @@ def test_a_pass_is_bounded_and_the_next_goes_on(tmp_path: Path, now: float, monk
 def test_what_is_used_while_a_pass_runs_stays(tmp_path: Path, now: float) -> None:
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     listed = list(PrivateFolder(tmp_path).listed())
-    os.utime(tmp_path / metadata_key(artifact.id, OWNER))
+    os.utime(tmp_path / metadata_key(artifact.id, TENANT))
     assert sweep(LocalStore(tmp_path), listed, now, retention_seconds=WEEK, max_bytes=0).removed == 0
     assert names(tmp_path) == {artifact.id}
 
@@ -162,7 +162,7 @@ def test_workers_may_sweep_at_the_same_time(tmp_path: Path, now: float) -> None:
         ]
         assert sum(one.result().removed for one in passes) >= 200
     assert names(tmp_path) == {stays.id}
-    assert notes(tmp_path) == {f"{stays.id}.{OWNER}.json"}
+    assert notes(tmp_path) == {f"{stays.id}.{TENANT}.json"}
 
 
 def test_a_pass_that_is_stopped_removes_nothing(tmp_path: Path, now: float) -> None:
@@ -187,14 +187,14 @@ def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted
     removed: list[str] = []
     monkeypatch.setattr(obstore, "delete", lambda _, key: removed.append(key))
     swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0)
-    assert removed == [artifact.id, metadata_key(artifact.id, OWNER)]
+    assert removed == [artifact.id, metadata_key(artifact.id, TENANT)]
 
 
 def test_any_store_can_be_swept() -> None:
     memory = MemoryStore()
     artifact = Artifact(b"x" * 100)
     obstore.put(memory, artifact.id, artifact.content)
-    obstore.put(memory, metadata_key(artifact.id, OWNER), b"{}")
+    obstore.put(memory, metadata_key(artifact.id, TENANT), b"{}")
     later = time.time() + 8 * DAY
     listed = [
         Listed(one["path"], one["last_modified"].timestamp(), one["size"])
@@ -271,14 +271,14 @@ async def test_what_a_dead_worker_left_half_written_goes(
     tmp_path: Path, now: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stays = stored(tmp_path, 1, idle_seconds=DAY, now=now)
-    odd = metadata_key("tool_t_0123456789abcdef.part", OWNER)
+    odd = metadata_key("tool_t_0123456789abcdef.part", TENANT)
     (tmp_path / odd).write_bytes(b"{}")
     for name, idle_seconds in (("00ff.part", DAY), ("00ff.part#1", DAY), ("0abc.part#1", 60)):
         (tmp_path / ".meta" / name).write_bytes(b"half")
         os.utime(tmp_path / ".meta" / name, (now - idle_seconds, now - idle_seconds))
     os.utime(tmp_path / odd, (now - DAY, now - DAY))
     await swept_once(tmp_path, lambda: now, monkeypatch)
-    assert notes(tmp_path) == {f"{stays.id}.{OWNER}.json", "0abc.part#1", Path(odd).name}
+    assert notes(tmp_path) == {f"{stays.id}.{TENANT}.json", "0abc.part#1", Path(odd).name}
 
 
 async def test_a_folder_that_is_not_there_is_not_made_by_sweeping(
@@ -308,7 +308,7 @@ async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(t
     await store.close()
     await store.start()
     await store.close()
-    assert await store.keep([Artifact(b"late")], OWNER) == frozenset()
+    assert await store.keep([Artifact(b"late")], TENANT) == frozenset()
 
 
 async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_a_limit_that_the_client_may_have_written_teaches_nothing_however_many_s
     assert found.limits("m") is None
 
 
-def test_what_one_owner_has_met_binds_the_others_once_another_one_has_met_it(tmp_path: Path) -> None:
+def test_what_one_tenant_has_met_binds_the_others_once_another_one_has_met_it(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_refusal("m", refusal(60_000), None, "one")
     assert (window(found, by="one"), window(found, by="two"), window(found)) == (60_000, None, 60_000)
@@ -140,7 +140,7 @@ def test_what_one_owner_has_met_binds_the_others_once_another_one_has_met_it(tmp
     assert found.taught_apart("m", "one") == ""
 
 
-def test_an_unlikely_limit_is_believed_for_all_when_two_owners_have_met_it(tmp_path: Path) -> None:
+def test_an_unlikely_limit_is_believed_for_all_when_two_tenants_have_met_it(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_refusal("m", refusal(40_000), BELIEVED, "one")
     assert found.limits("m", "one") is None
@@ -148,7 +148,7 @@ def test_an_unlikely_limit_is_believed_for_all_when_two_owners_have_met_it(tmp_p
     assert window(found, by="new") == 40_000
 
 
-def test_only_the_owner_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) -> None:
+def test_only_the_tenant_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_refusal("m", refusal(60_000), None, "one")
     found.note_usage("m", "bytes", 70_000, 70_000, "req-1", "two")
@@ -157,7 +157,7 @@ def test_only_the_owner_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) -
     assert window(found, by="one") is None
 
 
-def test_a_window_that_refusals_without_words_tell_of_binds_all_once_two_owners_have_met_them(tmp_path: Path) -> None:
+def test_a_window_that_refusals_without_words_tell_of_binds_all_once_two_tenants_have_met_them(tmp_path: Path) -> None:
     found = learning(tmp_path)
     for _ in range(2):
         found.note_unnamed_refusal("m", 20_000, "one")
@@ -167,7 +167,7 @@ def test_a_window_that_refusals_without_words_tell_of_binds_all_once_two_owners_
     assert (window(found, by="one"), window(found, by="new")) == (18_000, 27_000)
 
 
-def test_of_one_model_no_more_owners_are_remembered_than_are_allowed(tmp_path: Path) -> None:
+def test_of_one_model_no_more_tenants_are_remembered_than_are_allowed(tmp_path: Path) -> None:
     found = learning(tmp_path)
     for number in range(MAX_KEYS + 5):
         found.note_refusal("m", refusal(60_000 + number), None, f"owner {number}")
@@ -682,7 +682,7 @@ def test_any_models_name_is_a_key_of_the_file_and_no_path(model: str) -> None:
     assert len(json.dumps(log)) < 3_000
 
 
-def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+def test_only_the_tenant_can_read_the_file(tmp_path: Path) -> None:
     found = learning(tmp_path / "folder")
     found.note_refusal("m", refusal(60_000), BELIEVED)
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "folder", *(tmp_path / "folder").iterdir())]

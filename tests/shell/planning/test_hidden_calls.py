@@ -23,20 +23,20 @@ class Kept:
         self.asked: list[str] = []
         self.trouble: Exception | None = None
 
-    async def keep(self, artifacts: Any, owner: str) -> frozenset[str]:
+    async def keep(self, artifacts: Any, tenant: str) -> frozenset[str]:
         if self.trouble:
             return frozenset(artifact.id for artifact in artifacts)
         for artifact in artifacts:
-            self.contents.setdefault((artifact.id, owner), artifact.content)
+            self.contents.setdefault((artifact.id, tenant), artifact.content)
         return frozenset()
 
-    async def find(self, name: str, owner: str) -> Any:
+    async def find(self, name: str, tenant: str) -> Any:
         self.asked.append(name)
         if self.trouble:
             raise self.trouble
-        if (name, owner) not in self.contents:
+        if (name, tenant) not in self.contents:
             raise ArtifactNotFound("no")
-        return type("Stored", (), {"size": len(self.contents[name, owner]), "key": (name, owner)})
+        return type("Stored", (), {"size": len(self.contents[name, tenant]), "key": (name, tenant)})
 
     async def piece(self, stored: Any, start: int, stop: int) -> bytes:
         return self.contents[stored.key][start:stop]
@@ -58,10 +58,10 @@ def request(*numbers: int) -> Any:
     return CHAT_COMPLETIONS.parse(json.dumps({"messages": conversation(*numbers)}).encode())
 
 
-def hidden(*numbers: int, page: str = "page", owner: str = "me") -> HiddenToolCalls:
+def hidden(*numbers: int, page: str = "page", tenant: str = "me") -> HiddenToolCalls:
     """Of the last of these calls."""
     *before, number = numbers
-    history = functools.reduce(extended, request(*before).conversation, beginning(owner))
+    history = functools.reduce(extended, request(*before).conversation, beginning(tenant))
     mark = mark_of(history, meant_by([json.dumps(call).encode() for call in calls(number)]))
     own = json.dumps({"id": f"own_{number}", "function": {"name": "read_artifact", "arguments": "{}"}}).encode()
     result = json.dumps({"role": "tool", "tool_call_id": f"own_{number}", "content": page}).encode()
@@ -72,12 +72,12 @@ def memory(kept: Kept) -> HiddenCallMemory:
     return HiddenCallMemory(kept, kept)  # type: ignore[arg-type]
 
 
-async def completed(found: HiddenCallMemory, owner: str, *numbers: int) -> Conversation:
+async def completed(found: HiddenCallMemory, tenant: str, *numbers: int) -> Conversation:
     """As a planner asks."""
-    _, unknown = found.completed(owner, request(*numbers))
+    _, unknown = found.completed(tenant, request(*numbers))
     if unknown:
-        await found.look_up(owner, unknown)
-    whole, unknown = found.completed(owner, request(*numbers))
+        await found.look_up(tenant, unknown)
+    whole, unknown = found.completed(tenant, request(*numbers))
     assert unknown == ()
     return whole.conversation
 

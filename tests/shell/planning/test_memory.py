@@ -18,14 +18,14 @@ def request_of(*contents, model="m", user="u" * HEAD_BYTES):
     )
 
 
-def remember(memory, owner, request, knowledge, instead_of, more_bytes=0):
+def remember(memory, tenant, request, knowledge, instead_of, more_bytes=0):
     held_bytes = 2 * len(request.body) + more_bytes
-    memory.remember(owner, request, knowledge, instead_of, held_bytes)
+    memory.remember(tenant, request, knowledge, instead_of, held_bytes)
 
 
-def remembered(memory, owner, request):
+def remembered(memory, tenant, request):
     """Whether exactly this request is still known."""
-    match = memory.find(owner, request.body)
+    match = memory.find(tenant, request.body)
     return match is not None and match.remembered.request is request
 
 
@@ -67,7 +67,7 @@ def test_no_other_request_shares_more_than_the_one_that_is_found_unless_that_is_
         assert match.shared_messages == match.remembered.request.shared_messages(body)
 
 
-def test_one_owner_never_sees_what_another_sent():
+def test_one_tenant_never_sees_what_another_sent():
     memory = ConversationMemory(PLENTY)
     remember(memory, ALICE, request_of("a", "b"), "secret", None)
     assert memory.find(BOB, request_of("a", "b", "c").body) is None
@@ -103,9 +103,9 @@ def test_a_match_that_was_forgotten_meanwhile_does_no_harm():
 @given(st.lists(st.tuples(st.sampled_from([ALICE, BOB]), st.lists(st.sampled_from("abc"), max_size=5)), max_size=40))
 def test_what_is_held_is_counted_and_bounded(arrivals):
     memory = ConversationMemory(2_000)
-    for owner, contents in arrivals:
+    for tenant, contents in arrivals:
         request = request_of(*contents)
-        remember(memory, owner, request, None, memory.find(owner, request.body))
+        remember(memory, tenant, request, None, memory.find(tenant, request.body))
         held = [one for together in memory._heads.values() for one in together]
         assert set(held) == set(memory._kept)
         assert memory._kept.held_bytes == sum(2 * len(one.request.body) for one in held) <= 2_000

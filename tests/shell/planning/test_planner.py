@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.planners import OWNER, body, planner, run
+from support.planners import TENANT, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
 from proxy.config.settings import Settings
@@ -16,12 +16,12 @@ from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
 
 async def unkept(one: Planner, raw: bytes):
-    return await one.plan_without_keeping(await one.plan(CHAT_COMPLETIONS, OWNER, raw))
+    return await one.plan_without_keeping(await one.plan(CHAT_COMPLETIONS, TENANT, raw))
 
 
 async def test_what_fits_goes_as_the_very_bytes():
     raw = body(run(3), temperature=0.50).replace(b'"tools"', b' "tools" ')
-    planned = await planner().plan(CHAT_COMPLETIONS, OWNER, raw)
+    planned = await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
     assert planned.body() is planned.request.body
     assert planned.body() == raw
     assert not planned.changed
@@ -30,7 +30,7 @@ async def test_what_fits_goes_as_the_very_bytes():
 
 async def test_what_is_too_long_is_cut_and_its_other_members_keep_their_bytes():
     raw = body(run(80), temperature=0.50, unknown={"a": [1, 2]})
-    planned = await planner().plan(CHAT_COMPLETIONS, OWNER, raw)
+    planned = await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
     sent = planned.body()
     assert len(sent) < len(raw) / 2
     assert b'"temperature":0.5' in sent
@@ -44,8 +44,8 @@ async def test_a_growing_conversation_is_planned_as_if_nothing_were_remembered()
     remembering = planner()
     for count in range(0, 60, 3):
         raw = body(run(count))
-        again = await remembering.plan(CHAT_COMPLETIONS, OWNER, raw)
-        anew = await planner().plan(CHAT_COMPLETIONS, OWNER, raw)
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        anew = await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
         assert again.body() == anew.body()
         assert again.plan == anew.plan
     assert again.known_messages == 2 + 2 * 54
@@ -54,10 +54,10 @@ async def test_a_growing_conversation_is_planned_as_if_nothing_were_remembered()
 async def test_only_edits_of_new_messages_are_new():
     remembering = planner(100_000)
     long = "a long line of output\n" * 3_000
-    first = await remembering.plan(CHAT_COMPLETIONS, OWNER, body([user(), *exchange([long])]))
+    first = await remembering.plan(CHAT_COMPLETIONS, TENANT, body([user(), *exchange([long])]))
     assert len(first.new_edits) == 1
     second = await remembering.plan(
-        CHAT_COMPLETIONS, OWNER, body([user(), *exchange([long]), *exchange([long], first_call=2)])
+        CHAT_COMPLETIONS, TENANT, body([user(), *exchange([long]), *exchange([long], first_call=2)])
     )
     assert (len(second.plan.edits), len(second.new_edits)) == (2, 1)
     assert second.new_edits[0].message == 4
@@ -70,16 +70,16 @@ async def test_other_limits_of_the_same_conversation_start_anew():
         lambda model, _: ModelProfile(model, windows[model], tokenizer="bytes"),
         lambda *_: (1.0, False),
     )
-    assert (await remembering.plan(CHAT_COMPLETIONS, OWNER, body(run(80)))).changed
-    assert not (await remembering.plan(CHAT_COMPLETIONS, OWNER, body(run(80), model="large"))).changed
+    assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).changed
+    assert not (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80), model="large"))).changed
     windows["m"] = 200_000
-    assert not (await remembering.plan(CHAT_COMPLETIONS, OWNER, body(run(80)))).changed
+    assert not (await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).changed
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 async def test_the_reply_gives_way_before_the_history(name):
     raw = body(run(20), **{name: 6_000})
-    planned = await planner().plan(CHAT_COMPLETIONS, OWNER, raw)
+    planned = await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
     assert planned.plan.edits == ()
     sent = json.loads(planned.body())
     assert 256 <= sent[name] < 6_000
@@ -90,19 +90,19 @@ async def test_the_reply_gives_way_before_the_history(name):
 
 async def test_a_reply_limit_that_fits_is_left_alone():
     raw = body(run(3), max_tokens=500)
-    assert (await planner().plan(CHAT_COMPLETIONS, OWNER, raw)).body() == raw
+    assert (await planner().plan(CHAT_COMPLETIONS, TENANT, raw)).body() == raw
 
 
 async def test_a_reply_limit_may_be_set_from_outside():
-    planned = await planner().plan(CHAT_COMPLETIONS, OWNER, body(run(3), max_tokens=500))
+    planned = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(3), max_tokens=500))
     assert json.loads(planned.body(300))["max_tokens"] == 300
-    unsaid = await planner().plan(CHAT_COMPLETIONS, OWNER, body(run(3)))
+    unsaid = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(3)))
     assert json.loads(unsaid.body(300))["max_tokens"] == 300
     assert json.loads(unsaid.body(300))["messages"] == run(3)
 
 
 async def test_a_second_plan_is_at_most_as_large_as_its_goal():
-    first = await planner().plan(CHAT_COMPLETIONS, OWNER, body(run(80)))
+    first = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(80)))
     second = await planner().plan_for(first, 2_000, keeping=True)
     assert second.plan.after.tokens <= 2_000 < first.plan.after.tokens
     assert second.plan.fits
@@ -118,31 +118,31 @@ async def test_while_nothing_can_be_kept_what_fits_is_not_cut_and_notices_say_th
 
 
 async def test_a_request_that_came_measured_larger_has_less_room():
-    assert not (await planner(ratio=(1.0, True)).plan(CHAT_COMPLETIONS, OWNER, body(run(20)))).changed
-    assert (await planner(ratio=(2.0, True)).plan(CHAT_COMPLETIONS, OWNER, body(run(20)))).changed
+    assert not (await planner(ratio=(1.0, True)).plan(CHAT_COMPLETIONS, TENANT, body(run(20)))).changed
+    assert (await planner(ratio=(2.0, True)).plan(CHAT_COMPLETIONS, TENANT, body(run(20)))).changed
 
 
 async def test_tools_take_up_room():
     many = [{"type": "function", "function": {"name": f"tool_{n}", "description": "words " * 50}} for n in range(60)]
-    assert not (await planner().plan(CHAT_COMPLETIONS, OWNER, body(run(20)))).changed
-    assert (await planner().plan(CHAT_COMPLETIONS, OWNER, body(run(20), tools=many))).changed
+    assert not (await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(20)))).changed
+    assert (await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(20), tools=many))).changed
 
 
 async def test_large_requests_are_worked_on_off_the_event_loop_with_the_same_result():
     history = run(10, 600)
     at_once, slowly = planner(100_000), planner(100_000)
     for stop in range(2, len(history) + 1, 2):
-        grown = await at_once.plan(CHAT_COMPLETIONS, OWNER, body(history[:stop]))
-    assert grown.plan == (await slowly.plan(CHAT_COMPLETIONS, OWNER, body(history))).plan
+        grown = await at_once.plan(CHAT_COMPLETIONS, TENANT, body(history[:stop]))
+    assert grown.plan == (await slowly.plan(CHAT_COMPLETIONS, TENANT, body(history))).plan
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"messages": 1}', b"\xff"])
 async def test_what_is_no_chat_request_is_malformed(raw):
     with pytest.raises(MalformedRequest):
-        await planner().plan(CHAT_COMPLETIONS, OWNER, raw)
+        await planner().plan(CHAT_COMPLETIONS, TENANT, raw)
 
 
-async def test_owners_share_nothing():
+async def test_tenants_share_nothing():
     remembering = planner()
     await remembering.plan(CHAT_COMPLETIONS, b"one", body(run(5)))
     assert (await remembering.plan(CHAT_COMPLETIONS, b"two", body(run(6)))).known_messages == 0
@@ -151,5 +151,5 @@ async def test_owners_share_nothing():
 
 async def test_an_exact_tokenizer_counts_when_bytes_do_not_prove_that_it_fits():
     exact = planner(8_000, tokenizer="o200k_base")
-    assert (await exact.plan(CHAT_COMPLETIONS, OWNER, body(run(2)))).inputs.counted_by == "bytes"
-    assert (await exact.plan(CHAT_COMPLETIONS, OWNER, body(run(80)))).inputs.counted_by == "o200k_base"
+    assert (await exact.plan(CHAT_COMPLETIONS, TENANT, body(run(2)))).inputs.counted_by == "bytes"
+    assert (await exact.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).inputs.counted_by == "o200k_base"

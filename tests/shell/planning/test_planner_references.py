@@ -13,7 +13,7 @@ from proxy.shell.planning import planner as planning
 from proxy.shell.planning.planner import Planner
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
-OWNER = b"owner"
+TENANT = b"owner"
 FETCHED = Fetched(b"\x89PNG", "image/png", "a.png")
 
 
@@ -27,8 +27,8 @@ class Lookup:
     def may_refer(self, body: bytes, start: int, _: Any) -> bool:
         return body.find(b"http", start) >= 0
 
-    async def resolve(self, references: Any, owner: str) -> dict[str, Any]:
-        assert owner == OWNER.hex()
+    async def resolve(self, references: Any, tenant: str) -> dict[str, Any]:
+        assert tenant == TENANT.hex()
         wanted = [reference.address for reference in references]
         self.asked.append(wanted)
         return {one: self.found[one] for one in wanted if one in self.found}
@@ -59,11 +59,11 @@ async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_tu
     lookup = Lookup(a=FETCHED, b=Unfetched(FetchError.NOT_FOUND))
     one = looking(lookup)
     history = [pictures("a"), *LONG]
-    first = await one.plan(CHAT_COMPLETIONS, OWNER, body(*history), looking_up=True)
+    first = await one.plan(CHAT_COMPLETIONS, TENANT, body(*history), looking_up=True)
     assert first.resolved == {address("a"): FETCHED}
-    again = await one.plan(CHAT_COMPLETIONS, OWNER, body(*history, pictures("a")), looking_up=True)
+    again = await one.plan(CHAT_COMPLETIONS, TENANT, body(*history, pictures("a")), looking_up=True)
     assert (again.resolved, lookup.asked) == (first.resolved, [[address("a")]])
-    later = await one.plan(CHAT_COMPLETIONS, OWNER, body(*history, pictures("a"), pictures("b", "c")), looking_up=True)
+    later = await one.plan(CHAT_COMPLETIONS, TENANT, body(*history, pictures("a"), pictures("b", "c")), looking_up=True)
     assert lookup.asked[1:] == [[address("b"), address("c")]]
     assert later.resolved == {address("a"): FETCHED, address("b"): Unfetched(FetchError.NOT_FOUND)}
 
@@ -71,7 +71,7 @@ async def test_what_the_messages_name_is_looked_up_once_and_known_in_the_next_tu
 async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
     lookup = Lookup(a=FETCHED)
     one = looking(lookup)
-    planned = await one.plan(CHAT_COMPLETIONS, OWNER, body(pictures("a"), *LONG), looking_up=True)
+    planned = await one.plan(CHAT_COMPLETIONS, TENANT, body(pictures("a"), *LONG), looking_up=True)
     assert (await one.plan_for(planned, 1_000, keeping=True)).resolved == planned.resolved
     assert (await one.plan_without_keeping(planned)).resolved == planned.resolved
     assert len(lookup.asked) == 1
@@ -79,28 +79,28 @@ async def test_every_plan_for_a_request_knows_what_the_first_one_knew() -> None:
 
 async def test_who_only_looks_on_asks_for_nothing() -> None:
     lookup = Lookup(a=FETCHED)
-    planned = await looking(lookup).plan(CHAT_COMPLETIONS, OWNER, body(pictures("a")))
+    planned = await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(pictures("a")))
     assert (planned.resolved, lookup.asked) == ({}, [])
 
 
 async def test_a_request_that_names_nothing_is_not_read_twice(monkeypatch: Any) -> None:
     lookup, read = Lookup(), []
     monkeypatch.setattr(planning, "_new_references", lambda *given: read.append(given) or [])
-    await looking(lookup).plan(CHAT_COMPLETIONS, OWNER, body(user("hello"), *LONG), looking_up=True)
+    await looking(lookup).plan(CHAT_COMPLETIONS, TENANT, body(user("hello"), *LONG), looking_up=True)
     assert (lookup.asked, read) == ([], [])
 
 
-async def test_another_owner_looks_for_itself() -> None:
+async def test_another_tenant_looks_for_itself() -> None:
     seen: list[str] = []
 
-    class PerOwner(Lookup):
-        async def resolve(self, references: Any, owner: str) -> dict[str, Any]:
-            seen.append(owner)
+    class PerTenant(Lookup):
+        async def resolve(self, references: Any, tenant: str) -> dict[str, Any]:
+            seen.append(tenant)
             return {}
 
-    one = looking(PerOwner())
+    one = looking(PerTenant())
     raw = body(pictures("a"), *LONG)
-    await asyncio.gather(*(one.plan(CHAT_COMPLETIONS, owner, raw, looking_up=True) for owner in (b"a", b"b")))
+    await asyncio.gather(*(one.plan(CHAT_COMPLETIONS, tenant, raw, looking_up=True) for tenant in (b"a", b"b")))
     assert sorted(seen) == [b"a".hex(), b"b".hex()]
 
 
@@ -116,9 +116,9 @@ async def test_contents_are_put_in_off_the_event_loop(monkeypatch: Any) -> None:
     monkeypatch.setattr(planning, "plan", seen)
     one = looking(Lookup(a=FETCHED))
     history = [user("hello"), *LONG]
-    await one.plan(CHAT_COMPLETIONS, OWNER, body(*history), looking_up=True)
-    await one.plan(CHAT_COMPLETIONS, OWNER, body(*history, user("short")), looking_up=True)
-    await one.plan(CHAT_COMPLETIONS, OWNER, body(*history, user("short"), pictures("a")), looking_up=True)
+    await one.plan(CHAT_COMPLETIONS, TENANT, body(*history), looking_up=True)
+    await one.plan(CHAT_COMPLETIONS, TENANT, body(*history, user("short")), looking_up=True)
+    await one.plan(CHAT_COMPLETIONS, TENANT, body(*history, user("short"), pictures("a")), looking_up=True)
     here = threading.get_ident()
     assert [thread == here for thread in threads] == [False, True, False]
 
@@ -128,7 +128,7 @@ async def test_contents_count_in_what_the_memory_may_hold(monkeypatch: Any) -> N
     lookup = Lookup(a=Fetched(bytes(300_000), "image/png", "a.png"))
     one = looking(lookup)
     for _ in range(2):
-        await one.plan(CHAT_COMPLETIONS, OWNER, body(pictures("a"), *LONG), looking_up=True)
+        await one.plan(CHAT_COMPLETIONS, TENANT, body(pictures("a"), *LONG), looking_up=True)
     assert len(lookup.asked) == 2, "what is larger than the memory is not remembered"
 
 

@@ -22,7 +22,7 @@ from proxy.shell.references.fetch_cache import FetchCache
 from proxy.shell.references.resolver import Resolver, host_of
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 
-OWNER, OTHER = "5eed" * 8, "beef" * 8
+TENANT, OTHER = "5eed" * 8, "beef" * 8
 PNG = png()
 MAX_BYTES = 10_000
 
@@ -69,8 +69,8 @@ class House:
         stated = {"timeout_seconds": 20.0, "max_bytes": MAX_BYTES, **limits}
         self.resolver = Resolver(self.reader, self.store, FetchCache(place), web, **stated)
 
-    async def of(self, *references: Reference, owner: str = OWNER) -> list[Any]:
-        found = await self.resolver.resolve(references, owner)
+    async def of(self, *references: Reference, tenant: str = TENANT) -> list[Any]:
+        found = await self.resolver.resolve(references, tenant)
         return [found.get(reference.address) for reference in references]
 
 
@@ -106,14 +106,14 @@ async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder: Path) -
     assert web.asked == ["a"]
 
 
-async def test_an_image_is_kept_as_an_artifact_of_its_owner(folder: Path) -> None:
+async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder: Path) -> None:
     web = Web(a=fetched())
     here = House(folder, web)
     await here.of(remote("a"))
     name = Artifact(PNG, "fetched", "png").id
     assert (folder / name).read_bytes() == PNG
-    assert (await here.reader.find(name, OWNER)).size == len(PNG)
-    assert await here.of(remote("a"), owner=OTHER) == [fetched()]
+    assert (await here.reader.find(name, TENANT)).size == len(PNG)
+    assert await here.of(remote("a"), tenant=OTHER) == [fetched()]
     assert web.asked == ["a", "a"], "what one owner has seen is no other's"
 
 
@@ -146,20 +146,20 @@ async def test_what_cannot_be_kept_stays_as_it_came(folder: Path) -> None:
 async def test_with_downloads_off_only_artifacts_are_looked_up(folder: Path) -> None:
     artifact = Artifact(b"text", "bash")
     here = House(folder, None)
-    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], TENANT)
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     with capture_logs() as lines:
         assert await here.of(remote("a"), held) == [None, Fetched(b"text", "text/plain", artifact.id)]
     assert lines == []
 
 
-async def test_an_artifact_of_another_owner_or_none_at_all_stays_as_it_is(folder: Path) -> None:
+async def test_an_artifact_of_another_tenant_or_none_at_all_stays_as_it_is(folder: Path) -> None:
     artifact = Artifact(b"text", "bash")
     here = House(folder, None)
-    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], TENANT)
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     gone = Reference("artifact:tool_bash_0123456789abcdef.txt", Origin.ARTIFACT)
-    assert await here.of(held, gone, owner=OTHER) == [None, None]
+    assert await here.of(held, gone, tenant=OTHER) == [None, None]
     assert await here.of(gone) == [None]
 
 
@@ -167,19 +167,19 @@ async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_nam
     artifact = Artifact(b"text", "bash")
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     here = House(folder, None)
-    await here.store.keep([Artifact(b"another", "bash")], OWNER)
+    await here.store.keep([Artifact(b"another", "bash")], TENANT)
     assert await here.of(held) == [None]
-    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], TENANT)
     await here.store.keep([artifact], OTHER)
     assert await here.of(held) == [None]
     assert await House(folder, None).of(held) == [None], "after a restart, and on another worker"
-    assert await here.of(held, owner=OTHER) != [None]
+    assert await here.of(held, tenant=OTHER) != [None]
 
 
 async def test_an_artifact_that_is_too_large_stays_as_it_is(folder: Path) -> None:
     artifact = Artifact(bytes(MAX_BYTES + 1), "bash", "bin")
     here = House(folder, None)
-    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], TENANT)
     assert await here.of(Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)) == [None]
 
 
@@ -223,11 +223,11 @@ async def test_a_store_that_gives_no_answer_is_asked_by_one_request_and_not_by_e
     now = 0.0
     web = Web(a=fetched())
     here = House(folder, web, clock=lambda: now)
-    await here.store.keep([artifact], OWNER)
+    await here.store.keep([artifact], TENANT)
     held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     asked: list[str] = []
 
-    async def no_answer(name: str, owner: str | None) -> Any:
+    async def no_answer(name: str, tenant: str | None) -> Any:
         asked.append(name)
         raise ArtifactStoreUnavailable("the store of the artifacts gives no answer")
 
@@ -248,7 +248,7 @@ async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(
     await here.of(remote("a"))
     monkeypatch.setattr(resolver_module, "READ_SECONDS", 0.02)
 
-    async def hangs(name: str, owner: str | None) -> Any:
+    async def hangs(name: str, tenant: str | None) -> Any:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(here.reader, "find", hangs)
@@ -300,7 +300,7 @@ async def test_the_log_tells_the_host_and_never_the_path(folder: Path) -> None:
 
 async def test_nothing_to_look_up_is_nothing(folder: Path) -> None:
     here = House(folder, None)
-    assert await here.resolver.resolve([remote("a")], OWNER) == {}
+    assert await here.resolver.resolve([remote("a")], TENANT) == {}
     await here.resolver.aclose()
 
 

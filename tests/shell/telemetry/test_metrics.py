@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
-from support.planners import OWNER, body, planner, run
+from support.planners import TENANT, body, planner, run
 
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.core.overflow.retry_strategy import Attempt, Rung
@@ -42,7 +42,7 @@ async def served(metrics: Metrics, content: bytes, *, retried: bool = False, fai
     with capture_logs():
         decision = recorder.begin("req")
         decision.note_body(len(content))
-        planned = await planner().plan(CHAT_COMPLETIONS, OWNER, content)
+        planned = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
         decision.note_plan(planned)
         recorder.plan_made(decision)
         decision.note_sent(1)

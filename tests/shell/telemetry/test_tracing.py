@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
-from support.planners import OWNER, body, planner, run
+from support.planners import TENANT, body, planner, run
 
 from proxy.config import settings as settings_module
 from proxy.config.settings import SettingsError, load
@@ -48,7 +48,7 @@ async def traced(
     with capture_logs():
         decision = recorder.begin("req-7", list(headers))
         decision.note_body(len(content))
-        planned = await planner().plan(CHAT_COMPLETIONS, OWNER, content)
+        planned = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
         decision.note_plan(planned)
         decision.note_sent(1)
         if retried:

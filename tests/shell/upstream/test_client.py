@@ -30,7 +30,7 @@ from support.scripted_upstream import (
 from proxy.config.settings import UpstreamSettings
 from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.upstream import client as module
-from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamAnswer, end_to_end
+from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamResponse, end_to_end
 from proxy.shell.upstream.exchange import Exchange
 
 SECRET = "sk-canary-5f1e"
@@ -45,14 +45,14 @@ async def opened(base_url: str, **seconds: Any) -> AsyncIterator[Upstream]:
         await upstream.aclose()
 
 
-async def whole(answer: UpstreamAnswer) -> bytes:
+async def whole(answer: UpstreamResponse) -> bytes:
     try:
         return b"".join([piece async for piece in answer.chunks()])
     finally:
         await answer.aclose()
 
 
-async def whole_body(answer: UpstreamAnswer) -> bytes:
+async def whole_body(answer: UpstreamResponse) -> bytes:
     return b"".join([piece async for piece in answer.chunks()])
 
 
