@@ -1,1 +1,1 @@
-"""From the bytes of a request to what is sent in its place, and what is remembered of it."""
+"""From the bytes of a request to what is sent in its place, and what is remembered of the request."""

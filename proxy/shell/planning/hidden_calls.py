@@ -1,8 +1,8 @@
-"""Hidden calls on their way into the store and back: what a mixed answer hid is kept before the client has its end, and
-put back when the client returns.
+"""Hidden calls on their way into the store and back: what a mixed response hid is kept before the client has received
+its end, and is put back when the client returns.
 
-Rule: the store says what was hidden, so a restart or another replica changes nothing; what this process knows spares it
-the question. That nothing was hidden is remembered, too: it is so for almost every call.
+Rule: the store decides what was hidden, so a restart or another replica changes nothing; the memory of this process
+saves look-ups. It also remembers that nothing was hidden, which is the case for almost every call.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request
 
 MAX_KNOWN: Final = 10_000
-"""Messages of which it is known what they hide."""
+"""Messages for which it is remembered what they hide."""
 MAX_KNOWN_BYTES: Final = 16 * 1024 * 1024
-"""Of what they hide."""
+"""Of the calls and results that they hide."""
 MAX_ASKED: Final = 200
-"""Messages of one request that the store is asked about, the newest: a restart in the middle of a long run must not
-make one request wait for thousands of answers. What was hidden in older ones is left out, calls and results."""
+"""The newest messages of one request, about which the store is asked: after a restart in the middle of a long run, one
+request must not wait for thousands of look-ups. Calls and results hidden in older messages are left out."""
 
 
 class HiddenCallMemory:
-    """What is hidden in the messages of each owner."""
+    """What is hidden in the messages of each tenant."""
 
     def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
         self._store = store
         self._reader = reader
         self._known: BoundedMap[tuple[str, str], HiddenToolCalls | None] = BoundedMap(MAX_KNOWN, MAX_KNOWN_BYTES)
-        """By owner and mark."""
+        """By tenant and mark."""
 
     async def keep(self, tenant: str, hidden: HiddenToolCalls) -> bool:
-        """Keep what a mixed answer hid; whether that was possible.
+        """Keep what a mixed response hid; returns whether that was possible.
 
-        What the store says then is put back: where the same conversation was led twice, the record of the first answer
-        stands, as its next turn has been sent with it.
+        What is then in the store is put back later: if the same conversation ran twice, the record of the first
+        response counts, because its next turn has been sent with it.
         """
         if await self._store.keep([hidden.artifact()], tenant):
             return False
@@ -49,8 +49,8 @@ class HiddenCallMemory:
         return True
 
     def completed(self, tenant: str, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """A request with what is known to be hidden in those of its messages that its history does not tell of yet, and
-        the marks of those of which nothing is known."""
+        """A request with the known hidden calls put back into its new messages, those that its history does not cover
+        yet, and the marks of new messages about which nothing is known."""
         places: dict[int, Sequence[Message]] = {}
         unknown: list[str] = []
         told = [request.history]
@@ -67,7 +67,7 @@ class HiddenCallMemory:
         return request.completed(places, b"".join(told)), tuple(unknown)
 
     async def look_up(self, tenant: str, marks: Sequence[str]) -> bool:
-        """Ask the store what is hidden under these marks; whether anything is."""
+        """Ask the store what is hidden under these marks; returns whether anything is."""
         for mark in marks[:-MAX_ASKED]:
             self._note(tenant, mark, None)
         newest = marks[-MAX_ASKED:]
@@ -77,7 +77,7 @@ class HiddenCallMemory:
         return any(found)
 
     async def _asked(self, tenant: str, mark: str) -> HiddenToolCalls | None:
-        """Trouble with the store counts as nothing hidden, for good: what a turn has sent, the next one sends."""
+        """A failure of the store counts as nothing hidden, permanently: the next turn must send what this one sent."""
         try:
             stored = await self._reader.find(HiddenToolCalls.name_of(mark), tenant)
             content = await self._reader.piece(stored, 0, stored.size)

@@ -1,7 +1,7 @@
-"""What is known of running conversations, so that a turn costs work on its new messages only.
+"""What is known of running conversations, so that each turn needs work only on its new messages.
 
-Rule: nothing depends on what is remembered but time. A request is found again by comparing bytes, among those of
-its tenant and wire (`whose`); what is forgotten is worked out anew with the same result.
+Rule: memory changes only how long the work takes. The earlier request of a conversation is found by comparing bytes,
+among those of the same tenant and wire (`whose`); what was forgotten is computed again with the same result.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ HEAD_BYTES: Final = 256
 MAX_TOGETHER: Final = 64
 """Conversations with the same head that are remembered; a look-up may compare with all of them."""
 NEARLY_ALL: Final = 0.9
-"""Of a body. A conversation that it goes on with to that share is the one that is looked for: to ask the others, too,
-takes 0.1 ms where their bodies have to come from memory."""
+"""Share of a body. A conversation that makes up so much of the body is taken as the right one: comparing the others as
+well takes 0.1 ms if their bodies are not in the CPU caches."""
 MAX_TAKEN_BACK: Final = 4
-"""Messages at the end that a client may change or take back, and still go on with the same conversation."""
+"""Messages at the end that a client may change or take back while it continues the same conversation."""
 
 Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
-"""Whose it is, and how it begins."""
+"""Whose request it is, and how its body begins."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remembered(Generic[Knowledge]):
-    """A request, and what was worked out for it."""
+    """A request, and what was computed for it."""
 
     request: Request
     knowledge: Knowledge
@@ -38,39 +38,40 @@ class Remembered(Generic[Knowledge]):
 
 @dataclass(frozen=True, slots=True)
 class Match(Generic[Knowledge]):
-    """A remembered request whose first messages stand at the head of a new body."""
+    """A remembered request whose first messages are also the first of a new body."""
 
     remembered: Remembered[Knowledge]
     shared_messages: int
 
     @property
     def is_continued(self) -> bool:
-        """Whether the new body goes on with that conversation, and is not another one with the same beginning."""
+        """Whether the new body continues that conversation, and is not another one with the same beginning."""
         ends = self.remembered.request.ends
-        # In items of the list: of the messages that one item makes, all are known or none.
+        # Counted in items of the list: if one item makes several messages, all of them are known or none.
         shared, taken_back = len(set(ends[: self.shared_messages])), len(set(ends[self.shared_messages :]))
         return taken_back <= MAX_TAKEN_BACK and shared > (shared + taken_back) // 2
 
     @property
     def shared_bytes(self) -> int:
-        """How much of the new body is known."""
+        """How many bytes of the new body are known."""
         return self.remembered.request.ends[self.shared_messages - 1]
 
 
 class ConversationMemory(Generic[Knowledge]):
-    """The last request of each conversation; the least recently used go once all hold more than `max_bytes`."""
+    """The last request of each conversation; the least recently used are dropped when all together hold more than
+    `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         self._kept: BoundedMap[Remembered[Knowledge], _Head] = BoundedMap(max_bytes=max_bytes)
         self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
-        """What is kept, the newest of each head last."""
+        """The kept requests, the newest of each head last."""
 
     def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
-        """The remembered request that shares the most messages with this body, or the newest that it goes on with
-        and that is nearly all of it; None when none shares any."""
+        """The remembered request that shares the most messages with this body, or the newest one that the body
+        continues and that makes up nearly all of it; None if none shares any."""
         best: Match[Knowledge] | None = None
         for remembered in reversed(self._heads.get((whose, body[:HEAD_BYTES]), ())):
-            # Agents of one kind begin alike: most are turned down at the first message of their own.
+            # Agents of one kind begin alike: most conversations are rejected at their first message that differs.
             shared = remembered.request.shared_messages(body, best.shared_messages if best else 0)
             if shared:
                 best = Match(remembered, shared)
@@ -86,7 +87,7 @@ class ConversationMemory(Generic[Knowledge]):
         instead_of: Match[Knowledge] | None,
         held_bytes: int,
     ) -> None:
-        """Keep a request, in the place of the one that it continues; both together take `held_bytes`."""
+        """Keep a request in place of the one that it continues; request and knowledge together take `held_bytes`."""
         key = (whose, request.body[:HEAD_BYTES])
         if instead_of is not None and instead_of.is_continued:
             self._forget(instead_of.remembered)

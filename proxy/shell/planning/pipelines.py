@@ -1,7 +1,7 @@
-"""From settings to pipelines: which steps a request to a model goes through, and with which numbers.
+"""From settings to pipelines: which steps a request to a model goes through, and with which limits.
 
-Rule: a pipeline is a function of settings, model, budget and tool list; nothing else of a request may change it, or
-the prefix of a conversation would change with it.
+Rule: a pipeline is a function of settings, model, budget and tool list; nothing else in a request may change it, or the
+prefix of a conversation would change with it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.models.profiles import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
-"""Of text, at the least in the long run."""
+"""For text: a low estimate of the average."""
 
 
 class Capabilities(NamedTuple):
-    """A model, and what it is known to read."""
+    """A model, and the input that it is known to read."""
 
     model: str
     modalities: frozenset[Modality] | None
     refused: frozenset[Modality]
     results_hold_text: bool
-    """Whether its upstream was found to refuse media in the results of tools."""
+    """Whether its upstream has refused media in tool results."""
     results_hold_media: bool
-    """Whether the wire has a place for them there."""
+    """Whether the wire has a place for media in tool results."""
 
 
 class Pipelines:
@@ -67,26 +67,26 @@ class Pipelines:
 
     @property
     def language(self) -> Language:
-        """Of the notices that models read."""
+        """Language of the notices that models read."""
         return self._settings.language
 
     @property
     def retrieval_policy(self) -> RetrievalPolicy:
-        """Which agents have the proxy's own tool."""
+        """Which agents are offered the proxy's own tool."""
         return self._settings.artifacts.retrieval_tool
 
     def reply_is_apart(self, model: str) -> bool:
-        """Whether its upstream takes a reply limit that goes beyond the window."""
+        """Whether its upstream accepts a reply limit that goes beyond the window."""
         return reply_is_apart(model, self._settings.upstream.base_url)
 
     def result_limits(self, profile: ModelProfile, ratio: float) -> TruncateToolOutput:
-        """What the results of tools may hold when they arrive; `ratio`: the upstream's tokens for one of ours."""
+        """The limits of tool results when they arrive; `ratio`: the upstream's tokens for one of ours."""
         budget = budget_for(profile, None, exact=True, rules=self.rules, ratio=ratio)
         return self._truncate(entry_of(self._settings.models, profile.model), budget.result_tokens)
 
     def in_place(self, pipeline: Pipeline, profile: ModelProfile, most_tokens: int | None) -> Pipeline:
-        """The same steps where no message may come, go or move. `most_tokens`: of a window, in the place of the
-        model's where that is larger or a guess."""
+        """The same steps if no message may be added, removed or moved. `most_tokens`: a window that replaces the
+        model's if that is larger or a guess."""
         local = tuple(
             [replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
         )
@@ -97,7 +97,7 @@ class Pipelines:
         return replace(pipeline, local=local)
 
     def page_bytes(self, model: str, budget: Budget) -> int:
-        """What the results of the proxy's own tool may hold at a time: as much as one result of any tool."""
+        """How many bytes all results of the proxy's own tool may hold at a time: as much as one result of any tool."""
         limits = self._truncate(entry_of(self._settings.models, model), budget.result_tokens).limits_of(RETRIEVAL_TOOL)
         return limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
 
@@ -114,9 +114,9 @@ class Pipelines:
         is_replayed: bool = True,
         results_hold_media: bool = False,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; when not, only what must be cut is.
+        """The steps for one request. `keeping`: whether artifacts can be kept; if not, only necessary cuts are made.
         `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
-        grew. `results_hold_media`: whether its wire has a place for media in results."""
+        grew. `results_hold_media`: whether its wire has a place for media in tool results."""
         capabilities = Capabilities(
             profile.model, profile.modalities, profile.refused, profile.results_hold_text, results_hold_media
         )
@@ -165,7 +165,7 @@ class Pipelines:
             return RouteMedia(routes, ToolImages.TEXT if holds_text else ToolImages.KEEP)
         is_unknown = capabilities.modalities is None and not routes.is_strict and not capabilities.results_hold_text
         if stated is None and is_unknown:
-            return RouteMedia(routes, ToolImages.KEEP)  # nobody states anything: what came as media stays where it is
+            return RouteMedia(routes, ToolImages.KEEP)  # nothing is stated: media parts stay where they are
         return RouteMedia(routes, stated or usual_tool_images(capabilities.model, self._settings.upstream.base_url))
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
@@ -183,7 +183,7 @@ class Pipelines:
 
 
 def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
-    """The same steps where messages name what they do not hold, and it was found."""
+    """The same steps with the fetched content of references."""
     if not resolved:
         return pipeline
     images = pipeline.images
@@ -197,7 +197,7 @@ def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[Loca
 
 
 def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
-    """The same steps, but of a message so many images are shown at the most; the others are described."""
+    """The same steps, but a message keeps `images` images at the most; its others are described."""
     return tuple(
         replace(step, routes=replace(step.routes, max_images=images)) if isinstance(step, RouteMedia) else step
         for step in steps
@@ -205,7 +205,7 @@ def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
 
 
 def _own(every: ExcerptLimits, stated: ToolLimits) -> ExcerptLimits:
-    """The limits of one tool: what it states, the rest as for every tool."""
+    """The limits of one tool: those stated for it, the rest as for every tool."""
     return ExcerptLimits(
         max_lines=stated.max_lines or every.max_lines,
         max_bytes=stated.max_bytes or every.max_bytes,

@@ -1,7 +1,7 @@
 """What a plan depends on besides the messages, and the steps that follow from it.
 
-Rule: a function of the settings, the request's model, reply limit and tool list, what is known of that model, and what
-is asked of the send. It is the same object in all turns of a conversation: a plan goes on only from one with equal
+Rule: a function of the settings, the request's model, reply limit and tool list, the knowledge about that model, and
+the terms of the send. It is the same object in all turns of a conversation: a plan continues only from one with equal
 inputs.
 """
 
@@ -27,32 +27,32 @@ from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
 ProfileOf: TypeAlias = Callable[[str, str], ModelProfile]
-"""Model, tenant of the request → what the model takes."""
+"""(model, tenant of the request) → what the model accepts."""
 RatioOf: TypeAlias = Callable[[str, str], tuple[float, bool]]
-"""Model, name of its counter → (the upstream's tokens for one of ours, whether that was measured)."""
+"""(model, name of its counter) → (the upstream's tokens for one of ours, whether that was measured)."""
 
 MAX_KNOWN_INPUTS: Final = 256
-"""Each for a model, the reply limit that is asked of it, a tool list and a kind of client; all foreign input."""
+"""Each is for a model, a reply limit, a tool list and a kind of client; all of these are foreign input."""
 MAX_KNOWN_TEXT_BYTES: Final = 8 * 1024 * 1024
 """Of all tool lists and instructions that are remembered."""
 _MAX_SIZED_BYTES: Final = 128 * 1024
-"""Of a tool list whose size is remembered, sixty-four of them; agents' own have up to 80 KB."""
+"""Of a tool list whose size is remembered (64 of them are); the lists of agents have up to 80 KB."""
 MAX_ROUGH_BYTES: Final = 64 * 1024
-"""Whatever the room is: a conversation that grows past this is counted once more from its beginning, in 5 ms. If that
-came later, at megabytes in a large window, one turn would pay for all the ones before."""
+"""Whatever the room is: a conversation that grows beyond this is counted again from its beginning, in 5 ms. If that
+happened later, at megabytes in a large window, one turn would pay for all earlier ones."""
 
 
 class SendTerms(NamedTuple):
-    """What is asked of one send."""
+    """The terms of one send."""
 
     access: ArtifactAccess
     """How its client gets at artifacts."""
     tools: bytes | None
-    """With the proxy's own among them, when the agent has it, whether or not this request carries it."""
+    """The tool list including the proxy's own tool; None if the agent is not offered it."""
     goal_tokens: int | None = None
     """Of the prompt, after a refusal."""
     most_tokens: int | None = None
-    """Of the prompt where what has to stay is more than the goal."""
+    """Of the prompt, if what must stay exceeds the goal."""
     keeping: bool = True
     """Whether artifacts can be kept."""
     without: frozenset[Modality] = frozenset()
@@ -66,30 +66,30 @@ class PlanInputs:
     profile: ModelProfile
     counted_by: str
     is_rough: bool
-    """Whether that is not the model's own counter, as the request fits anyway."""
+    """Whether `counted_by` is not the model's own counter, because the request fits anyway."""
     budget: Budget
     base: Size
-    """Of what is no message: tools, mostly."""
+    """Size of what is not a message: mostly tools."""
     file_access: AgentFileAccess
     has_subagent: bool
-    """Whether the tools offer one."""
+    """Whether the tools offer a subagent."""
     terms: SendTerms
     pipeline: Pipeline = field(repr=False, compare=False)
-    """The steps, which follow from all this."""
+    """The steps, which follow from all of these."""
 
 
 class _Limits(NamedTuple):
-    """What holds for a model, and for the reply limit that is asked of it."""
+    """What applies to a model together with a reply limit."""
 
     profile: ModelProfile
     own: Counter
     """The model's own counter."""
     is_slow: bool
-    """Whether that costs so much that a rough count is worth having."""
+    """Whether that counter is so slow that a rough count is worthwhile."""
     budget: Budget
     known: dict[tuple[bool, str, bytes, bytes, SendTerms], PlanInputs]
-    """By what else they depend on: whether a rough count will do, the wire, the tool list, the instructions, the
-    terms."""
+    """By everything else they depend on: whether a rough count is enough, the wire, the tool list, the instructions,
+    the terms."""
 
 
 class KnownInputs:
@@ -103,7 +103,7 @@ class KnownInputs:
         self._count, self._text_bytes = 0, 0
 
     def of(self, wire: Wire, request: Request, tenant: str, terms: SendTerms, *, rough: bool) -> PlanInputs:
-        """The inputs of a plan; `rough`: whether a rough count will do where the request surely fits."""
+        """The inputs of a plan; `rough`: whether a rough count is enough if the request surely fits."""
         limits = self._limits(request, tenant)
         roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
         tools = terms.tools or wire.tools(request)
@@ -112,13 +112,13 @@ class KnownInputs:
         inputs = limits.known.get(key)
         if inputs is None:
             inputs = self._built(wire, limits, terms, tools, instructions, roughly=roughly)
-            if terms.goal_tokens is None:  # of second sends, hardly two are alike
+            if terms.goal_tokens is None:  # hardly two second sends are alike
                 self._make_room(len(tools) + len(instructions))
                 limits.known[key] = inputs
         return inputs
 
     def _limits(self, request: Request, tenant: str) -> _Limits:
-        """What holds for a model, remembered while its profile is the same object."""
+        """The limits for a request's model and reply limit, remembered while its profile is the same object."""
         profile = self._profile_of(request.model, tenant)
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._ratio_of(request.model, texts.name)
@@ -137,7 +137,7 @@ class KnownInputs:
         return found
 
     def _make_room(self, text_bytes: int) -> None:
-        """For one more that is remembered; when it is too much, all are forgotten."""
+        """Make room for one more entry; if there are too many, all are forgotten."""
         self._count += 1
         self._text_bytes += text_bytes
         if self._count > MAX_KNOWN_INPUTS or self._text_bytes > MAX_KNOWN_TEXT_BYTES:
@@ -180,7 +180,7 @@ class KnownInputs:
 
 
 def surely_fit(full_bytes: int, budget: Budget) -> bool:
-    """Whether so many bytes need no exact count: no token is shorter than a byte, images aside."""
+    """Whether a request of so many bytes needs no exact count: except in images, no token is shorter than a byte."""
     return full_bytes <= budget.room_tokens and full_bytes <= MAX_ROUGH_BYTES
 
 
@@ -188,8 +188,8 @@ def surely_fit(full_bytes: int, budget: Budget) -> bool:
 def _of_tools(
     wire: Wire, tools: bytes, instructions: bytes, counter: Counter, sees_files: bool
 ) -> tuple[Size, AgentFileAccess, bool]:
-    """The size of all that is no message, and what the tools offer. An agent sends the same tools with every request,
-    and they are often longer than what it says; its reply limit may be another one each time."""
+    """The size of everything that is not a message, and what the tools offer. An agent sends the same tools with every
+    request, often longer than its messages, while its reply limit may differ each time."""
     base = size_of_tools(tools or None, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
     if instructions:
         base += size_of_tools(instructions, counter)

@@ -1,6 +1,6 @@
 """The plan for a request, as the journey carries it: what it depends on, and the bytes to send.
 
-Rule: a record; a plan goes on from one with equal inputs, and from no other.
+Rule: a record; a plan continues only from one with equal inputs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
 _MESSAGE_BYTES: Final = 600
-"""What a message takes besides its own bytes: views, sizes, its places in lists; measured, and held to by a test."""
+"""What a message takes in memory besides its own bytes: views, sizes, entries in lists; measured, and checked by a
+test."""
 
 _POOL_BYTES: Final = 500_000
-"""What the lines and names of what is left out take at the most: their number is bounded."""
+"""What the lines and names of messages that are left out take at the most: their number is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,50 +34,50 @@ class Planned:
     wire: Wire
     request: Request
     tenant: str
-    """Whose request it is; nobody's in a dry run."""
+    """Whose request it is; empty in a dry run."""
     inputs: PlanInputs
     plan: Plan
     progress: Progress | None
-    """What the plan of its next turn goes on from; None when that has to begin anew."""
+    """What the plan of its next turn continues from; None if that must start from the beginning."""
     known_messages: int
-    """Of the conversation before this request: what was done to them has been logged."""
+    """Number of messages known before this request: their edits have been logged."""
     reasons: Mapping[str, int]
     """How many edits there are for each reason."""
     reply_limit: tuple[str, int] | None
-    """The member that limits the reply and its new value, when it has to be lowered."""
+    """The member that limits the reply and its new value, if it must be lowered."""
     last_sent: LastSent = field(default_factory=LastSent, repr=False)
-    """What its conversation sent before; the same object for all its turns that are remembered."""
+    """What its conversation sent before; the same object for all its remembered turns."""
     resolved: Resolved = field(default_factory=dict, repr=False)
-    """What the messages name and do not hold, as far as it was found."""
+    """What was found for the references in the messages."""
     lookup_seconds: float = 0.0
-    """That looking it up took for this request: others' time, not the proxy's own."""
+    """How long the look-ups for this request took: time of others, not the proxy's own."""
     unknown: tuple[str, ...] = field(default=(), repr=False)
     """Marks of messages that may hide calls of the proxy's own tool."""
     members: Mapping[str, Raw] = field(default_factory=dict, repr=False)
-    """That are sent besides, or in the place of the request's own."""
+    """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
 
     @property
     def tokens_before(self) -> int:
-        """Of the request as it came, in the model's tokens, as people are told all sizes."""
+        """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
         return self.plan.budget.model_tokens(self.plan.before.tokens)
 
     @property
     def tokens_after(self) -> int:
-        """Of what the plan sends, in the model's tokens."""
+        """Size of what the plan sends, in the model's tokens."""
         return self.plan.budget.model_tokens(self.plan.after.tokens)
 
     @property
     def room_tokens(self) -> int | None:
-        """For a prompt, in the model's tokens: never more than its window. None when that is only guessed."""
+        """Room for a prompt, in the model's tokens: never more than its window. None if the window is only guessed."""
         room = self.plan.budget.certain_room_tokens
         return None if room is None else self.plan.budget.model_tokens(room)
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory, with its request: a body, the same bytes once more in the messages, what was taken
-        out of them, what is sent in the place of some, and the names that a note was made of."""
+        """What it takes in memory with its request: the body, the same bytes again in the messages, what was taken out
+        of them, what is sent instead of some, and the lines and names from which a note was made."""
         body_bytes = self.request.full_bytes
         held = 2 * body_bytes + _MESSAGE_BYTES * len(self.request.conversation)
         held += sum(len(artifact.content) for artifact in self.plan.artifacts)
@@ -88,7 +89,7 @@ class Planned:
 
     @property
     def changed(self) -> bool:
-        """Whether anything but the very bytes is to be sent."""
+        """Whether anything but the original bytes is sent."""
         return self._is_rendered or self.reply_limit is not None
 
     @property
@@ -96,7 +97,7 @@ class Planned:
         return self.plan.changed or self.offered or bool(self.members) or self.request.added_bytes > 0
 
     def left_to_the_upstream(self) -> Planned | None:
-        """The same, but that the upstream is asked to leave out what it holds; None where it cannot be asked."""
+        """The same, but the upstream is asked to drop old messages that it stores; None if it cannot be asked."""
         members = self.wire.left_to_the_upstream(self.request)
         if not members:
             return None
@@ -109,7 +110,7 @@ class Planned:
         return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
 
     def body(self, reply_tokens: int | None = None) -> bytes:
-        """What to send: the very bytes that came, when nothing changes. `reply_tokens`: a lower limit for the reply."""
+        """What to send: the original bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
         limit = self.reply_limit
         if reply_tokens is not None:
             limit = ((self.request.reply_limit or (self.request.shape.reply_limits[-1], 0))[0], reply_tokens)

@@ -1,6 +1,6 @@
-"""Plans requests, off the event loop when that takes long, and remembers them.
+"""Plans requests, off the event loop if that takes long, and remembers the plans.
 
-Rule: the event loop is never held for more than 20 ms; what a conversation has shown before is not worked on again.
+Rule: the event loop is never blocked for more than 20 ms; known messages of a conversation are not processed again.
 """
 
 from __future__ import annotations
@@ -35,31 +35,32 @@ from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
 MEMORY_BYTES: Final = 40 * 1024 * 1024
-"""What the remembered conversations of one process may hold; with code and one vocabulary it is under 200 MB then."""
+"""What the remembered conversations of one process may hold; with code and one vocabulary, the process then stays under
+200 MB."""
 SMALL_BYTES: Final = 4 * 1024
-"""Read anew in less time than it takes to look for it among many that begin alike."""
+"""A smaller body is parsed in less time than it takes to find it among many that begin alike."""
 INLINE_BYTES: Final = 32 * 1024
-"""New bytes that are worked on at once: tiktoken counts 6 MB a second or more, so this takes about 5 ms at most.
-A thread costs 0.1 ms and waits for its turn."""
+"""New bytes that are processed on the event loop: tiktoken counts 6 MB a second or more, so this takes about 5 ms at
+most. A thread costs 0.1 ms and waits for its turn."""
 
 _NOTHING: Final[Resolved] = {}
 _COPIES: Final = 4
-"""Of a looked-up content that a plan holds: itself, and as base64 in an edit and in a message, a third longer."""
+"""How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
 
 
 class Lookup(Protocol):
-    """Finds what stands elsewhere: images on the web, artifacts."""
+    """Finds what is kept elsewhere: images on the web, artifacts."""
 
     def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
-        """Whether a body may name something behind that position, told by its bytes. `may_name_images`: whether an
-        image may be named in a piece of it."""
+        """Whether a body may hold references after position `start`, decided by its bytes. `may_name_images`: whether a
+        piece of the body may name an image."""
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
-        """What these stand for."""
+        """What these references resolve to."""
 
 
 Settle: TypeAlias = Callable[[str, str, int], Awaitable[bool]]
-"""(model, owner, bytes of the body) → whether more is known of the model now, for which a moment may be waited."""
+"""(model, tenant, bytes of the body) → whether more is known of the model now; it may wait a moment for that."""
 
 
 class _Incoming(NamedTuple):
@@ -71,11 +72,11 @@ class _Incoming(NamedTuple):
     access: ArtifactAccess
     """How its client gets at artifacts."""
     model: str = ""
-    """That counts where the body names none."""
+    """Used if the body names none."""
 
 
 class Planner:
-    """Plans requests; remembers plans, per owner."""
+    """Plans requests; remembers plans, per tenant."""
 
     def __init__(
         self,
@@ -105,8 +106,8 @@ class Planner:
         *,
         looking_up: bool = False,
     ) -> Planned:
-        """The plan for a body; `access` is how its client gets at artifacts, `model` counts where the body names none.
-        `looking_up`: whether what its new messages name may be fetched. Raises MalformedRequest."""
+        """The plan for a body; `access` is how its client gets at artifacts, `model` is used if the body names none.
+        `looking_up`: whether the references in its new messages may be fetched. Raises MalformedRequest."""
         came = _Incoming(wire, tenant, body, access, model)
         match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
         resolved, lookup_seconds = _known(match), 0.0
@@ -135,23 +136,23 @@ class Planner:
         return planned
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
-        """The plan for a request while artifacts cannot be kept: only what must be cut is, and the notices say so."""
+        """The plan for a request while artifacts cannot be kept: only necessary cuts are made, and the notices say
+        so."""
         return await self._again(planned, keeping=False)
 
     async def plan_again(self, planned: Planned, *, keeping: bool) -> Planned:
-        """The plan for a request with what is known of its model by now: as its next turn will be planned."""
+        """The plan for a request with the current knowledge of its model: as its next turn will be planned."""
         return await self._again(planned, keeping=keeping)
 
     async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = NOWHERE) -> Planned:
-        """The plan for a body that is not going to be sent, and of which nothing is remembered. Raises
-        MalformedRequest."""
+        """The plan for a body that will not be sent; nothing is remembered. Raises MalformedRequest."""
         return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
 
     async def compressed(
         self, wire: Wire, tenant: str, request: Request, protected: int = 0, most_tokens: int | None = None
     ) -> Compressed:
-        """A conversation that somebody else sends, each message by itself; nothing of it is remembered. The last
-        `protected` messages stay as they are; `most_tokens` as in `Pipelines.in_place`."""
+        """A conversation that the caller sends itself, each message shortened on its own; nothing is remembered. The
+        last `protected` messages stay as they are; `most_tokens` as in `Pipelines.in_place`."""
         return await in_thread(self._compressed, wire, tenant, request, protected, most_tokens)
 
     def _compressed(
@@ -164,17 +165,17 @@ class Planner:
     async def plan_for(
         self, refused: Planned, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
     ) -> Planned:
-        """A harsher plan for a request that was refused: so many tokens by our estimate, and `most_tokens` where what
-        has to stay is more."""
+        """A harsher plan for a request that was refused: `goal_tokens` by our estimate, or `most_tokens` if what must
+        stay is more."""
         return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
 
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
-        """A plan for a request whose media were refused: what is of these kinds is sent as text."""
+        """A plan for a request whose media were refused: media of these kinds are sent as text."""
         return await self._again(refused, without=media, keeping=keeping)
 
     async def plan_repaired(self, refused: Planned, *, keeping: bool) -> Planned:
-        """A plan for a request whose history was refused as its calls and results do not pair up: for the repaired
-        one."""
+        """A plan for the repaired history of a request that was refused because its calls and results do not pair
+        up."""
         wire, request = refused.wire, refused.request
         text = lacking_result(self._pipelines.language)
         request = request.repaired(
@@ -185,7 +186,7 @@ class Planner:
         return await in_thread(self.made, wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
-        """The plan for a request with more messages at its end, as harsh as the one for it was."""
+        """The plan for a request with more messages at its end, on the same terms as its own plan."""
         request, known = planned.request.continued(messages), len(planned.request.conversation)
         terms = planned.inputs.terms
         return await in_thread(
@@ -198,12 +199,12 @@ class Planner:
         return await in_thread(self.made, planned.wire, planned.request, planned.tenant, terms, planned.resolved)
 
     async def keep_hidden(self, tenant: str, hidden: HiddenToolCalls) -> None:
-        """Keep what an answer hides from its client; it is put back into the client's next requests."""
+        """Keep what a response hides from its client; it is put back into the client's next requests."""
         if self._hidden is not None:
             await self._hidden.keep(tenant, hidden)
 
     def page_bytes(self, planned: Planned) -> int:
-        """What the results of the proxy's own tool may hold at a time in an answer to this."""
+        """How many bytes all results of the proxy's own tool may hold at a time in a response to this."""
         return self._pipelines.page_bytes(planned.request.model, planned.inputs.budget)
 
     async def _run(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
@@ -214,7 +215,7 @@ class Planner:
     async def _resolved(
         self, wire: Wire, lookup: Lookup, tenant: bytes, body: bytes, match: Match[Planned] | None
     ) -> Resolved:
-        """What the messages name: what is known of it, and what the new ones add."""
+        """What the references in the messages resolve to: the known ones, and those that new messages add."""
         known = _known(match)
         references = await in_thread(_new_references, wire, body, match)
         wanted = [reference for reference in references if reference.address not in known]
@@ -222,7 +223,7 @@ class Planner:
         return {**known, **found} if found else known
 
     def _is_quick(self, wire: Wire, body: bytes, match: Match[Planned] | None) -> bool:
-        """Whether little is new and nothing will have to be given up: a cut reads all that is kept."""
+        """Whether little is new and no cut will be necessary: a cut reads all kept messages."""
         if match is None:
             return len(body) <= SMALL_BYTES
         new_bytes = len(body) - match.shared_bytes
@@ -230,7 +231,7 @@ class Planner:
         budget, size = known.inputs.budget, known.plan.after
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
         if known.inputs.is_rough and (not surely_fit(len(body), budget) or wire.may_hold_images(body)):
-            return False  # the model's own counter comes in, and may have to load its vocabulary first
+            return False  # the model's own counter is used, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
@@ -249,11 +250,11 @@ class Planner:
             access = replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), request)
-        elif request.put_in:  # calls of ours that were put in go with the tool; no other replica would put them in now
+        elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
-            known, shared, goes_on = None, 0, False  # what is new has made other messages of what was known
+            known, shared, goes_on = None, 0, False  # new content changed known messages
         planned = self.made(
             wire,
             request,
@@ -280,16 +281,16 @@ class Planner:
         goes_on: bool = False,
         will_be_known: bool = True,
     ) -> Planned:
-        """The plan for a request; may be called from any thread. `known` is one whose first `shared` messages are the
-        first of these; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`: whether
-        there may be a next one that goes on from this plan."""
+        """The plan for a request; may be called from any thread. `known` is a plan whose first `shared` messages are
+        the first of this request; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`:
+        whether a later one may continue from this plan."""
         inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None)
         steps, progress = resolving(inputs.pipeline, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
         if made is None:
             made, progress = plan(request.conversation, inputs.base, steps, _progress(known, inputs, shared))
         if inputs.is_rough and made.before.tokens > inputs.budget.room_tokens:
-            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has been asked.
+            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has counted.
             inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
             made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
         lowered = _lowered(request, inputs.budget, made)
@@ -317,14 +318,14 @@ def _known(match: Match[Planned] | None) -> Resolved:
 
 
 def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> list[Reference]:
-    """What the messages that are not known yet name. Raises MalformedRequest."""
+    """The references in messages that are not known yet. Raises MalformedRequest."""
     known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
     messages = wire.parse(body, known, shared).conversation.messages[shared:]
     return [reference for message in messages for reference in references_in(message)]
 
 
 def _progress(known: Planned | None, inputs: PlanInputs, shared: int) -> Progress | None:
-    """How far a known plan has come, when a plan with these inputs may go on from there."""
+    """The progress of a known plan, if a plan with these inputs may continue from it."""
     if known is None or known.progress is None or known.progress.messages > shared:
         return None
     return known.progress if known.inputs is inputs or known.inputs == inputs else None

@@ -1,6 +1,6 @@
-"""Work in a thread that ends when nobody waits for it any more.
+"""Work in a thread that stops when nobody waits for it any more.
 
-Rule: a client that leaves stops the work on its request, at the next message at the latest.
+Rule: when a client disconnects, the work on its request stops at the next message at the latest.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from proxy.core.notices.writing import Notices
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 _given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
-"""Set once nobody waits for the work of this thread."""
+"""Set when nobody waits for the work of this thread any more."""
 
 
 class NotWanted(Exception):
-    """Ends the work; nobody is there to catch it."""
+    """Ends the work; nobody catches it."""
 
 
 async def in_thread(work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
-    """As asyncio.to_thread, but work that is cancelled stops where it asks whether it is wanted."""
+    """Like asyncio.to_thread, but cancelled work stops where it checks whether it is still wanted."""
     given_up = threading.Event()
     before = _given_up.set(given_up)
     try:
@@ -37,7 +37,7 @@ async def in_thread(work: Callable[_Given, _Result], /, *given: _Given.args, **n
 
 
 def while_wanted(_: int, __: Message, ___: str, ____: Notices) -> Iterator[Edit]:
-    """A local step that changes nothing. Raises NotWanted once nobody waits for the plan."""
+    """A local step that changes nothing. Raises NotWanted when nobody waits for the plan any more."""
     given_up = _given_up.get()
     if given_up is not None and given_up.is_set():
         raise NotWanted
