@@ -1,6 +1,6 @@
 """One chat request on its way, and what each of its sends looks like.
 
-Rule: what no plan and no attempt changes goes up as the very bytes that came.
+Rule: a request that no plan and no attempt changes goes upstream as the original bytes.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from proxy.shell.upstream.client import Headers
 
 UNCOMPRESSED: Final = frozenset({b"identity"})
 READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
-"""Compressions of answers that the proxy can look into; a refusal in another one would pass unseen."""
+"""Compressions of responses that the proxy can read; a refusal in any other would go unnoticed."""
 
 PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
-"""Takes what an upstream sends before it says anything, with the headers of its answer."""
+"""Takes what an upstream sends before its response has content, with the response's headers."""
 
 
 @dataclass(slots=True)
 class EarlyBytes:
-    """What goes to a client before its answer stands."""
+    """What goes to a client before it is decided which response it gets."""
 
     pass_on: PassEarly
     client_streams: bool = False
-    """Whether the client is known to want a stream; only then it is kept waiting by comments."""
+    """Whether the client is known to want a stream; only then are comments sent while it waits."""
 
 
 class PlanFor(Protocol):
     """Plans a second send of so many tokens by our estimate."""
 
     async def __call__(self, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool) -> Planned:
-        """`most_tokens`: where what has to stay is more than the goal. `keeping`: whether artifacts can be kept."""
+        """`most_tokens`: if what must stay exceeds the goal. `keeping`: whether artifacts can be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """What came, and the plan for it."""
+    """A request as it came, and the plan for it."""
 
     target: bytes
     headers: Headers = field(repr=False)
@@ -48,20 +48,20 @@ class Journey:
     planned: Planned
     tenant: str
     plan_for: PlanFor | None = field(default=None, repr=False)
-    """Plans a harsher second send, where that may change more than what the request holds: a page that was read for the
-    model can be a smaller one."""
+    """Plans a harsher second send that may change more than the request itself: a page that was read for the model can
+    be replaced by a smaller one."""
     larger: Planned | None = None
-    """What is sent first instead, to find out whether a learned window still holds."""
+    """A larger plan that is sent first, to find out whether a learned window is still right."""
     early: EarlyBytes | None = field(default=None, repr=False)
-    """Takes what an answer begins with before it says anything; None: that waits for the rest."""
+    """Takes what a response sends before it has content; None: those bytes wait for the rest."""
 
     def uncompressed(self) -> Journey:
-        """The same, for a client that has the beginning of an answer in plain bytes."""
+        """The same, for a client that already has the beginning of a response in uncompressed bytes."""
         return replace(self, headers=accepting(self.headers, UNCOMPRESSED))
 
     @property
     def situation(self) -> Situation:
-        """What the ladder has to know."""
+        """What the retry strategy must know."""
         first = self.first
         plan, reply = first.plan, first.reply_limit or first.request.reply_limit
         return Situation(
@@ -90,7 +90,7 @@ class Journey:
 
 
 def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:
-    """Request headers that ask for no other compression of the answer than these.
+    """Request headers that accept no compression of the response other than these.
 
     >>> accepting([(b"accept-encoding", b"br, gzip;q=0.9, zstd")], READABLE)
     [(b'accept-encoding', b'gzip;q=0.9')]

@@ -1,6 +1,6 @@
-"""What an answer means, and what it teaches of the model.
+"""What a response means, and what can be learned from it about the model.
 
-Rule: the core judges; here its verdict is written down and learned from. A defect of the judge costs no answer.
+Rule: the core judges; here its verdict is recorded and learned from. A defect in judging never costs a response.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 
 
 class Judge:
-    """Judges the answers to requests."""
+    """Judges the responses to requests."""
 
     def __init__(self, recorder: Recorder, learning: Learning, upstream_url: str, *, heals: bool) -> None:
-        """`heals`: whether a history that was refused is to be repaired."""
+        """`heals`: whether a refused history is repaired."""
         self._heals = heals
         self._recorder = recorder
         self._learning = learning
@@ -43,8 +43,8 @@ class Judge:
         self._log = logger()
 
     def outcome(self, answer: PeekedResponse, planned: Planned, decision: Decision, *, is_first: bool) -> Outcome:
-        """What came of a send; `is_first`: whether nothing was sent before. A defect of the judge must not cost an
-        answer that is there."""
+        """The outcome of a send; `is_first`: whether nothing was sent before. A defect in judging must not cost a
+        response that is there."""
         try:
             return self._judged(answer, planned, decision, is_first=is_first)
         except Exception:
@@ -72,13 +72,13 @@ class Judge:
         is_unpaired = (
             self._heals
             and verdict.kind is VerdictKind.PAIRING
-            and planned.request.shape.is_whole  # else a call may stand where it cannot be seen
+            and planned.request.shape.is_whole  # otherwise a call may be where it cannot be seen
             and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
         )
         return Outcome(answer.status, verdict, media, is_unpaired, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
-        """Write down what a request was refused for that went up as it came; nothing is learned or done about it."""
+        """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
         try:
             verdict = _verdict(answer, planned, planned.plan.before)
         except Exception:
@@ -89,7 +89,7 @@ class Judge:
             self._recorder.overflowed(decision, verdict)
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> int | None:
-        """How much the upstream reads whole, by our estimate, when a whole answer proves that it has cut the prompt."""
+        """How much the upstream reads uncut, by our estimate, if a whole response proves that it has cut the prompt."""
         if answer.is_stream or not answer.is_whole:
             return None
         window = self._cut_to(answer.counted, planned, decision)
@@ -107,19 +107,19 @@ class Judge:
         return budget.room_tokens
 
     def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
-        """The window to which the upstream has cut a prompt, which is learned; None when nothing proves that it has."""
+        """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
         if counted is None or planned.request.has_images or not planned.plan.fits:
             return None
         if not planned.request.shape.is_whole:
-            return None  # of what it counted, more than this prompt may be a part
+            return None  # its count may include more than this prompt
         model, profile = planned.request.model, planned.inputs.profile
         own = counter_for(profile.tokenizer, model)
         ratio, measured = self._learning.ratio(model, own.name)
         is_exact = not planned.inputs.is_rough and own.exact
         known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
-        # Against a window that is certain, in which the prompt fits, a mere estimate is no evidence: some servers leave
-        # out of their count what they had in their cache.
+        # If the window is certain and the prompt fits, a mere estimate proves no cut: some servers do not count tokens
+        # that they had in their cache.
         may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
         window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
         if window is not None:
@@ -129,20 +129,20 @@ class Judge:
         return window
 
     def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
-        """Keep the limit that a refusal prints, and hold what it counted against the estimate."""
+        """Keep the limit that a refusal states, and compare its count with the estimate."""
         model, profile = planned.request.model, planned.inputs.profile
         self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
         if not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
     def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
-        """What was refused may have been counted roughly, as it seemed to fit anyway: then the plan of a second send
-        has counted it anew."""
+        """A refused request may have been counted roughly because it seemed to fit anyway: then learn from the plan of
+        the second send, which has counted it again."""
         if refused.inputs.is_rough and not refused.plan.changed and not harsher.inputs.is_rough:
             self._learn_from_count(verdict, harsher, harsher.plan.before.tokens)
 
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
-        """Hold what a refusal counted of the prompt against the estimate, as usage is."""
+        """Compare the count in a refusal with the estimate, as is done with usage."""
         if not counted.request.shape.is_whole:
             return
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
@@ -154,7 +154,7 @@ class Judge:
             self._learning.note_count(counted.request.model, counted.inputs.counted_by, estimate_tokens, verdict.prompt)
 
     def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
-        """Keep how much was refused by an upstream that does not say what it takes."""
+        """Keep the size that was refused by an upstream that does not state its limit."""
         if verdict.may_be_echo or not planned.request.shape.is_whole:
             return
         reply = planned.reply_limit or planned.request.reply_limit
@@ -162,8 +162,8 @@ class Judge:
         self._learning.note_unnamed_refusal(planned.request.model, requested, planned.tenant)
 
     def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
-        """A refusal of media, of the proxy's own tool, or one that says nothing is believed of the model once the same
-        request was taken without them, or shorter."""
+        """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
+        only after the same request was accepted without them, or shorter."""
         if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
             return
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
@@ -187,7 +187,7 @@ class Judge:
         *,
         went_well: bool,
     ) -> None:
-        """Hold what the upstream counted of a prompt against the estimate."""
+        """Compare the upstream's count of a prompt with the estimate."""
         if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
             return
         decision.prompt_tokens = counted
@@ -208,7 +208,7 @@ class Judge:
             self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant)
 
     def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
-        """Hold what the upstream counted of a prompt with images against what they are held to cost."""
+        """Compare the upstream's count of a prompt with images with their expected cost."""
         profile = planned.inputs.profile
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._learning.ratio(profile.model, texts.name)
@@ -220,14 +220,14 @@ class Judge:
 
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
-    """What an answer means. `size`: of the prompt that it answers."""
+    """What a response means. `size`: of the prompt that it answers."""
     body = planned.request.body
     if not planned.request.shape.is_whole:
         return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=None, request=body)
     sent = Sent(
         size.tokens,
         size.chars,
-        planned.plan.budget.certain_room_tokens,  # of the window: what a prompt may fill
+        planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
     return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)

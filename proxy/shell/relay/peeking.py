@@ -1,7 +1,7 @@
-"""Looks at the beginning of an answer before the client gets any of it, so that a refusal can still be cured unseen.
+"""Reads the beginning of a response before the client gets any of it, so that a refusal can still be cured unseen.
 
-Rule: no longer than it takes to see: the first event of a stream that holds something, or the whole of a short body;
-what was looked at is passed on with the rest, byte for byte. What says nothing (comments, blanks) need not wait.
+Rule: read no more than needed: up to the first event of a stream that has content, or the whole of a short body. What
+was read is passed on with the rest, byte for byte. What has no content (comments, blanks) need not wait.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from proxy.wire.protocol import Wire
 from proxy.wire.sse import EventSplitter, Tail, data_of
 
 _TAIL_BYTES: Final = 4_096
-"""Of an answer, where its usage stands; what a model wrote before it is not searched."""
+"""The end of a response, where its usage is; the model's text before it is not searched."""
 HELD_BYTES: Final = 64 * 1024
-"""Refusals are shorter; a longer body is an answer."""
+"""Refusals are shorter; a longer body is a reply of the model."""
 QUIET_BYTES: Final = 1024 * 1024
-"""Of the events that begin a stream and say nothing: some repeat all tools and instructions of the request."""
+"""Limit for events without content at the beginning of a stream: some repeat all tools and instructions of the
+request."""
 _EVENT_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-"""A body that begins with one is a stream of events, whatever its content-type says: some servers say nothing, or
+"""A body that begins with one of these is a stream of events, whatever its content-type: some servers send none, or
 `application/json` as for their other errors."""
 _ANY_ZLIB_FORMAT: Final = 47
-"""zlib tells gzip and deflate apart itself."""
+"""zlib distinguishes gzip and deflate itself."""
 OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
-"""Headers that no longer hold when a body is another one."""
+"""Headers that no longer apply when the body has changed."""
 _COMMENTS: Final = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*")
-"""Whole lines of a stream that say nothing: `: OPENROUTER PROCESSING`, `: keep-alive`.
+"""Whole lines of a stream without content: `: OPENROUTER PROCESSING`, `: keep-alive`.
 https://openrouter.ai/docs/api-reference/streaming"""
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
-"""What JSON may begin with; DeepSeek sends empty lines until it has computed.
+"""What JSON may begin with; DeepSeek sends empty lines until its reply is ready.
 https://api-docs.deepseek.com/quick_start/rate_limit"""
 _PIECES_OF_THE_END: Final = 8
-"""That hold what an answer says last: its final chunk, its usage and `[DONE]` come apart."""
+"""Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
 
 
 class PeekedResponse:
-    """An answer whose beginning was read."""
+    """A response whose beginning was read."""
 
     def __init__(self, answer: UpstreamResponse, wire: Wire) -> None:
         self._wire = wire
@@ -54,19 +55,19 @@ class PeekedResponse:
         self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
         self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", is_zlibs) else None
         self.evidence = b""
-        """What was read, decompressed, but for what was passed on early."""
+        """What was read, decompressed, except for what was passed on early."""
         self.is_whole = False
-        """Whether that was all of it: it can be passed on even when it is closed."""
+        """Whether the whole body was read: it can be passed on even after the response is closed."""
         self.has_begun = False
         """Whether anything was passed on early."""
         self._quiet_bytes = 0
-        """Data of events that say nothing."""
+        """Data of events without content."""
         self._telling = b""
-        """What was read from the first event on that says something."""
+        """What was read, from the first event with content on."""
 
     def may_begin_early(self, *, as_stream: bool) -> bool:
-        """Whether what says nothing may be passed on at once: of an answer that is on its way to be one, in the form
-        that the client asked for."""
+        """Whether bytes without content may be passed on at once: only of a successful response in the form that the
+        client asked for."""
         if self.status != 200 or not self.is_plain:
             return False
         is_stream = self._says(b"content-type", lambda value: b"event-stream" in value)
@@ -74,7 +75,7 @@ class PeekedResponse:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the body is a stream of events, by what it says or by its looks."""
+        """Whether the body is a stream of events, by its content-type or by its beginning."""
         says = self._says(b"content-type", lambda value: b"event-stream" in value)
         return says or self.evidence.lstrip().startswith(_EVENT_FIELDS)
 
@@ -85,12 +86,12 @@ class PeekedResponse:
 
     @property
     def telling(self) -> bytes:
-        """By what it is judged: what was read, from the first event on that says something, if there is one."""
+        """What it is judged by: what was read, from the first event with content on if there is one."""
         return self._telling or self.evidence
 
     async def look(self, early: PassEarly | None = None) -> None:
-        """Read as much as is needed to judge the answer; what says nothing goes to `early`. Raises UpstreamUnreachable
-        and UpstreamTimeout."""
+        """Read as much as is needed to judge the response; bytes without content go to `early`. Raises
+        UpstreamUnreachable and UpstreamTimeout."""
         splitter = EventSplitter() if self.is_stream else None
         seen, self.evidence = 0, b""
         async for piece in self._pieces:
@@ -109,8 +110,8 @@ class PeekedResponse:
         self.is_whole = True
 
     async def _begin(self, early: PassEarly) -> int:
-        """Pass on what has come and says nothing, of an answer that is not compressed; how many bytes that was. Nothing
-        goes out once the answer itself has begun to come: it will be judged at once."""
+        """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
+        Nothing is passed on after content has begun to arrive: the response will be judged at once."""
         quiet = (_COMMENTS if self.is_stream else _BLANKS).match(self.evidence)
         count = quiet.end() if quiet is not None else 0
         told, rest = self.evidence[:count], self.evidence[count:]
@@ -121,8 +122,8 @@ class PeekedResponse:
         return count
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The whole body, as UpstreamResponse.chunks, but for what was passed on early."""
-        while self._held:  # let go of as it goes: the rest may take minutes
+        """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
+        while self._held:  # freed piece by piece: the rest may take minutes
             piece = self._held.pop(0)
             self._last.add(piece)
             yield piece
@@ -132,29 +133,29 @@ class PeekedResponse:
 
     @property
     def counted(self) -> Counted | None:
-        """What the upstream counted, as it says at the end of its answer, or at the beginning of a stream; None when it
-        does not, or did not yet."""
+        """What the upstream counted, as stated at the end of its response or at the beginning of a stream; None if it
+        states nothing, or has not yet."""
         if self.is_whole or self._unpacker is not None:
             return self._wire.counted(self.evidence[-_TAIL_BYTES:])
-        begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some say what they counted of the prompt
+        begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
         return self._wire.counted(begun + self._last.joined[-_TAIL_BYTES:])
 
     @property
     def prompt_tokens(self) -> int | None:
-        """What the upstream counted of the prompt."""
+        """The upstream's count of the prompt."""
         counted = self.counted
         return None if counted is None else counted.prompt
 
     async def drain(self) -> None:
-        """As UpstreamResponse.drain."""
+        """Like UpstreamResponse.drain."""
         await self._answer.drain()
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         await self._answer.aclose()
 
     def _unpacked(self, piece: bytes) -> bytes:
-        """What a piece says; of broken data nothing, and of a bomb its beginning."""
+        """A piece, decompressed; empty for broken data, and only the beginning of a decompression bomb."""
         if self._unpacker is None:
             return piece
         try:
@@ -163,7 +164,7 @@ class PeekedResponse:
             return b""
 
     def _is_told(self, events: Sequence[bytes], coming: EventSplitter) -> bool:
-        """Whether one of these events tells; more may be `coming`."""
+        """Whether one of these events has content; more may be `coming`."""
         for position, event in enumerate(events):
             if self._tells(event):
                 self._telling = b"".join(events[position:]) + coming.rest
@@ -172,7 +173,7 @@ class PeekedResponse:
         return False
 
     def _tells(self, event: bytes) -> bool:
-        """Whether an event says what the answer is: a part of it, an error, or that there is no more to come."""
+        """Whether an event shows what the response is: a part of the reply, an error, or the end."""
         return self._wire.says_something(data_of(event))
 
     def _says(self, name: bytes, wanted: Callable[[bytes], bool]) -> bool:

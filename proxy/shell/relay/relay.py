@@ -1,7 +1,7 @@
 """The journey of one request, top to bottom.
 
-Rule: what goes wrong in here never makes a request worse off than without the proxy: when the proxy cannot plan, the
-bytes that came go upstream.
+Rule: a failure in here never leaves a request worse off than without the proxy: if the proxy cannot plan, the original
+bytes go upstream.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Response: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | Stream
 
 
 class Standing(NamedTuple):
-    """A response that stands, and the send that it answers."""
+    """A response that the client gets, and the send that it answers."""
 
     response: PeekedResponse
     send: SendPlan
@@ -63,7 +63,7 @@ class Served:
 
     response: Response
     sent: Standing | None = None
-    """The first round's; None for a request that was not planned, or only observed."""
+    """That of the first round; None for a request that was not planned, or only observed."""
 
 
 class Relay:
@@ -103,8 +103,8 @@ class Relay:
         early: EarlyBytes | None = None,
         model: str = "",
     ) -> Served:
-        """The upstream's response, as much of it read as was needed to judge it; what says nothing goes to `early`
-        while it is. `model`: where the body names none. Raises ProxyError."""
+        """The upstream's response, read as far as was needed to judge it; meanwhile, bytes without content go to
+        `early`. `model`: used if the body names none. Raises ProxyError."""
         mode = self._mode(headers)
         tenant = self._tenants.tenant_of(headers)
         self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
@@ -131,7 +131,7 @@ class Relay:
         return Served(await watched(sent.response, rounds), sent)
 
     async def _observed(self, answer: UpstreamResponse, planned: Planned, decision: Decision) -> Response:
-        """A response that passes as it is; of a refusal it is written down what it was for."""
+        """A response that passes unchanged; the cause of a refusal is recorded."""
         if answer.status < 400:
             return answer
         refusal = PeekedResponse(answer, planned.wire)
@@ -144,7 +144,7 @@ class Relay:
         return refusal
 
     async def _send_round(self, journey: Journey, request_id: str) -> tuple[PeekedResponse, Planned]:
-        """One more round of an answer: a send for an answer of the model like any other, with a record of its own."""
+        """One more round of a response: a send like any other, with a record of its own."""
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
         planned = await self._plans.kept(journey.planned, journey.tenant, decision)
@@ -158,11 +158,11 @@ class Relay:
             return None
         try:
             return seconds if self._mode(headers) == "on" else None
-        except MalformedRequest:  # it will be told when the request is served
+        except MalformedRequest:  # reported when the request is served
             return None
 
     async def _climb(self, journey: Journey, decision: Decision) -> Standing:
-        """Send what the plans say until a response stands."""
+        """Send what the plans say until there is a response for the client."""
         async with aclosing(self._plans.sends(journey)) as sends:
             send, fallback, refusal = await anext(sends), None, ACCEPTED
             while True:
@@ -197,8 +197,8 @@ class Relay:
     async def _responded(
         self, journey: Journey, send: SendPlan, fallback: Standing | None, decision: Decision
     ) -> PeekedResponse | Standing:
-        """The response to a send, as much of it read as it takes to judge it; where there is none, what the client gets
-        instead. Raises UpstreamError."""
+        """The response to a send, read as far as needed to judge it; if there is none, what the client gets instead.
+        Raises UpstreamError."""
         headers, body = journey.rendered(send.planned, send.attempt)
         try:
             response = PeekedResponse(await self._send(journey.target, headers, body, decision), send.planned.wire)
@@ -215,10 +215,10 @@ class Relay:
         return response
 
     def _raise_for(self, send: SendPlan, outcome: Outcome) -> None:
-        """Say so where the last response is one that a client can do nothing with. Raises ContextOverflow and
+        """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow and
         UpstreamEmpty."""
         tokens, language = send.planned.tokens_after, self._settings.language
-        was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may not know how to leave out
+        was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
             raise overflow(refused_twice(tokens, language), send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
@@ -231,7 +231,7 @@ class Relay:
         return answer
 
     def learn_from(self, served: Served, decision: Decision) -> None:
-        """Hold what the upstream counted against the estimate, once its response has been passed on."""
+        """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, sent = served.response, served.sent
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
@@ -250,7 +250,7 @@ class Relay:
         body: AsyncIterator[bytes] | None,
         wire: Wire = CHAT_COMPLETIONS,
     ) -> UpstreamResponse:
-        """The upstream's answer to anything else; `wire`: whose it is. Raises ProxyError."""
+        """The upstream's response to any other request; `wire`: the one it belongs to. Raises ProxyError."""
         return await self._upstream.send(method, target, self._with_key(headers, wire), body)
 
     async def _planned(
@@ -263,7 +263,7 @@ class Relay:
         access: ArtifactAccess,
         model: str,
     ) -> Planned | None:
-        """The plan; None when there can be none and the upstream has to judge. Raises MalformedRequest."""
+        """The plan; None if there can be none and the upstream must judge the request. Raises MalformedRequest."""
         encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
         if encoding and encoding != b"identity":
             if not can_unpack(encoding):
@@ -271,7 +271,7 @@ class Relay:
                 return None
             body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
         try:
-            # Who only observes asks no third party for anything.
+            # A proxy that only observes fetches nothing from third parties.
             looking_up = self._mode(headers) == "on"
             planned = await self._planner.plan(wire, tenant, body, access, model, looking_up=looking_up)
         except ProxyError:
@@ -283,7 +283,7 @@ class Relay:
         return planned
 
     def _mode(self, headers: Headers) -> str:
-        """Raises MalformedRequest: who misspells `observe` wants anything but an edited request."""
+        """Raises MalformedRequest: a client that misspells `observe` surely does not want an edited request."""
         if not self._settings.enabled:
             return "off"
         asked = header(headers, MODE_HEADER)
@@ -295,8 +295,8 @@ class Relay:
         return mode
 
     def _with_key(self, headers: Headers, wire: Wire = CHAT_COMPLETIONS) -> Headers:
-        """The client's key goes on; the configured one stands in when the client sends none, and in the place of any
-        where this is not the upstream that clients have keys for."""
+        """The client's key is passed on. The configured key is used if the client sends none, and always if this is not
+        the upstream that clients have keys for."""
         upstream = self._settings.upstream
         key = upstream.api_key
         if key is not None and isinstance(upstream, RoutedUpstream):
@@ -315,7 +315,7 @@ def header(headers: Headers, name: bytes) -> bytes:
 
 
 def _as_bearer(key: bytes) -> bytes:
-    """A key as those who list models take it."""
+    """A key in the form in which endpoints that list models take it."""
     return b"Bearer " + key if key else b""
 
 
@@ -327,5 +327,5 @@ async def _following(sends: Sends, outcome: Outcome) -> SendPlan | None:
 
 
 def _is_better(outcome: Outcome) -> bool:
-    """Whether a response may take the place of one that stood by itself."""
+    """Whether a response may replace an earlier one that the client could have had."""
     return outcome.status < 400 and outcome.verdict.kind is VerdictKind.ACCEPTED

@@ -1,7 +1,7 @@
-"""What is sent for a request, one plan after the other, with what each takes out kept before it is sent.
+"""What is sent for a request, one plan after another; what a plan takes out is kept before it is sent.
 
-Rule: the core's strategy says what kind of send follows; here it becomes a plan. What cannot be kept is not taken out:
-then there is another plan, which says so. Nothing is sent here.
+Rule: the core's strategy decides what kind of send follows; here it becomes a plan. What cannot be kept is not taken
+out: then another plan is made, which says so. Nothing is sent here.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class SendPlan:
 
 
 Sends: TypeAlias = AsyncGenerator[SendPlan, Outcome]
-"""What to send, one after the other: yields a send and is sent what came of it. When it ends, the last response
-stands."""
+"""What to send, one after another: yields a send, and is sent its outcome. When the generator ends, the client gets the
+last response."""
 
 
 class SendPlans:
-    """Makes them for every request."""
+    """Makes the send plans of every request."""
 
     def __init__(self, settings: Settings, planner: Planner, store: ArtifactStore, judge: Judge) -> None:
         self._retries = settings.overflow.retry
@@ -56,7 +56,7 @@ class SendPlans:
         self._log = logger()
 
     async def sends(self, journey: Journey) -> Sends:
-        """The sends for one request. Raises ContextOverflow where nothing that may be sent is left."""
+        """The sends for one request. Raises ContextOverflow if nothing is left that may be sent."""
         planned = journey.first
         if not planned.plan.may_be_sent:
             raise self._refusal(planned)
@@ -68,7 +68,7 @@ class SendPlans:
             send = None if attempt is None else await self._send(journey, attempt, outcome, send.planned)
 
     async def _send(self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned) -> SendPlan | None:
-        """What is sent after a response that does not stand; None when nothing better can be. Raises
+        """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
         ContextOverflow."""
         if attempt.rung is Rung.AS_KNOWN:
             return SendPlan(attempt, journey.planned)
@@ -94,15 +94,15 @@ class SendPlans:
         return None
 
     async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
-        """As much as the upstream reads whole, in the place of a prompt that it has cut without a word."""
+        """As much as the upstream reads uncut, in place of a prompt that it has cut silently."""
         planned = await self._as_next_turn(journey)
-        if planned.plan.after.tokens > goal_tokens:  # settings that state another window have the say
+        if planned.plan.after.tokens > goal_tokens:  # settings that state another window take precedence
             planned = await self._harsher(journey, goal_tokens)
         is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes
         return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
 
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
-        """What a client is told of a request that cannot be made to fit; `refused`: what the upstream said of it."""
+        """What a client is told about a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
         profile = planned.inputs.profile
         is_told = refused.limit is not None and refused.unit is Unit.TOKENS
         window = refused.limit if is_told and refused.limit is not None else profile.window_tokens
@@ -118,7 +118,7 @@ class SendPlans:
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
     async def kept(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
-        """The plan once its artifacts are safe; another one when they cannot be kept."""
+        """The plan after its artifacts are kept; another one if they cannot be."""
         if await self._is_safe(planned, tenant):
             return planned
         planned = await self._planner.plan_without_keeping(planned)
@@ -126,15 +126,15 @@ class SendPlans:
         return planned
 
     async def larger(self, planned: Planned, tenant: str, decision: Decision) -> Planned | None:
-        """A plan for more than a learned window is known to take, now and then where that made a cut necessary: if it
-        is taken, the window has grown."""
+        """A plan for more than a learned window is known to hold, made now and then when that window required a cut: if
+        the upstream accepts it, the window has grown."""
         profile, budget = planned.inputs.profile, planned.plan.budget
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
         if not self._trials.is_due(profile.model):
             return None
-        # What stays whole may leave no plan that proves anything: it is made once, not at every turn from now on.
+        # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
         goal = int(profile.window_tokens * LARGER / budget.ratio)
         larger = await self._planner.plan_for(planned, goal, keeping=True)
         proves_it = larger.plan.fits and larger.tokens_after > profile.window_tokens * PROVES
@@ -151,9 +151,9 @@ class SendPlans:
         return larger
 
     async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
-        """The plan for a second send: the one that the next turn will go on from where that surely fits, so that a
-        prompt cache is lost once and not twice; else down to its goal, or as far under the true limit as can be, with
-        the shortest useful reply beside it."""
+        """The plan for a second send: the one that the next turn will continue from if that surely fits, so that a
+        prompt cache is lost once, not twice; otherwise one cut down to its goal, or as far below the true limit as
+        possible, with the shortest useful reply limit."""
         if attempt.sure_tokens is not None and journey.plan_for is None:
             planned = await self._as_next_turn(journey)
             sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
@@ -168,16 +168,16 @@ class SendPlans:
         return planned, attempt if reply is None else replace(attempt, reply_tokens=reply)
 
     async def _as_next_turn(self, journey: Journey) -> Planned:
-        """The plan for a request with what is known of its model by now."""
+        """The plan for a request with the current knowledge of its model."""
         return await self._made(partial(self._planner.plan_again, journey.planned), journey.tenant)
 
     async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
-        """The plan for a second send of so many tokens, as the first was counted; whether it fits it says."""
+        """The plan for a second send of `goal_tokens`, counted as the first was; the plan says whether it fits."""
         refused = journey.planned
         plan_for = journey.plan_for or partial(self._planner.plan_for, refused)
         planned = await plan_for(goal_tokens, most_tokens, keeping=True)
         if planned.inputs.counted_by != refused.inputs.counted_by:
-            # A request that surely fits is not counted exactly; this one is, and the goal has to mean the same.
+            # A request that surely fits is not counted exactly; this one is, so the goal is converted to its counter.
             goal_tokens = _as_counted(goal_tokens, refused, planned)
             most_tokens = None if most_tokens is None else _as_counted(most_tokens, refused, planned)
             planned = await plan_for(goal_tokens, most_tokens, keeping=True)
@@ -186,7 +186,7 @@ class SendPlans:
         return await plan_for(goal_tokens, most_tokens, keeping=False)
 
     async def _without_media(self, journey: Journey, media: frozenset[Modality]) -> Planned:
-        """The plan for a second send in which these kinds of input are text."""
+        """The plan for a second send in which these kinds of media are sent as text."""
         return await self._made(partial(self._planner.plan_without, journey.planned, media), journey.tenant)
 
     async def _made(self, make: _Make, tenant: str) -> Planned:
@@ -194,12 +194,12 @@ class SendPlans:
         return planned if await self._is_safe(planned, tenant) else await make(keeping=False)
 
     async def _is_safe(self, planned: Planned, tenant: str) -> bool:
-        """Whether all that a plan takes out is kept."""
+        """Whether everything that a plan takes out is kept."""
         return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, tenant)
 
 
 def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
-    """Tokens as one plan counts, as another plan for the same request does."""
+    """Tokens as counted by one plan, converted to the counter of another plan for the same request."""
     if planned.inputs.counted_by == refused.inputs.counted_by:
         return tokens
     return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
@@ -213,7 +213,7 @@ def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
-    """A refusal for length that could not be cured, said so that a person can act on it."""
+    """A refusal for length that could not be cured, worded so that a person can act on it."""
     return ContextOverflow(
         message,
         param=planned.request.shape.messages,

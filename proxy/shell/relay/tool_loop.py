@@ -1,7 +1,8 @@
-"""Answers the calls of the proxy's own tool and goes on with the model, until it has an answer for the client.
+"""Answers the calls of the proxy's own tool and continues with the model until it has a response for the client.
 
-Rule: a client never gets an error that it would not have had without the tool: what cannot be read is said to the
-model, what does not fit ends the answer where it is. At most MAX_ROUNDS readings in one answer; each is on the record.
+Rule: a client never gets an error that it would not have had without the tool: the model is told what cannot be read,
+and a page that does not fit ends the response where it is. At most MAX_ROUNDS readings in one response; each is
+recorded.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 
 MAX_ROUNDS: Final = 8
-"""For one answer: three find a needle in 5 MB, and a model that needs more than eight is lost in it."""
+"""For one response: three find a needle in 5 MB, and a model that needs more than eight is lost in the artifact."""
 MAX_CALLS: Final = 8
-"""Of one round, that are answered."""
+"""Calls of one round that are answered."""
 MIN_PAGE_BYTES: Final = 500
-"""Less says nothing."""
+"""A shorter page would be useless."""
 _SHARES: Final = (1.0, 0.25, 0.06)
-"""Of a page, tried one after the other when the request would not fit with it."""
+"""Shares of a page, tried in turn if the request would not fit with it."""
 
 Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[PeekedResponse, Planned]]]
-"""Sends what is planned for the request of this id; the answer that stands, and what it answers. Raises ProxyError."""
+"""Sends the plan for the request with this id; returns the final response and the plan that it answers. Raises
+ProxyError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What every answer needs for its rounds."""
+    """What every response needs for its rounds."""
 
     planner: Planner
     reader: ArtifactReader
@@ -56,19 +58,19 @@ class Retrieval:
 
 
 class _Read(NamedTuple):
-    """The answers to the calls of one answer."""
+    """The results of the calls in one response."""
 
     texts: list[tuple[str, str]]
-    """By the name of the artifact, empty where none was named."""
+    """(name of the artifact, empty if none was named; text)."""
     results: list[bytes]
-    """The same as tool messages."""
+    """The same texts as tool messages."""
     planned: Planned
-    """For the request with them."""
+    """The plan for the request with these results."""
 
 
 @dataclass(slots=True)
 class ToolLoop:
-    """The rounds of one answer."""
+    """The rounds of one response."""
 
     retrieval: Retrieval
     send: Send
@@ -77,16 +79,16 @@ class ToolLoop:
     planned: Planned
     """What was sent last."""
     count: int = 0
-    """Of the readings so far."""
+    """Number of readings so far."""
 
     @property
     def last_words(self) -> str:
-        """What an answer says in which the model did not say a word, and may not go on."""
+        """The text of a response in which the model has written nothing and may not continue."""
         language = self.retrieval.language
         return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
 
     async def following(self, said: AssistantMessage) -> PeekedResponse | None:
-        """The model's next answer, once its calls were answered; None when it may not go on. Raises ProxyError."""
+        """The model's next response, after its calls were answered; None if it may not continue. Raises ProxyError."""
         if self.count == MAX_ROUNDS:
             return None
         read = await self._read(said)
@@ -100,14 +102,14 @@ class ToolLoop:
         return answer
 
     async def hide(self, said: AssistantMessage) -> None:
-        """Answer the calls of a mixed answer, for when the client comes back."""
+        """Answer our calls in a mixed response, for when the client returns."""
         read = await self._read(said)
         if read is not None:
             hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
             await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
 
     async def _read(self, said: AssistantMessage) -> _Read | None:
-        """What answers our calls, as much as fits. A defect of the proxy costs the page and not the answer: None."""
+        """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
             return await self._read_all(said)
         except Exception:
@@ -128,7 +130,7 @@ class ToolLoop:
     async def _plan_for(
         self, said: AssistantMessage, goal_tokens: int, most_tokens: int | None = None, *, keeping: bool
     ) -> Planned:
-        """The plan for a round that was refused; its pages become smaller, as a plan takes them as they are."""
+        """The plan for a round that was refused; its pages are made smaller here, because a plan does not cut them."""
         for share in _SHARES:
             read = await self._with_pages(said, share)
             planned = await self.retrieval.planner.plan_for(read.planned, goal_tokens, most_tokens, keeping=keeping)
@@ -148,7 +150,7 @@ class ToolLoop:
         return _Read(list(zip(named, texts, strict=True)), results, planned)
 
     async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
-        """What is said to each call."""
+        """The text that answers each call."""
         texts = await asyncio.gather(*(self._text(one, page_bytes) for one in wanted[:MAX_CALLS]))
         texts += [too_many(MAX_CALLS, self.retrieval.language)] * (len(wanted) - MAX_CALLS)
         if self.count == MAX_ROUNDS:

@@ -1,7 +1,7 @@
-"""An answer to a request that was offered the proxy's own tool: one for the client, whatever rounds it took.
+"""The response to a request that offered the proxy's own tool: one for the client, whatever rounds it took.
 
-Rule: an answer in which the model does not call that tool passes as it came, a stream event by event. A later round
-that fails after a byte has gone out breaks the stream, as the upstream's own failure would.
+Rule: a response in which the model does not call that tool passes as it came, a stream event by event. A later round
+that fails after a byte has been sent breaks the stream, as the upstream's own failure would.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from proxy.shell.relay.tool_loop import ToolLoop
 from proxy.shell.upstream.client import Headers
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""Of an answer that is no stream; a longer one is passed on as it comes."""
+"""Of a response that is not a stream; a longer one is passed on as it arrives."""
 
 
 class WholeResponse:
-    """An answer that is no stream, once its rounds are over."""
+    """A response that is not a stream, after its rounds are over."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class WholeResponse:
         self.status = held.status
         self.headers: Headers = held.headers
         self.prompt_tokens = prompt_tokens
-        """What the upstream counted for what was sent first: later rounds hold pages besides."""
+        """The upstream's count for the first send: later rounds also hold pages."""
         self._held = held
         self._pieces = pieces
         self._rest = rest
@@ -66,7 +66,7 @@ class WholeResponse:
             raise
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The whole body, as UpstreamResponse.chunks."""
+        """The whole body, like UpstreamResponse.chunks."""
         for piece in self._pieces:
             yield piece
         if self._rest is not None:
@@ -78,7 +78,7 @@ class WholeResponse:
         await self._held.drain()
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         await self._held.aclose()
 
     def _saying(self, body: bytes, came: bytes) -> WholeResponse:
@@ -90,7 +90,7 @@ class WholeResponse:
 
 
 class StreamedResponse:
-    """A stream that goes on with the streams of later rounds."""
+    """A stream that continues with the streams of later rounds."""
 
     def __init__(self, first: PeekedResponse, rounds: ToolLoop) -> None:
         self.status = first.status
@@ -99,20 +99,20 @@ class StreamedResponse:
         self._first = first
         self._rounds = rounds
         self._coming: asyncio.Task[PeekedResponse | None] | None = None
-        """The answer of the next round, while comments are sent."""
+        """The response of the next round, while comments are sent."""
 
     @property
     def prompt_tokens(self) -> int | None:
-        """What the upstream counted for what was sent first."""
+        """The upstream's count for the first send."""
         return self._first.prompt_tokens
 
     @property
     def counted(self) -> Counted | None:
-        """All that it counted then."""
+        """All of its counts for the first send."""
         return self._first.counted
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The events, as UpstreamResponse.chunks. Raises ProxyError when a later round fails."""
+        """The events, like UpstreamResponse.chunks. Raises ProxyError if a later round fails."""
         stream = self._rounds.planned.wire.streamed_reply()
         while True:
             async for piece in self._current.chunks():
@@ -146,7 +146,7 @@ class StreamedResponse:
         await self._current.drain()
 
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Release the connections."""
         if self._coming is not None:
             self._coming.cancel()
             (came,) = await asyncio.gather(self._coming, return_exceptions=True)
@@ -156,14 +156,14 @@ class StreamedResponse:
 
 
 async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse | StreamedResponse:
-    """The answer as the client gets it. Raises ProxyError."""
+    """The response as the client gets it. Raises ProxyError."""
     if answer.status != 200 or not answer.is_plain:
         return answer
     return StreamedResponse(answer, rounds) if answer.is_stream else await WholeResponse.of(answer, rounds)
 
 
 async def _read(answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None]:
-    """The body, and what follows when it is too long."""
+    """The body, and the rest of it if it is too long."""
     pieces, length, rest = [], 0, answer.chunks()
     async for piece in rest:
         pieces.append(piece)
