@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
 
 SWITCH_SECONDS: Final = 0.0005
-"""For which a thread that plans may keep the interpreter while the event loop waits for it. Python's 5 ms add up, as
-that happens after each read and write of a socket."""
+"""How long a planning thread may keep the interpreter while the event loop waits for it. Python's default of 5 ms adds
+up, because that happens after each read and write of a socket."""
 REFRESH_SECONDS: Final = 2
-"""Between two looks at what other workers have learned; a look is one stat."""
+"""Between two checks of what other workers have learned; a check is one stat."""
 
 
 async def _follow(learning: Learning) -> None:
@@ -66,22 +66,23 @@ async def _follow(learning: Learning) -> None:
 
 
 def tune_interpreter() -> None:
-    """For a server whose objects stay or go with a request; again whenever many that were to stay are gone."""
+    """For a server whose objects live either forever or as long as a request; called again when many of the former are
+    gone."""
     gc.unfreeze()
     gc.collect()
-    gc.freeze()  # what is loaded by now stays; scanning it again and again is a cost of every request
-    gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly a circle
+    gc.freeze()  # what is loaded by now stays; every request would pay for scanning it again
+    gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
     keep_large_blocks_apart()
 
 
 Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and for this one; why it did not list them, None when it did."""
+"""Asks the upstream for its models, and for the given one; returns why it did not list them, or None if it did."""
 
 
 def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
-    """What explains requests without a proxy that runs, and what asks the upstream for a model first, as a proxy does;
+    """What explains requests without a running proxy, and what first asks the upstream for a model, as a proxy does;
     nothing is written."""
     learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
     models = ModelResolver(settings, learned=learning)
@@ -101,7 +102,7 @@ def _operator_api() -> ASGIApp:
 
 @dataclass(slots=True)
 class Inherited:
-    """What one application leaves to the next one in its process, when the settings are read again."""
+    """What one application passes on to the next one in its process when the settings are reloaded."""
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: RecentDecisions = field(default_factory=RecentDecisions)
@@ -132,7 +133,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         tune_interpreter()
-        async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, whatever becomes of the others
+        async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, even if closing another fails
             if tracer is not None:
                 at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
             for lane in lanes:
@@ -188,7 +189,7 @@ class Lane:
 
     @classmethod
     def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`one`: the upstream, of those that the settings name."""
+        """`one`: one of the upstreams in the settings."""
         settings = settings.model_copy(update={"upstream": one})
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
@@ -209,7 +210,7 @@ class Lane:
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
-    """Where the artifacts lie; nothing is made or asked yet."""
+    """Where the artifacts are kept; nothing is created or requested yet."""
     scheme, _, path = (settings.artifacts.url or "").partition("://")
     if scheme and scheme != "file":
         return Bucket(settings.artifacts.url or "")
@@ -217,7 +218,8 @@ def create_folder(settings: Settings) -> PrivateFolder | Bucket:
 
 
 def unwritable(settings: Settings) -> str | None:
-    """Why nothing can be kept in the local folder; None when it can, or artifacts go into a bucket. It is tried out."""
+    """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
+    bucket."""
     folder = create_folder(settings)
     if isinstance(folder, Bucket):
         return None
@@ -241,7 +243,7 @@ def _artifact_route(settings: Settings, reader: ArtifactReader, tenants: Tenants
 
 
 def _tracer(settings: Settings) -> Tracer | None:
-    """What traces requests, when that is wanted; OpenTelemetry takes 0.2 s to load."""
+    """What traces requests, if enabled; OpenTelemetry takes 0.2 s to load."""
     if not settings.tracing.enabled:
         return None
     from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415 - needs an extra that may not be installed
@@ -260,7 +262,7 @@ def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> Arti
 
 
 def _downloads(settings: Settings) -> Downloads | None:
-    """What downloads images, when that is wanted; the client library it needs takes 0.3 s to load."""
+    """What downloads images, if enabled; the client library takes 0.3 s to load."""
     media = settings.media
     if not media.fetch_remote_images:
         return None
