@@ -194,8 +194,8 @@ TRIED_ELSEWHERE = {
 socket. In the core and the chat wire there is no such part."""
 
 
-TRIED_AS_A_WHOLE = ("wire/messages/", "wire/responses/")
-"""Wires whose modules are tried together so far: by properties, replies and journeys of the whole wire."""
+TRIED_AS_A_WHOLE = ("wire/responses/",)
+"""A wire whose modules are tried together so far: by properties, replies and journeys of the whole wire."""
 
 
 def has_logic(module):
