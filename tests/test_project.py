@@ -194,7 +194,7 @@ TRIED_ELSEWHERE = {
 socket. In the core and the chat wire there is no such part."""
 
 
-TRIED_AS_A_WHOLE = ("wire/messages/", "wire/responses/")
+TRIED_AS_A_WHOLE = ("wire/messages/",)
 """Wires whose modules are tried together so far: by properties, replies and journeys of the whole wire."""
 
 
