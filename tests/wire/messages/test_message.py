@@ -236,3 +236,17 @@ def test_an_input_is_told_as_it_is_written_where_it_can_be_read(written, text):
     call = b'{"type":"tool_use","id":"a","name":"b","input":' + written + b"}"
     (argument,) = ApiMessage.read(b'{"role":"assistant","content":[' + call + b"]}").arguments()
     assert argument.text == text
+
+
+@pytest.mark.parametrize(
+    ("parts", "content"), [([Words("a")], "a"), ([Words("a"), Words("b")], [text("a"), text("b")])]
+)
+def test_a_plain_text_stays_one_as_long_as_it_is_one(parts, content):
+    (found,) = read(user("x"))
+    assert found.changed({("content",): Parts(tuple(parts))}).content() == content
+
+
+@pytest.mark.parametrize("block", [use(1), {"type": "tool_use"}, {"type": "tool_use", "id": None, "name": 7}])
+def test_any_call_has_an_id_and_a_name_or_empty_ones(block):
+    (call,) = read(assistant([block]))[0].calls
+    assert (call.id, call.name) == (("toolu_1", "Read") if block == use(1) else ("", ""))

@@ -192,6 +192,8 @@ def test_only_the_assistants_message_may_go_on_with_the_next_one():
 def test_the_last_compaction_counts_and_one_in_words_does_not():
     compaction = assistant([{"type": "compaction", "content": "so far"}])
     assert [end for _, end in counted(user("a"), compaction, user("b"), compaction, user("c"))] == [3, 4, 5]
+    assert [end for _, end in counted(user("a"), compaction, user("b"))] == [1, 2, 3]
+    assert [message.role for message in read(user("a"), compaction)] == ["ignored", "assistant"]
     assert [end for _, end in counted(user("a"), user('"compaction"'), user("c"))] == [1, 2, 3]
     assert [end for _, end in counted(compaction, user("c"))] == [1, 2]
 
