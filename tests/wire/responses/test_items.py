@@ -179,6 +179,7 @@ def test_a_text_may_become_parts_only_where_the_api_takes_both(item, member):
             {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "o"}, IMAGE]},
             ["o"],
         ),
+        ({"type": "shell_call_output", "output": [{"stdout": "o", "stderr": "e"}]}, ["o", "e"]),
         ({"type": "shell_call", "id": "x", "action": {"type": "exec", "commands": ["ls", "pwd"]}}, ["ls", "pwd"]),
         ({"type": "image_generation_call", "result": "iVBORw0K", "revised_prompt": "a cat"}, ["a cat"]),
         ({"type": "reasoning", "content": [{"text": "hm"}], "summary": [{"text": "short"}]}, ["hm"]),

@@ -51,6 +51,7 @@ def told(*items: Any) -> list[tuple[str, int]]:
         ([THOUGHT, SEARCH, SEARCH, WORDS], [("assistant", 4)]),
         ([WORDS, call(), output()], [("assistant", 2), ("tool", 1)]),
         ([THOUGHT, {"type": "hologram"}, WORDS], [("assistant", 3)]),
+        ([THOUGHT, {}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([WORDS, {"type": "hologram"}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([{"id": "msg_1"}, {"type": "compaction"}], [("reference", 1), ("reference", 1)]),
         ([{"type": "additional_tools", "tools": []}, {"type": "configuration_update"}], [("developer", 1)] * 2),
@@ -94,6 +95,11 @@ def test_exchanges_that_overlap_are_one() -> None:
     assert len(messages) == 8
 
 
+def test_what_a_person_says_in_one_of_them_keeps_all_of_them() -> None:
+    messages = read(call(), call("b"), output("b"), call("c"), output(), USER, output("c"), WORDS)
+    assert [message.must_stay for message in messages] == [True] * 6 + [False]
+
+
 def test_a_word_of_the_model_behind_an_exchange_is_its_own() -> None:
     messages = read(USER, call(), output(), WORDS)
     assert not any(message.must_stay or message.is_companion for message in messages)
@@ -134,6 +140,7 @@ def test_where_the_upstream_holds_the_rest_all_but_instructions_is_one_exchange(
 
 
 def test_what_nobody_touches_is_one_message_from_the_developer() -> None:
-    (message,) = read(output(), call("b"), {"type": "hologram"}, {"type": "compaction_trigger"}, how=read_untouched)
-    assert (message.role, message.calls, message.answers, message.is_companion) == ("developer", (), "", False)
+    for first in (output(), call()):
+        (message,) = read(first, call("b"), {"type": "hologram"}, {"type": "compaction_trigger"}, how=read_untouched)
+        assert (message.role, message.calls, message.answers, message.is_companion) == ("developer", (), "", False)
     assert read(how=read_untouched) == read() == read(how=read_held) == []

@@ -90,6 +90,12 @@ def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
     assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
 
 
+def test_the_usage_of_a_first_round_stands_as_it_came():
+    answer = ReplyBody()
+    answer.read(body(FETCH, OWN, usage={"input_tokens": 100, "output_tokens": 10}))
+    assert json.loads(answer.told())["usage"] == {"input_tokens": 100, "output_tokens": 10}
+
+
 def test_a_usage_that_only_one_round_tells_is_told_as_it_came():
     answer = ReplyBody()
     answer.read(body(OWN, usage=usage(100, 10)))

@@ -50,7 +50,7 @@ def test_a_stream_that_says_that_it_is_over_is_whole(told):
         TEXT,
         event("response.created", response={"usage": None}),
         event("response.output_item.done", item={"status": "completed"}),
-        event("response.errors"),
+        event("errors"),
     ],
 )
 def test_a_stream_that_does_not_say_so_is_not(told):
