@@ -1,1 +1,1 @@
-"""What is given up when a conversation is over its room."""
+"""What is given up when a conversation exceeds its room."""

@@ -1,7 +1,7 @@
-"""What the calls of a message say about files: which path, what was written there and what was replaced.
+"""What the tool calls of a message say about files: the path, the text written and the text replaced.
 
-Rule: told by the names of arguments that agents' tools have in common; a call that fits none of them has its first
-argument, mostly a command, in the place of a path.
+Rule: recognised by the argument names that agents' tools share. For a call that has none of them, the first argument,
+mostly a command, takes the place of the path.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PATHS: Final = (
     "absolute_path",
 )
 _REPLACED: Final = frozenset({"old_string", "old_str", "oldText", "old_text", "old", "search"})
-"""Of the edit tools of Claude Code, OpenHands, SWE-agent, Kimi and Aider: what stands there no longer."""
+"""Arguments of the edit tools of Claude Code, OpenHands, SWE-agent, Kimi and Aider that hold the old text."""
 _WRITTEN: Final = frozenset({"new_string", "new_str", "newText", "new_text", "new", "replace"})
-"""Of the same: what stands there instead."""
+"""Arguments of the same tools that hold the new text."""
 _WHOLE: Final = frozenset({"content", "file_text", "contents"})
-"""Beside a path: all that the file holds from then on."""
+"""Beside a path: the whole new content of the file."""
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ (?:b/)?)(\S.*)$")
 """The envelope of Codex's apply_patch, and the header of a unified diff."""
 _PATCH_FRAME: Final = ("*** ", "--- ", "@@", "diff ")
 _MAX_SOURCE_CHARACTERS: Final = 120
 _MIN_WRITTEN_CHARACTERS: Final = 40
-"""An argument of one line that is shorter is a switch, a pattern or a path."""
+"""A shorter argument of one line is a switch, a pattern or a path."""
 
 
 class Trace(NamedTuple):
@@ -46,11 +46,11 @@ class Trace(NamedTuple):
     written: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     is_whole: bool = False
-    """Whether what was written is all that the file holds now."""
+    """Whether the text written is the whole content of the file."""
 
 
 def traces_of(message: Message) -> Iterator[Trace]:
-    """One for each call, and for each file of a patch."""
+    """One trace for each call, or one for each file of a patch."""
     for _, call_id, text in message.arguments():
         arguments = jsontext.opened(text.encode("utf-8", "surrogatepass"))
         found = list(_strings("", arguments)) if isinstance(arguments, dict) else [("", text)]
@@ -94,7 +94,7 @@ def _heading(text: str) -> str:
 
 
 def _of_patch(call_id: str, text: str) -> Iterator[Trace]:
-    """One for each file that a patch changes."""
+    """One trace for each file that a patch changes."""
     source, written, replaced = None, list[str](), list[str]()
     for line in text.split("\n") if "+++ " in text or "*** " in text else ():
         header = _PATCHED.match(line)

@@ -1,8 +1,8 @@
-"""What is kept of a conversation at one point of it: the working view of the budget steps.
+"""What is kept of a conversation at one point in it: the working view of the compaction steps.
 
 Rule: messages that belong together stay together (an assistant's calls, their results, and the media of these); the
-system text, the first and the last user message and the newest exchange are always kept; every size is measured on what
-would be sent.
+system text, the first and the last user message and the newest exchange are always kept; every size is measured on the
+bytes that would be sent.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ class ContextWindow:
         self.entries: list[TrackedMessage | None] = []
         """None: left out."""
         self.units: list[ToolExchange] = []
-        """In order, those that are left out no longer among them."""
+        """In order, without those that are left out."""
         self.omission_note = OmissionNote()
         self._blocks: list[MessageReport] = []
-        """What became of each message, the note about what is left out not seen to."""
+        """What became of each message, without the omission note."""
         self._counter = counter
         self._total = base
         self._fixed = base
-        """Of what can never be given up: system texts, and all that is no message."""
+        """Size of what can never be given up: system texts, and everything that is not a message."""
         self._open_calls: frozenset[str] = frozenset()
         self._moved: tuple[Moved, ...] = ()
-        """Out of the results of a batch that is not complete yet."""
+        """Media moved out of the results of a batch that is not complete yet."""
         self._left_out: list[Edit] = []
         self._gone: list[TrackedMessage] = []
-        """Left out since the note was written."""
+        """Messages left out since the note was written."""
         self._gone_units: list[tuple[int, int]] = []
-        """The units of these: where each began and stopped."""
+        """The units of these: start and stop of each."""
         self._has_calls = False
-        """Whether anything was called or answered a call: then tools do not answer in user messages."""
+        """Whether any message has a call or a result: then tools do not answer in user messages."""
         self._openings: frozenset[str] = frozenset()
-        """How user messages began so far, while nothing was called."""
+        """How user messages have begun so far, while there were no calls."""
         self._edited = False
-        """Whether any message that was kept has been edited."""
+        """Whether any kept message has been edited."""
 
     def copy(self) -> ContextWindow:
-        """A second one that changes by itself."""
+        """An independent copy."""
         twin = ContextWindow(self._total, self._counter)
         twin._fixed = self._fixed
         twin.entries = list(self.entries)
@@ -71,26 +71,26 @@ class ContextWindow:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether anything is left out, of which a note has to tell."""
+        """Whether anything is left out, so that a note is needed."""
         return bool(self._gone) or self.omission_note.messages > 0
 
     def become(self, other: ContextWindow) -> None:
-        """Take over all of another one, which is not used any more."""
+        """Take over the whole state of another window, which is not used any more."""
         vars(self).update(vars(other))
 
     @property
     def total(self) -> Size:
-        """Of all that would be sent, the note of what is left out included."""
+        """Size of everything that would be sent, including the omission note."""
         return self._total + self.omission_note.size if self.omission_note.messages else self._total
 
     @property
     def complete(self) -> bool:
-        """Whether a request may end here: all calls are answered, and it is not the model's word that stands last."""
+        """Whether a request may end here: all calls are answered, and the last message is not the assistant's."""
         last = self.entries[-1] if self.entries else None
         return last is not None and not self._open_calls and last.message.role != "assistant"
 
     def add(self, entry: TrackedMessage) -> None:
-        """The next message."""
+        """Add the next message."""
         role, is_companion = entry.message.role, entry.message.is_companion
         is_result = role in TOOL_ROLES
         if self._moved and not is_result:
@@ -119,13 +119,13 @@ class ContextWindow:
             must_stay = before.must_stay or entry.message.must_stay
             self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay)
         else:
-            # A companion without anything before it has nothing that it could go with.
+            # A companion without a message before it has nothing to go with.
             must_stay = entry.message.must_stay or (is_companion and role not in SYSTEM_ROLES)
             self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay))
 
     def _is_output(self, entry: TrackedMessage) -> bool:
-        """Whether a user message is what a tool printed, told to the model by a text protocol: it belongs to the words
-        of the assistant before it."""
+        """Whether a user message is the output of a tool, passed to the model by a text protocol: it belongs to the
+        assistant message before it."""
         text = next((text for _, text in entry.original.texts()), "")
         seen, begun = self._openings, opening(text)
         self._openings = seen | {begun} if begun else seen
@@ -135,18 +135,18 @@ class ContextWindow:
 
     @property
     def batch_is_open(self) -> bool:
-        """Whether something that was moved out of results waits for the last result of its batch."""
+        """Whether media moved out of results wait for the last result of their batch."""
         return bool(self._moved)
 
     def end_batch(self) -> None:
-        """No result of this batch follows: what was moved out of them is sent behind the last one."""
+        """No more results of this batch follow: the media moved out of them are sent after the last one."""
         last = self.entries[-1] if self._moved else None
         if last is not None:
             self._put_last(with_media(last, self._moved, self._counter))
             self._moved = ()
 
     def _put_last(self, entry: TrackedMessage) -> None:
-        """Another form of the last message."""
+        """Replace the last message by another form of it."""
         last = self.entries[-1]
         assert last is not None, "it was just added, or is asked for"
         self._total += entry.following_size - last.following_size
@@ -159,11 +159,11 @@ class ContextWindow:
                 yield entry
 
     def size_of(self, unit: ToolExchange) -> Size:
-        """Of a unit as it would be sent."""
+        """Size of a unit as it would be sent."""
         return sum((entry.sent_size for entry in self.in_unit(unit)), Size())
 
     def last_user(self) -> int:
-        """Index of the last user message; -1 when there is none."""
+        """Index of the last user message; -1 if there is none."""
         return next((unit.start for unit in reversed(self.units) if unit.role == "user"), -1)
 
     def all(self) -> Iterator[TrackedMessage]:
@@ -181,10 +181,10 @@ class ContextWindow:
         return removable(self.units)
 
     def results(self, unit: ToolExchange) -> list[TrackedMessage]:
-        """What tools printed in a unit and may be cut.
+        """The tool results of a unit that may be cut.
 
-        Pages of the proxy's own tool may be where they were put back beside results of the client; by themselves they
-        have just been read, and stay whole, or go whole: they are read again, and smaller, where there is no room.
+        Pages of the proxy's own tool may be cut if they were put back beside results of the client. By themselves they
+        have just been read, and stay or go as a whole: if there is no room, smaller ones are read instead.
         """
         if unit.must_stay:
             return []
@@ -197,13 +197,14 @@ class ContextWindow:
         return self.results(self.units[-1]) if self.units else []
 
     def newest_words(self) -> list[TrackedMessage]:
-        """What the assistant said in the newest unit, and in the one that keeps the first user message apart."""
+        """The assistant messages of the newest unit and of the one that separates the first user message from the
+        next."""
         units = {unit.start: unit for unit in (separator(self.units), *self.units[-1:]) if unit is not None}
         said = (entry for unit in units.values() for entry in self.in_unit(unit))
         return [entry for entry in said if entry.message.role == "assistant"]
 
     def separating_results(self) -> list[TrackedMessage]:
-        """The results in the unit that keeps the first user message apart from the next one."""
+        """The results in the unit that separates the first user message from the next one."""
         unit = separator(self.units)
         return self.results(unit) if unit is not None else []
 
@@ -218,14 +219,15 @@ class ContextWindow:
         return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
 
     def staying(self) -> list[TrackedMessage]:
-        """All that may neither go nor is a system text."""
+        """All messages that must stay, except system texts."""
         going = {unit.start for units in self.removable() for unit in units}
         units = (unit for unit in self.units if unit.start not in going and unit.role not in SYSTEM_ROLES)
         return [entry for unit in units for entry in self.in_unit(unit)]
 
     def fixed(self, task_tokens: int) -> Size:
-        """Of what cannot be given up, however the conversation goes on: system texts, tools, and what was asked first
-        and last. `task_tokens`: what the first user message may take of it, unless it is the last one as well."""
+        """Size of what cannot be given up, however the conversation goes on: system texts, tools, and the first and
+        last user message. `task_tokens`: how much the first user message counts at the most, unless it is also the
+        last."""
         asked = {entry.index: entry for entry in (*self.first_request(), *self.last_request())}
         found = self._fixed + sum((entry.sent_size for entry in asked.values()), Size())
         task = self.first_request()
@@ -235,7 +237,7 @@ class ContextWindow:
         return found - size + Size(task_tokens, int(size.chars * share), int(size.bytes * share))
 
     def apply(self, change: Change) -> None:
-        """Make a change; edits that would not make their message smaller are not made."""
+        """Make a change; edits that would not make their message smaller are skipped."""
         if change.redone is not None:
             self.redo(change.redone)
         if change.edits:
@@ -244,7 +246,7 @@ class ContextWindow:
             assert entry is not None, "only what is kept is edited"
             edited = entry.edited(change.edits, self._counter)
             if edited.size.tokens > entry.size.tokens and change.edits[0].reason is not Reason.SANITISE:
-                return  # names are denser than the blanks or lines of dashes that they would stand for
+                return  # names are denser than the blanks or lines of dashes that they would replace
             self._total += edited.size - entry.size
             self.entries[entry.index] = edited
             self._blocks[entry.index] = MessageReport.of(edited)
@@ -262,7 +264,7 @@ class ContextWindow:
             self._gone_units.append((unit.start, unit.stop))
 
     def redo(self, entry: TrackedMessage) -> None:
-        """Put another preparation of a message in its place; what follows its batch is made anew."""
+        """Replace a message by another preparation of it; the messages that follow its batch are made anew."""
         unit = next(unit for unit in self.units if unit.start <= entry.index < unit.stop)
         old = self.entries[entry.index]
         assert old is not None, "only what is kept is done again"
@@ -276,7 +278,7 @@ class ContextWindow:
         self._total += self.size_of(unit) - before
 
     def note_what_is_gone(self, notices: Notices, room_tokens: int, *, brief: bool = False) -> None:
-        """Bring the note about what is left out up to date, at the end of a cut. `brief`: without quotations, too."""
+        """Bring the omission note up to date at the end of a cut. `brief`: without lines and quotations."""
         if not self._gone and not self.omission_note.messages:
             return
         if self._gone:
@@ -290,7 +292,8 @@ class ContextWindow:
             )
 
     def _asked(self) -> list[str]:
-        """What people said in what is gone: user messages that no assistant's unit took for output."""
+        """What people said in the messages that are gone: user messages that did not join an assistant's unit as
+        output."""
         joined = {index for start, stop in self._gone_units for index in range(start + 1, stop)}
         texts = [
             next((text for _, text in entry.whole.texts()), "")
@@ -300,23 +303,23 @@ class ContextWindow:
         return [text for text in texts if is_quotable(text)]
 
     def take_note_off(self) -> None:
-        """Take the note off its message while a cut is made: what it takes up has a room of its own."""
+        """Take the note off its message while a cut is made: the note has a room of its own."""
         self.omission_note = self.omission_note.untold()
 
     def is_hopeless(self, budget: Budget) -> bool:
-        """Whether what can never be given up is too much by itself, so that nothing is sent."""
+        """Whether what can never be given up is too large by itself, so that nothing is sent."""
         return budget.refuses(self._fixed)
 
     def over(self, mark: Mark) -> Size | None:
-        """By how much all of it is over a mark."""
+        """By how much the total exceeds a mark."""
         return mark.excess(self.total)
 
     def edits(self) -> Iterator[Edit]:
-        """All edits: what is left out, then those of kept messages in order, the note last on its message."""
+        """All edits: removals first, then those of kept messages in order, with the note last on its message."""
         yield from self._left_out
         note = self.omission_note.edit
         if not self._edited and note is None:
-            return  # as mostly, and this is asked in every turn
+            return  # the usual case, and this is asked in every turn
         for entry in self.entries:
             if entry is not None:
                 yield from entry.edits
@@ -334,8 +337,8 @@ class ContextWindow:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether all messages would be sent as they came. Then nobody has to ask a thousand entries for theirs, which
-        takes a millisecond once a request of megabytes has gone through the caches."""
+        """Whether all messages would be sent as they came. Then nobody has to ask a thousand entries for their
+        messages, which takes a millisecond after a request of megabytes has gone through the CPU caches."""
         return not (self._edited or self._left_out or self.omission_note.edit is not None)
 
     def sent(self) -> Iterator[Message]:

@@ -1,6 +1,6 @@
-"""Messages that somebody else sends: each is made shorter by itself, and none comes, goes or changes its place.
+"""Messages that the caller sends itself: each is shortened on its own, and none is added, removed or moved.
 
-Rule: the local steps and nothing else, so that a message becomes the same text in every later turn, whatever follows.
+Rule: only the local steps, so that a message becomes the same text in every later turn, whatever follows.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Compressed:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What goes back."""
+        """The messages that go back to the caller."""
         return tuple([entry.message for entry in self.entries])
 
     @property
     def tokens_before(self) -> int:
-        """Of the messages as they came, in the model's tokens."""
+        """Size of the messages as they came, in the model's tokens."""
         return self.budget.model_tokens(sum(entry.original_size.tokens for entry in self.entries))
 
     @property
     def tokens_after(self) -> int:
-        """Of the messages that go back, in the model's tokens."""
+        """Size of the messages that go back, in the model's tokens."""
         return self.budget.model_tokens(sum(entry.size.tokens for entry in self.entries))
 
     @property
@@ -45,7 +45,7 @@ class Compressed:
         return {reason: counts[reason] for reason in sorted(counts)}
 
     def taken_out(self) -> Iterator[tuple[TrackedMessage, Artifact]]:
-        """What was taken out, each once, with the first message that it came from."""
+        """The artifacts that were taken out, each once, with the first message it came from."""
         seen: set[str] = set()
         for entry in self.entries:
             for edit in entry.edits:
@@ -54,7 +54,8 @@ class Compressed:
                     yield entry, edit.artifact
 
     def without(self, lost: Collection[str]) -> Compressed:
-        """The same, but messages out of which one of these was taken go back as they came: it could not be kept."""
+        """The same, but messages from which one of these artifacts was taken go back as they came: it could not be
+        kept."""
         return replace(self, entries=tuple([_restored(entry, lost) for entry in self.entries])) if lost else self
 
 

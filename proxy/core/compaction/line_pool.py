@@ -1,7 +1,7 @@
-"""Single lines of what is left out, for the note: those that tell most that is new, where the agent is at work.
+"""Single lines of what is left out, for the omission note: those with the most new names, from files in use first.
 
-Rule: a function of the messages alone, bounded, and the newest version of a file wins. What looks like a secret is
-never told again.
+Rule: a function of the messages alone, bounded, and the newest version of a file wins. Anything that looks like a
+secret is never quoted.
 """
 
 from __future__ import annotations
@@ -23,66 +23,70 @@ from proxy.core.text.identifiers import names_in, names_of_lines
 from proxy.core.tokens.counters import Counter
 
 MAX_LINES: Final = 3_000
-"""Remembered of what is left out: several times what the note of a window of 32 000 has room for. With a thousand,
-lines of forty exchanges ago were forgotten that the next step needed."""
+"""Lines remembered of what is left out: several times what the note of a window of 32 000 has room for. With a
+thousand, lines from forty exchanges ago that the next step needed were forgotten."""
 _MAX_CHARACTERS: Final = 400
-"""Of a line; longer ones are data, or prose that says little for its length."""
+"""Of a line; longer lines are data, or prose that says little for its length."""
 _MAX_LINES_OF_A_TEXT: Final = 2_000
-"""Looked at."""
+"""Lines that are read of one text."""
 HALF_LIFE: Final = 15.0
-"""Exchanges after which a line is worth half as much, and a third after twice as many: what was read last is needed
-first, but what is old hardly ages any more."""
+"""Exchanges after which a line is worth half as much; after twice as many, a third: new lines are needed first, but old
+ones hardly age any more."""
 IN_HAND_AGE: Final = 0.5
-"""Of its age counts in a file that the newest calls are about: what is edited now was often read long ago."""
+"""Share of a line's age that counts in a file that the newest calls are about: a file edited now was often read long
+ago."""
 IN_HAND: Final = 1.0
-"""What a line is worth besides, in new names, when it is of a file that the newest calls are about."""
+"""Extra worth of a line, in new names, if it is from a file in the newest calls."""
 NEAR: Final = 3.0
-"""What a line is worth besides for each neighbour that is told: an edit needs lines that stand together."""
+"""Extra worth of a line for each neighbour that is quoted: an edit needs adjacent lines."""
 USED: Final = 3.0
-"""What a name is worth besides when the agent has used it."""
+"""Extra worth of a name that the agent has used."""
 MAX_USED: Final = 2_000
-"""Names that the assistant used, which are remembered."""
+"""Remembered names that the assistant used."""
 NEWEST_CALLS: Final = 6
-"""Messages with calls that tell which files the agent has in hand."""
+"""Messages with calls that decide which files the agent is working on."""
 _LINE_OVERHEAD: Final = 12
-"""Characters that are added to a line's length: a short line is not worth more than a long one by being short."""
+"""Characters added to the length of a line: being short must not make a line worth more than a long one."""
 _LEAST_ROOM_TOKENS: Final = 6
 _MAX_MISFITS: Final = 12
-"""Lines that are too long for what is left of the room, before no further one is tried."""
+"""Lines too long for the rest of the room after which no further one is tried."""
 _GREP: Final = re.compile(r"([\w./@+-]+\.\w+)[:-]\d+[:-]")
 _NUMBER: Final = re.compile(r"\s*\d+(?:→|\t|[:-](?!\d))")
-"""What `grep -n`, `cat -n` and the file readers of agents put before a line: it is wrong after the next edit."""
+"""The number that `grep -n`, `cat -n` and the file readers of agents put before a line: it is wrong after the next
+edit."""
 _UNTOLD: Final = re.compile(
     r"\b(?:sk|pk|rk|gh[pousr]|github_pat|glpat|xox[abprs]|hf)[-_][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{12,}|\beyJ[\w-]{10,}\."
     r"|-----BEGIN |\bBearer\s+[\w.~+/-]{16,}|://[^/\s:@]+:[^/\s@]+@|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{40,}"
     rf"|\[context-proxy: |{ARTIFACT_NAME}"
 )
-"""Keys by their usual shapes; and what a notice of ours says, as nothing keeps what it names."""
+"""Keys by their usual shapes; and our own notices, because nothing keeps the artifacts that they name."""
 _UNTOLD_HOLDS: Final = (
     *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "hf-", "hf_", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat"),
     *("xox", "akia", "eyj", "-----", "bearer", "://", "context-proxy", "tool_"),
 )
-"""One of these, in small letters, or a long word: else the pattern, which is slow, need not be asked."""
+"""Lower case. A text with neither one of these nor a long word need not be matched against the pattern, which is
+slow."""
 _LONG_WORD: Final = 40
 _ASSIGNED: Final = re.compile(
     r"(?i:(?:api_?key|secret|passw(?:or)?d|passphrase|token|credentials?|private_?key)\w*[\"']?\s*(?:[:=]|=>)\s*"
     r"(?:[\"'][^\"']{6,}[\"']|(?=[^\s\"'(){}]*\d)[^\s\"'(){}]{8,}))"
 )
-"""Passwords, by what they are assigned to."""
+"""Passwords, recognised by the name they are assigned to."""
 _ASSIGNED_HOLDS: Final = (
     *("apikey", "api_key", "privatekey", "private_key", "secret", "passw", "passphrase", "token", "credential"),
 )
 
 
 class Sight(NamedTuple):
-    """When lines were seen, and how dense the message is that they stand in."""
+    """When lines were seen, and how dense in tokens their message is."""
 
     exchange: int
     tokens_per_character: float
 
     @classmethod
     def of(cls, entry: TrackedMessage, exchange: int) -> Sight:
-        """Of the lines of a message as it came; an image weighs more than any text of its length."""
+        """The sight of a message's lines, from its size as it came; capped, because an image has more tokens than any
+        text of its length."""
         size = entry.whole_size
         return cls(exchange, min(1.0, max(0, size.tokens - MESSAGE_TOKENS) / max(1, size.chars)))
 
@@ -91,26 +95,26 @@ class Line(NamedTuple):
     """One line of something that is left out."""
 
     text: str
-    """As it stands, without the number that a tool put before it."""
+    """The line, without the number that a tool put before it."""
     sight: Sight
-    """The last one of it."""
+    """When it was last seen."""
 
     @property
     def tokens(self) -> int:
-        """With the end of the line: its share of its message, as that was counted. It is not counted again: all of the
-        note is, once it stands."""
+        """Including the end of the line: its share of the tokens counted for its message. The line is not counted by
+        itself: the finished note is counted as a whole."""
         return 1 + round(len(self.text) * self.sight.tokens_per_character)
 
 
 @dataclass(frozen=True, slots=True)
 class LinePool:
-    """Lines of all that is left out so far."""
+    """Lines of everything that is left out so far."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
-    """By the file or command that they come from; the one seen last is last."""
+    """By the file or command they come from; the one seen last is last."""
     exchanges: int = 0
     used: Mapping[str, None] = field(default_factory=dict)
-    """Names in what the assistant wrote that is left out; those used last are last."""
+    """Names in assistant messages that are left out; those used last are last."""
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of each line, by its text."""
 
@@ -136,7 +140,7 @@ class LinePool:
         return LinePool(bounded, exchange, dict.fromkeys(list(used)[-MAX_USED:]), self._names_in(bounded))
 
     def _names_in(self, sources: Mapping[str, Sequence[Line]]) -> dict[str, frozenset[str]]:
-        """The names in all lines, which are not looked for before it is known which ones stay."""
+        """The names in all lines. Called after the pool is bounded, so that only lines that stay are searched."""
         texts = dict.fromkeys(line.text for lines in sources.values() for line in lines)
         new = [text for text in texts if text not in self.names]
         found = dict(zip(new, names_of_lines(new), strict=True))
@@ -145,8 +149,8 @@ class LinePool:
     def told(
         self, kept: Sequence[TrackedMessage], known: Collection[str], room_tokens: int, counter: Counter
     ) -> list[tuple[str, list[str]]]:
-        """(file or command, its lines in order, with a mark where some are missing) that are worth so many tokens.
-        `kept`: what still stands in the conversation, `known`: the names in it."""
+        """(file or command, its lines in order, with a mark for gaps), chosen for a room of `room_tokens`. `kept`: the
+        messages still in the conversation, `known`: the names in them."""
         if room_tokens < _LEAST_ROOM_TOKENS or not self.sources:
             return []
         sources = dict(self.sources)
@@ -158,8 +162,7 @@ class LinePool:
 
 
 class _Choice:
-    """The lines that are worth most, chosen one after the other: each makes its names known and its neighbours worth
-    more."""
+    """The lines with the highest worth, chosen one by one: each makes its names known and its neighbours worth more."""
 
     def __init__(self, pool: LinePool, in_hand: Collection[str], known: Iterable[str]) -> None:
         self._lines = [(source, line) for source, lines in pool.sources.items() for line in lines]
@@ -168,15 +171,15 @@ class _Choice:
         self._used = pool.used.keys()
         self._names = pool.names
         self._unknown = [pool.names[line.text] for _, line in self._lines]
-        """Names of each line that were not known when it was looked at last."""
+        """Names of each line that were unknown when its worth was last computed."""
         self._exchanges = pool.exchanges
         self._freshness = [1 / (1 + age / HALF_LIFE) for age in range(pool.exchanges + 1)]
         self._near = bytearray(len(self._lines))
-        """How many neighbours of each are chosen."""
+        """How many neighbours of each line are chosen."""
         self._done = bytearray(len(self._lines))
 
     def made(self, room_tokens: int, counter: Counter) -> list[tuple[str, list[str]]]:
-        """What is told, in the order of the pool."""
+        """The chosen lines, in the order of the pool."""
         heap = [(-worth, index) for index in self._telling() if (worth := self._worth(index)) > 0]
         heapq.heapify(heap)
         left, chosen, headings = room_tokens, list[int](), set[str]()
@@ -210,13 +213,13 @@ class _Choice:
         return self._grouped(sorted(chosen))
 
     def _telling(self) -> Iterator[int]:
-        """The lines that are worth something by themselves: mostly few, and all the others need not be looked at."""
+        """The lines that are worth something by themselves: usually few, and the others need not be considered."""
         for index, (source, _) in enumerate(self._lines):
             if source in self._in_hand or not self._unknown[index] <= self._known:
                 yield index
 
     def _worth(self, index: int) -> float:
-        """Of a line, for each character of it."""
+        """Worth of a line per character."""
         source, (text, sight) = self._lines[index]
         age = self._exchanges - sight.exchange
         worth = NEAR * self._near[index]
@@ -250,7 +253,7 @@ class _Choice:
 
 
 def _is_untold(text: str) -> bool:
-    """Whether a line looks like a secret. Asked of every line that is told, so it is told by single words first."""
+    """Whether a line looks like a secret. Asked of every chosen line, so cheap searches for single words come first."""
     small = text.lower()
     if (":" in text or "=" in text) and _holds(small, _ASSIGNED_HOLDS) and _ASSIGNED.search(text) is not None:
         return True
@@ -266,7 +269,7 @@ def _holds(text: str, words: Sequence[str]) -> bool:
 
 
 def _lines_in(text: str, source: str, sight: Sight) -> dict[str, list[Line]]:
-    """The lines of a text, by where they come from: `grep` says that before each."""
+    """The lines of a text, by the file they come from, which `grep` prints before each."""
     found: dict[str, list[Line]] = {}
     for line in islice(text.split("\n"), _MAX_LINES_OF_A_TEXT):
         if not line or len(line) > 2 * _MAX_CHARACTERS:
@@ -281,7 +284,7 @@ def _lines_in(text: str, source: str, sight: Sight) -> dict[str, list[Line]]:
 
 
 def _add(sources: dict[str, tuple[Line, ...]], text: str, source: str, sight: Sight) -> None:
-    """What was read of something takes the place of the same lines seen earlier."""
+    """Lines that were read replace the same lines seen earlier."""
     for of, lines in _lines_in(text, source, sight).items():
         seen = {line.text for line in lines}
         earlier = [line for line in sources.pop(of, ()) if line.text not in seen]
@@ -289,7 +292,7 @@ def _add(sources: dict[str, tuple[Line, ...]], text: str, source: str, sight: Si
 
 
 def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, sight: Sight) -> None:
-    """What was written takes the place of what stood there."""
+    """Text that was written replaces the old text."""
     position = _forget(sources, trace)
     written = "\n".join(trace.written)
     if position is None or trace.is_whole:
@@ -301,7 +304,7 @@ def _replace(sources: dict[str, tuple[Line, ...]], trace: Trace, sight: Sight) -
 
 
 def _forget(sources: dict[str, tuple[Line, ...]], trace: Trace) -> int | None:
-    """Let go of what a call has replaced; where in its source that began, None when nothing of it is known."""
+    """Forget the lines that a call has replaced. Returns where in the source they began; None if none is known."""
     lines = sources.get(trace.source)
     if lines is None:
         return None
@@ -317,7 +320,7 @@ def _forget(sources: dict[str, tuple[Line, ...]], trace: Trace) -> int | None:
 
 
 def _bounded(sources: dict[str, tuple[Line, ...]]) -> dict[str, tuple[Line, ...]]:
-    """The sources seen last, so many lines together."""
+    """The sources seen last, with MAX_LINES lines together at the most."""
     left, found = MAX_LINES, dict[str, tuple[Line, ...]]()
     for source in reversed(sources):
         lines = sources[source][-left:]

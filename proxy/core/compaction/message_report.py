@@ -1,7 +1,7 @@
 """What became of each message, for people who ask why: sizes, reasons and names, never content.
 
-Rule: a block is made when its message is read or changed and is the same object in all later turns, so that the record
-of a long conversation costs the next request nothing.
+Rule: a report is made when its message is read or changed, and is the same object in all later turns, so that the
+record of a long conversation costs the next request nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.core.conversation.tracked_message import TrackedMessage
 
 MAX_ROLE_CHARACTERS: Final = 32
 MAX_TOOL_CHARACTERS: Final = 128
-"""Of names in a record: both are foreign input. Models may be told to call tools by names of 64 characters."""
+"""Limits for names in a record: both are foreign input. APIs allow tool names of 64 characters."""
 
 
 class MessageReport(NamedTuple):
@@ -29,13 +29,13 @@ class MessageReport(NamedTuple):
     tokens_after: int
     """0: it is left out."""
     reasons: tuple[str, ...] = ()
-    """Why it is changed; empty: it is sent as it came."""
+    """Why it was changed; empty: it is sent as it came."""
     artifacts: tuple[str, ...] = ()
-    """Where what was taken out is kept."""
+    """The artifacts that keep what was taken out."""
 
     @classmethod
     def of(cls, entry: TrackedMessage) -> MessageReport:
-        """The block of a message that is sent."""
+        """The report of a message that is sent."""
         reasons: tuple[str, ...] = ()
         artifacts: tuple[str, ...] = ()
         if entry.edits:
@@ -45,22 +45,22 @@ class MessageReport(NamedTuple):
         return cls(role, tool, entry.original_size.tokens, entry.sent_size.tokens, reasons, artifacts)
 
     def left_out(self) -> MessageReport:
-        """The block when its message goes, whole: what was cut of it before no longer matters."""
+        """The report after the whole message is left out: earlier cuts of it no longer matter."""
         return self._replace(tokens_after=0, reasons=(Reason.OLD_EXCHANGE.value,), artifacts=())
 
     def kept_in(self, artifact: Artifact) -> MessageReport:
-        """The block once it is clear where its message is kept."""
+        """The report after it is known which artifact keeps its message."""
         return self._replace(artifacts=(*self.artifacts, artifact.id))
 
     def with_note(self, tokens: int, artifact: Artifact | None) -> MessageReport:
-        """The block of the message that carries the note of what is left out, which adds so many tokens."""
+        """The report of the message that carries the omission note, which adds `tokens`."""
         noted = self if artifact is None or artifact.id in self.artifacts else self.kept_in(artifact)
         reasons = (*self.reasons, Reason.OMISSION_NOTE.value)
         return noted._replace(tokens_after=self.tokens_after + tokens, reasons=reasons)
 
 
 def in_model_tokens(blocks: Iterable[MessageReport], budget: Budget) -> tuple[MessageReport, ...]:
-    """Blocks whose sizes are in the model's tokens: as people are told them."""
+    """The reports with sizes in the model's tokens, in which people are told them."""
     told = budget.model_tokens
     return tuple(
         block._replace(tokens_before=told(block.tokens_before), tokens_after=told(block.tokens_after))

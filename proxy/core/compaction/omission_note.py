@@ -1,7 +1,7 @@
-"""The note that stands in the place of messages that are left out: how many, where they are kept, what they were about.
+"""The note in place of messages that are left out: how many, where they are kept, what they were about.
 
-Rule: one note for all that is left out, before the first text that is kept behind it. It grows from cut to cut, is the
-same between two cuts, and everything in it is bounded.
+Rule: one note for all messages that are left out, before the first kept text after them. It grows from cut to cut, is
+the same between two cuts, and everything in it is bounded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_response import tool_response, with_note
 
 _CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))
-"""Who carries the note: best a tool's result, where a model expects words about results; its own words least."""
+"""Which message carries the note: preferably a tool result, where a model expects text about results; an assistant
+message last."""
 _NAMES: Final[WeakKeyDictionary[Message, str]] = WeakKeyDictionary()
-"""Remembered as long as the message is; in one text, as each name by itself would take five times as much memory."""
+"""Remembered as long as the message exists; joined into one text, because separate names would take five times as much
+memory."""
 _MAX_ASKED: Final = 8
 _ASKED_CHARACTERS: Final = 200
 _ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
-"""Whole, or cut off at the end of a quotation."""
+"""A whole name, or one cut off at the end of a quotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +41,25 @@ class OmissionNote:
     """What is left out of a conversation so far, and the note about it."""
 
     artifacts: tuple[Artifact, ...] = ()
-    """One for each cut; each names the one before, so the last leads to all."""
+    """One for each cut; each names the previous one, so the last leads to all."""
     messages: int = 0
     chars: int = 0
     pool: LinePool = field(default_factory=LinePool)
-    """Lines of what is left out, of which the note tells the most telling ones."""
+    """Lines of what is left out; the note quotes the most informative ones."""
     asked: tuple[str, ...] = ()
-    """How the user's messages that are left out began."""
+    """The beginnings of user messages that are left out."""
     note: str = ""
     behind: bool = False
-    """Whether the note stands behind the text of the message that carries it, not before it."""
+    """Whether the note comes after the text of the message that carries it, not before it."""
     edit: Edit | None = None
     """Puts the note on that message."""
     size: Size = NOTHING
     """What the note adds to that message."""
 
     def extended(self, gone: Sequence[TrackedMessage], asked: Sequence[str]) -> OmissionNote:
-        """The note after one more cut. `asked` is what people said in what is gone."""
+        """The note after one more cut. `asked`: what people said in the messages that are gone."""
         earlier = self.artifacts[-1].id if self.artifacts else None
-        # One message a line: what searches a file by lines finds a message, and not all of them.
+        # One message per line: a search by lines finds one message, not all of them.
         messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.unmarked()) for entry in gone) + b"\n]"
         content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
         return OmissionNote(
@@ -81,8 +83,8 @@ class OmissionNote:
         """The note on the message that carries it, of about `room_tokens`. `brief`: with neither lines
         nor quotations.
 
-        It stands before the text of that message; behind it in the newest exchange (from `newest_index` on), where the
-        model looks for the answer to its call first.
+        It comes before the text of that message, but after it in the newest exchange (from `newest_index` on), where
+        the model first looks for the result of its call.
         """
         carrier = _carrier(kept)
         if carrier is None or not self.artifacts:
@@ -98,7 +100,7 @@ class OmissionNote:
         return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
-        """The note on a message, as that would be sent now."""
+        """The note on a message in its current form."""
         at, before, after = self._onto_content(carrier.message)
         after_chars = len(after) if isinstance(after, str) else len(self.note)
         edit = Edit(
@@ -115,8 +117,8 @@ class OmissionNote:
         return replace(noted, size=size_of(noted.onto(carrier.message), counter) - carrier.size)
 
     def _onto_content(self, message: Message) -> tuple[Address, str, Content]:
-        """Where in a message the note goes, the text that stands there, and that text with the note; or all parts,
-        where there is no text and the note has a part of its own."""
+        """Where in a message the note goes, the text there, and that text with the note; or all parts, if there is no
+        text and the note has a part of its own."""
         found = next(message.texts(), None)
         if found is None:
             at, content = message.with_note(self.note, after=self.behind)
@@ -128,7 +130,7 @@ class OmissionNote:
         return at, text, f"{text}\n{self.note}" if self.behind and text else self.note + text
 
     def untold(self) -> OmissionNote:
-        """What is left out, without a word about it."""
+        """What is left out, without the note about it."""
         return replace(self, note="", edit=None, size=NOTHING)
 
     def onto(self, message: Message) -> Message:
@@ -138,13 +140,13 @@ class OmissionNote:
 
 
 def _quoted(text: str) -> str:
-    """How a text began, in one line. It names no artifact: one that only a message names that is left out is kept with
-    that message."""
+    """The beginning of a text, in one line. Artifact names are removed: an artifact that only a left-out message names
+    is kept with that message."""
     return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS]).rstrip()
 
 
 def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
-    """The first message after what is left out that can carry a note: best one that has a text."""
+    """The first message after the gap that can carry a note, preferably one that has a text."""
     first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
     after = [entry for entry in kept[first_gap:] if entry is not None]
     before = [entry for entry in reversed(kept[:first_gap]) if entry is not None]
@@ -165,7 +167,7 @@ def _can_carry(message: Message) -> bool:
 
 
 def _names_of(message: Message) -> tuple[str, ...]:
-    """A cut asks for the names of all that is kept; most of it was there at the last cut, too."""
+    """The names in a message. A cut asks for those of all kept messages; most were already kept at the last cut."""
     names = _NAMES.get(message)
     if names is None:
         names = _NAMES[message] = " ".join(names_in(message.text()))

@@ -1,6 +1,6 @@
-"""What is given up for room, in which order: the one list of it.
+"""The order in which things are given up for room, defined only here.
 
-Rule: what an agent can do without goes first, what it was asked to do goes last.
+Rule: what an agent can do without goes first, its task goes last.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 MAY_BE_OVER: Final = 1.5
-"""Times what it would be: an estimate of English prose was 1.47 times the count of a vocabulary that knows it well.
-What people wrote is not cut because of such an estimate: the upstream is asked first."""
+"""Factor by which an estimate may exceed the true count: for English prose, one was 1.47 times the count by a
+vocabulary that knows it well. Text that people wrote is not cut because of such an estimate: the upstream is asked
+first."""
 
 
 def compaction_steps(notices: Notices, budget: Budget) -> tuple[CompactionStep, ...]:
@@ -39,7 +40,8 @@ def last_resorts(
     was_refused: bool = False,
 ) -> tuple[CompactionStep, ...]:
     """Tried in order before a request is refused: only system texts and tools are never cut. `showing`: the local steps
-    for a message of which so many images are shown. `was_refused`: whether the upstream has refused more."""
+    for a message that keeps a given number of images. `was_refused`: whether the upstream has refused a larger
+    request."""
     may_fit = budget.count_may_be_wrong and not was_refused
 
     def texts(of: Callable[[ContextWindow], Sequence[TrackedMessage]], least_tokens: int = 0) -> CutToFit:
@@ -50,7 +52,7 @@ def last_resorts(
         results,
         CutToFit(notices, ContextWindow.separating_results, Reason.OLD_RESULT),
         DescribeImages(showing, notices, counter),
-        results,  # those that were just prepared anew are whole again
+        results,  # messages just prepared anew are whole again
         texts(ContextWindow.newest_words),
         CutArguments(notices),
         texts(ContextWindow.first_request, task_tokens(budget)),

@@ -1,7 +1,7 @@
-"""The plan for a request to which nothing happens: short, without results of tools, and within its room.
+"""The plan for a request that needs no change: short, without tool results, and within its room.
 
-Rule: what `plan` would say, for a third of its work, or nothing at all. No cut can have been made on the way to a
-conversation that fits as a whole, so there is nothing to replay.
+Rule: the same plan as `plan` makes, for a third of the work, or None. A conversation that fits as a whole was never cut
+as it grew, so there is nothing to replay.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from proxy.core.conversation.size import Size, size_of
 
 
 def plain_plan(conversation: Conversation, base: Size, pipeline: Pipeline) -> Plan | None:
-    """A plan without edits; None when there may be some. `base` is the size of all that is not messages."""
+    """A plan without edits; None if there may be some. `base` is the size of everything that is not a message."""
     if pipeline.images is not None:
         return None
     size, blocks = base, []
     for index, message in enumerate(conversation.messages):
         if message.answers or message.name:
-            return None  # whose result it is has to be found out
+            return None  # its call has to be found
         for step in pipeline.local:
             for _ in step(index, message, "", pipeline.notices):
                 return None

@@ -1,8 +1,10 @@
-"""Runs the steps over a conversation: a plan of what to send, and what the next turn's plan can go on from.
+"""Runs the steps over a conversation: makes a plan of what to send, and the progress that the next turn's plan
+continues from.
 
-Rule: the watermark replay. The conversation is walked from its first message as it grew; whenever what is kept passes
-the high mark, something is given up until the low mark. The result is a function of the messages alone: the same on
-every replica, with and without memory, and the prefix that was sent stays the same until the next cut.
+Rule: the watermark replay. The conversation is walked from its first message as it grew; whenever the kept messages
+exceed the high mark, something is given up until they are down to the low mark. The result is a function of the
+messages alone: the same on every replica, with and without memory, and the prefix that was sent stays the same until
+the next cut.
 """
 
 from __future__ import annotations
@@ -24,23 +26,23 @@ from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
-"""Yields what it would give up next to come down to a mark; the runner makes each change and stops asking when it is
+"""Yields what it would give up next to come down to a mark; the runner makes each change, and stops when that is
 enough."""
 
 NOTE_SHARE: Final = 0.25
-"""Of the room beside what cannot be given up, at the most, for the note about what is left out; measured,
+"""The largest share of the room beside what must stay that the omission note may take; measured,
 docs/decisions/0003-what-to-give-up.md."""
 MAX_NOTE_TOKENS: Final = 20_000
-"""For the note, however large the room: the conversation has the rest. In a window of 128 000, a note of 30 000 told 2
-of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
+"""Limit of the note, however large the room: the rest is for the conversation. In a window of 128 000, a note of 30 000
+quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
 _WORTH_ANOTHER_CUT: Final = 0.1
-"""Of that room, left unused by a note that has little to tell: prose in long lines, mostly. The conversation has it
-then."""
+"""Share of that room that a note must leave unused before the cut is repeated with less for the note and more for the
+conversation: there was little to quote, mostly prose in long lines."""
 _NOTE_ATTEMPTS: Final = (1.0, 0.6)
-"""Shares of the note's room: what it costs inside its message is known once it is there."""
+"""Shares of the note's room, tried in turn: what the note costs inside its message is known only after it is there."""
 TASK_SHARE: Final = 0.1
-"""Of the room, that the first user message keeps when more of it has to go: it holds the task, and what the task is
-about may be a document of any length."""
+"""Share of the room that the first user message keeps when it has to be cut: it holds the task, but may also hold a
+document of any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +62,22 @@ class Pipeline:
     compaction_steps: tuple[CompactionStep, ...]
     """Tried in order until the low mark is reached."""
     last_resorts: tuple[CompactionStep, ...]
-    """Tried in order when the high mark is still passed."""
+    """Tried in order if the high mark is still exceeded."""
     notices: Notices
     counter: Counter
     budget: Budget
     images: ImageLimit | None = None
     is_replayed: bool = True
-    """Whether cuts are made wherever the conversation passed its room as it grew, so that its next turns begin alike;
-    else one is made at its end, which keeps as much as there is room for."""
+    """Whether cuts are made wherever the conversation exceeded its room as it grew, so that later turns begin alike;
+    otherwise one cut is made at the end, which keeps as much as fits."""
     always: LocalStep | None = None
-    """Done again to what a compaction step puts in, which is made of the message as it arrived."""
+    """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a conversation has been walked: what the plan of its next turn goes on from. Nobody changes it."""
+    """How far a conversation has been walked: the plan of its next turn continues from here. Never changed after it is
+    returned."""
 
     window: ContextWindow
     messages: int
@@ -82,59 +85,59 @@ class Progress:
     before: Size
 
     def copy(self) -> Progress:
-        """A second one that goes on by itself."""
+        """An independent copy."""
         return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send in the place of a request."""
+    """What to send in place of a request."""
 
     edits: tuple[Edit, ...]
     sent: tuple[Message, ...] = field(repr=False)
     """The messages that are sent."""
     before: Size
-    """Of the request as it came."""
+    """Size of the request as it came."""
     after: Size
-    """Of what is sent: measured on it, not computed."""
+    """Size of what is sent: measured, not computed."""
     budget: Budget
     artifacts: tuple[Artifact, ...]
     """To be kept before anything is sent."""
     largest: tuple[TrackedMessage, ...] = ()
-    """Of what is sent, when it does not fit."""
+    """The largest messages that are sent, if the plan does not fit."""
     base: Size = NOTHING
-    """Of what is no message: the tool list, mostly."""
+    """Size of what is not a message: mostly the tool list."""
     blocks: tuple[MessageReport, ...] = field(default=(), repr=False)
     """What became of each message of the request."""
 
     @property
     def messages(self) -> tuple[bytes, ...]:
-        """The bytes of what is sent, message by message."""
+        """The bytes of each message that is sent."""
         return tuple([message.raw for message in self.sent])
 
     @property
     def fits(self) -> bool:
-        """Whether this is within the room."""
+        """Whether the plan is within the room."""
         return self.budget.admits(self.after)
 
     @property
     def may_be_sent(self) -> bool:
-        """Whether it is, or the upstream is one to which it is sent all the same."""
+        """Whether it fits, or may be sent anyway because the room may be wrong."""
         return not self.budget.refuses(self.after)
 
     @property
     def changed(self) -> bool:
-        """Whether anything is different from what came."""
+        """Whether anything differs from the request as it came."""
         return bool(self.edits)
 
 
 def plan(
     conversation: Conversation, base: Size, pipeline: Pipeline, earlier: Progress | None = None
 ) -> tuple[Plan, Progress]:
-    """A plan for the conversation, and the progress that spares its next turn the work. `base` is the size of all that
-    is not messages. `earlier` comes from a plan whose messages are the first of these, with the same base, pipeline and
-    budget."""
-    # The earlier one is another turn's; a new one is our own to change.
+    """A plan for the conversation, and the progress that saves its next turn the work. `base` is the size of everything
+    that is not a message. `earlier` comes from a plan whose messages are the first of these, with the same base,
+    pipeline and budget."""
+    # Earlier progress belongs to another turn and is copied; a new one is ours to change.
     progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, base)
     messages, lasting = conversation.messages, _lasting(conversation.messages)
     if progress.messages < lasting:
@@ -157,8 +160,8 @@ def plan(
 
 
 def _lasting(messages: Sequence[Message]) -> int:
-    """How many messages the next turn will begin with: not the words of the assistant at the end, which its answer
-    will stand for, nor what will be written in another way then."""
+    """How many messages the next turn will begin with: not assistant messages at the end, which the complete response
+    will replace, nor messages that the client will then write differently."""
     count = len(messages)
     while count and (messages[count - 1].role == "assistant" or messages[count - 1].is_marked):
         count -= 1
@@ -166,7 +169,7 @@ def _lasting(messages: Sequence[Message]) -> int:
 
 
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
-    """The progress once it has been brought up to these messages; it is the caller's own."""
+    """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, before = progress.window, progress.tools_by_call, progress.before
     for index in range(progress.messages, len(messages)):
         message = messages[index]
@@ -183,8 +186,8 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
 
 
 def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
-    """One point of the replay for the number of images: when there are too many, the oldest are described until half of
-    them are left, and of the newest messages no more than needed."""
+    """One point of the replay for the number of images: if there are too many, the oldest are described until half of
+    the limit is left; in the newest unit, no more than needed."""
     limit = pipeline.images
     if limit is None:
         return
@@ -201,7 +204,7 @@ def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
 
 
 def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
-    """One point of the replay: give something up if the high mark is passed."""
+    """One point of the replay: give something up if the high mark is exceeded."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
     if window.over(high) is None or window.is_hopeless(budget):
         return
@@ -217,12 +220,12 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
         window.note_what_is_gone(pipeline.notices, 0, brief=True)
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
-        window.become(as_it_was)  # a note would be longer than all that it stands for
+        window.become(as_it_was)  # a note would be longer than everything it replaces
 
 
 def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> float:
-    """Come down to the low mark, with a note of at least its share less what is `spared`; which share is left unused,
-    as what is left out holds nothing that a note would tell."""
+    """Come down to the low mark, with a note that has at least its share less `spared`. Returns the share left unused
+    because the messages left out hold too little worth quoting."""
     budget, high = pipeline.budget, pipeline.budget.high_mark
     fixed = window.fixed(task_tokens(budget))
     beside = max(1, budget.usable_tokens - fixed.tokens)
@@ -241,8 +244,8 @@ def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> floa
 
 
 def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
-    """Room for the note: its share, and what a cut of whole exchanges has given up too much; in the unit that leaves
-    least."""
+    """Room for the note: its share, or whatever more a cut of whole exchanges has freed beyond the low mark; in the
+    unit that leaves least."""
     total, high = window.total, budget.high_mark
     low = high.share_beside(fixed, budget.low_mark)
     rooms = [
@@ -258,7 +261,7 @@ def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
 
 
 def task_tokens(budget: Budget) -> int:
-    """What the first user message keeps at the most once something of it has to go."""
+    """What the first user message keeps at the most when it has to be cut."""
     return int(budget.usable_tokens * TASK_SHARE)
 
 
@@ -275,7 +278,7 @@ def _compact(window: ContextWindow, pipeline: Pipeline, compaction_steps: Sequen
 
 
 def _done_again(window: ContextWindow, change: Change, step: LocalStep, notices: Notices) -> tuple[Edit, ...]:
-    """The edits of a local step to a message that was just changed."""
+    """The edits of a local step, repeated on a message that was just changed."""
     index = change.edits[0].message if change.edits else None
     entry = window.entries[index] if index is not None else None
     return () if entry is None else tuple(step(entry.index, entry.message, entry.tool, notices))

@@ -1,7 +1,7 @@
-"""The media of a batch of tool results, in messages of their own behind its last result.
+"""The media of a batch of tool results, in messages of their own after its last result.
 
-Rule: a function of the batch alone, but for one thing: when a user message follows, words of the assistant may be put
-behind them. That only adds, so what was sent before stays the head of what is sent.
+Rule: a function of the batch alone, with one exception: if a user message follows, an assistant message may be put
+after the media. It is only appended, so the messages sent before remain the prefix of those sent now.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from proxy.core.tokens.counters import Counter
 
 
 def with_media(last: TrackedMessage, moved: Sequence[Moved], counter: Counter) -> TrackedMessage:
-    """The last result of a batch, and behind it what was moved out of all of them."""
+    """The last result of a batch, followed by the media that were moved out of all its results."""
     return last.followed_by(_messages_of(last.message, moved), counter)
 
 
 def before_a_user(last: TrackedMessage, counter: Counter) -> TrackedMessage:
-    """The same when a user message follows. Where the media stand behind words of the assistant, as the template takes
-    no user message behind results, it takes no two user messages either: the words stand behind them, too."""
+    """The same if a user message follows. If the media follow an assistant message, because the chat template accepts
+    no user message right after results, it does not accept two user messages in a row either: the assistant message is
+    repeated after the media."""
     words_first = last.following and last.following[0].role == "assistant"
     return last.followed_by((*last.following, last.following[0]), counter) if words_first else last
 
 
 def done_again(entries: Iterable[TrackedMessage], counter: Counter) -> Iterator[TrackedMessage]:
-    """The messages of a unit of which some were prepared anew: what follows its batches is made of them."""
+    """The messages of a unit after some were prepared anew, with the messages that follow its batches made again."""
     moved: tuple[Moved, ...] = ()
     for entry in entries:
         moved += entry.moved

@@ -1,6 +1,6 @@
-"""What stays or goes together, and which of it may go.
+"""Which messages stay or go together, and which of them may go.
 
-Rule: a tool call and its results are one unit; which units may go depends on their order and roles alone.
+Rule: a tool call and its results are one unit; which units may go depends only on their order and roles.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from proxy.core.conversation.tracked_message import TrackedMessage
 
 
 class ToolExchange(msgspec.Struct, frozen=True, gc=False):
-    """Messages that stay or go together: an exchange, a user message, a system message, an assistant's words."""
+    """Messages that stay or go together: an exchange, a user message, a system message, or an assistant message without
+    calls."""
 
     start: int
     stop: int
     role: str
     """Of its first message."""
     must_stay: bool = False
-    """Whether later messages rest on it."""
+    """Whether later messages depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a compaction step gives up at once: edits of one message, whole units, or what a message shows."""
+    """What a compaction step gives up at once: edits of one message, whole units, or images of a message."""
 
     edits: tuple[Edit, ...] = ()
     units: tuple[ToolExchange, ...] = ()
@@ -42,8 +43,8 @@ def first_request(units: Sequence[ToolExchange]) -> ToolExchange | None:
 
 
 def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
-    """What stands between the first user message and the next one, and has to: two user messages in a row are refused
-    by the chat templates of Mistral and Gemma. None where nothing stands there."""
+    """The unit that must stay between the first user message and the next one: the chat templates of Mistral and Gemma
+    refuse two user messages in a row. None if there is none."""
     users = [position for position, unit in enumerate(units) if unit.role == "user"]
     if len(users) < 2:
         return None
@@ -52,10 +53,10 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
 
 
 def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
-    """What may go, the oldest first: neither system text, nor the first and the last user message, nor the newest unit.
+    """The units that may go, the oldest first: not system texts, the first and last user message, and the newest unit.
 
-    A later user message goes together with the last of its turn, and of the first turn its last unit stays while
-    another turn follows, so that no two user messages come to stand in a row.
+    A later user message goes together with the last unit of its turn, and the last unit of the first turn stays if
+    another turn follows, so that two user messages never come to follow each other.
 
     >>> roles = ["system", "user", "assistant", "assistant", "user", "assistant", "user"]
     >>> units = [ToolExchange(index, index + 1, role) for index, role in enumerate(roles)]

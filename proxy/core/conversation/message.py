@@ -1,7 +1,7 @@
-"""What the core reads of a message, whatever API it belongs to.
+"""What the core reads from a message, whatever API it belongs to.
 
-Rule: a message never changes and keeps the bytes it was made from. Only its wire knows their members: the core reads
-texts, media, calls and results, and names a place in a message by an address that means nothing to it.
+Rule: a message never changes and keeps the bytes it was made from. Only its wire knows the members in them: the core
+reads texts, media, calls and results, and refers to a place in a message by an address that is opaque to it.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from proxy.core.content_types import MediaType
 from proxy.core.conversation.attachment import Attachment, Replacement, Route
 
 Address: TypeAlias = Hashable
-"""Where something stands in a message. Only the wire of the message understands it."""
+"""A place in a message. Only the wire of the message understands it."""
 
 TOOL_ROLES = frozenset({"tool", "function"})
-"""Roles of a tool's answer; `function` is what OpenAI's API called it until 2023, and some servers still do."""
+"""Roles of a tool result; OpenAI's API used `function` until 2023, and some servers still do."""
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """What an assistant asks for."""
+    """A tool call of an assistant message."""
 
     id: str
     name: str
 
 
 class Argument(NamedTuple):
-    """What a model wrote for one call."""
+    """The arguments that a model wrote for one call."""
 
     at: Address
     call_id: str
     text: str
-    """JSON, mostly; free text for a custom tool."""
+    """Usually JSON; free text for a custom tool."""
 
 
 class Reasoning(NamedTuple):
-    """What a model thought, where it may be left out of later turns."""
+    """Reasoning of a model that may be left out of later turns."""
 
     at: Address
     raw: bytes
     """As its wire wrote it."""
     text: str | None
-    """None where it is no plain text."""
+    """None if it is not plain text."""
 
 
 class ImageView(NamedTuple):
-    """What an image costs depends on this."""
+    """What the token cost of an image depends on."""
 
     url: object
-    """As it stands there: a data URL, an address, or anything odd."""
+    """As it is in the message: a data URL, an address, or anything odd."""
     detail: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of what a message says: a text, media, or what only the upstream understands."""
+    """One part of a message's content: a text, media, or something that only the upstream understands."""
 
     raw: bytes = field(repr=False)
     """As its wire wrote it."""
     text: str | None = field(repr=False, default=None)
     attachment: Attachment | None = None
     rest: bytes = field(repr=False, default=b"")
-    """Of media: what it says besides its content, as its wire writes it."""
+    """For media: its other members, as its wire writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Words:
 
     text: str = field(repr=False)
     like: bytes | None = field(repr=False, default=None)
-    """The part in whose place it stands; what else that says stays."""
+    """The part that it replaces; the other members of that part stay."""
     instead_of: bytes | None = field(repr=False, default=None)
-    """What the media in whose place it stands said besides their content."""
+    """The other members, besides the content, of the media that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,12 @@ class Shown:
     found: MediaType
     content: bytes | None = field(repr=False, default=None)
     address: str = field(repr=False, default="")
-    """Where it is, when its content is not here."""
+    """Where the content is, if it is not here."""
     name: str = field(repr=False, default="")
     like: bytes | None = field(repr=False, default=None)
-    """What the part in whose place it stands says besides its content, and what stays."""
+    """The other members, besides the content, of the part that it replaces; they stay."""
     is_fetched: bool = False
-    """Whether that part names an address that no longer holds."""
+    """Whether the replaced part names an address that no longer applies."""
 
 
 Item: TypeAlias = Carried | Words | Shown
@@ -108,19 +108,20 @@ Item: TypeAlias = Carried | Words | Shown
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a message says from now on, part by part."""
+    """The new content of a message, part by part."""
 
     items: tuple[Item, ...]
     as_text: bool = False
-    """Whether parts that are all plain text become one text: whoever refuses media often takes no list of parts."""
+    """Whether parts that are all plain text become one text: upstreams that refuse media often refuse lists of parts,
+    too."""
 
 
 Content: TypeAlias = str | Parts | None
-"""What stands at an address from now on; None takes it out."""
+"""The new content at an address; None takes it out."""
 
 
 class Message(Protocol):
-    """One message. Whatever is missing or of an odd type reads as empty: the upstream may know better."""
+    """One message. A member that is missing or of an odd type reads as empty: the upstream may understand it."""
 
     @property
     def raw(self) -> bytes:
@@ -128,58 +129,58 @@ class Message(Protocol):
 
     @property
     def role(self) -> str:
-        """`system`, `developer`, `user`, `assistant`, `tool`, `function`, or what the client wrote instead."""
+        """`system`, `developer`, `user`, `assistant`, `tool`, `function`, or anything else that the client wrote."""
 
     @property
     def name(self) -> str:
-        """Of the tool or person that speaks, where the message says it."""
+        """Name of the tool or person that speaks, if the message states it."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What it asks of tools."""
+        """Its tool calls."""
 
     @property
     def answers(self) -> str:
-        """The id of the call whose result it is; empty for others."""
+        """The id of the call whose result it is; empty for other messages."""
 
     @property
     def is_companion(self) -> bool:
-        """Whether it stays and goes with the message before it, whatever its role: a reminder beside results, a system
-        text inside a run."""
+        """Whether it stays or goes with the message before it, whatever its role: a reminder beside results, or a
+        system text in the middle of a conversation."""
 
     @property
     def must_stay(self) -> bool:
-        """Whether later messages rest on it, so that its exchange can neither go nor be cut: one that brings tools."""
+        """Whether later messages depend on it, so that its exchange can neither go nor be cut: for example, it adds
+        tools."""
 
     @property
     def is_marked(self) -> bool:
-        """Whether its client will write it in another way in its next turn: a mark for a cache stands there, and
-        moves on."""
+        """Whether its client will write it differently in the next turn: it has a cache mark, which moves on."""
 
     @property
     def reasoning_bytes(self) -> int:
-        """Of the reasoning that may be left out of later turns, as its wire wrote it."""
+        """Size of the reasoning that may be left out of later turns, as its wire wrote it."""
 
     @property
     def images(self) -> int:
-        """How many images stand in it as media."""
+        """How many images it holds as media."""
 
     @property
     def may_hold_media(self) -> bool:
-        """Whether it is worth opening for media; false only where there are none, in parts or inside a text."""
+        """Whether it is worth searching for media; false only if it surely has none, in parts or inside a text."""
 
     @property
     def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into what it says, although it holds none."""
+        """Whether a text may be put into its content, although it has none."""
 
     def text(self) -> str:
         """Everything in it that a model reads as text, together: contents, calls, reasoning."""
 
     def texts(self) -> Iterator[tuple[Address, str]]:
-        """The texts of what it says, without calls and reasoning."""
+        """The texts of its content, without calls and reasoning."""
 
     def arguments(self) -> Iterator[Argument]:
-        """What was written for each call."""
+        """The arguments of each call."""
 
     def thoughts(self) -> Iterator[tuple[Address, str]]:
         """Reasoning that is plain text."""
@@ -188,40 +189,41 @@ class Message(Protocol):
         """Reasoning that may be left out of later turns."""
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """What it says, part by part, and where all of that stands; one part for a plain text; None for neither."""
+        """The address of its content, and the content part by part; one part for a plain text; None for neither."""
 
     def media(self) -> Sequence[ImageView | None]:
-        """The parts that are no text; None for one that is no image."""
+        """The parts that are not text; None for one that is not an image."""
 
     def addresses(self) -> Iterator[str]:
-        """What it names that stands elsewhere: remote images, and artifacts in the results of tools."""
+        """What it names that is kept elsewhere: remote images, and artifacts in tool results."""
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text of it with words in the place of binary content inside that text."""
+        """One of its texts, with binary content inside it replaced by words."""
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
-        """The message with these changes; all else keeps its bytes."""
+        """The message with these changes; everything else keeps its bytes."""
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """Where a note goes in a message without a text, and what stands there then."""
+        """Where a note goes in a message without a text, and the new content there."""
 
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        """Another message of its wire."""
+        """A new message of the same wire."""
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
 
     def unmarked(self) -> bytes:
-        """Its bytes without such marks."""
+        """Its bytes without cache marks."""
 
     def conversational(self) -> Any:
-        """What a client repeats of it from turn to turn, as a comparable value: the calls, or else the words."""
+        """What a client repeats of it from turn to turn, as a comparable value: its calls, or its text if it has
+        none."""
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
         """The message with these calls at these positions among its own."""
 
     def again(self, raw: bytes) -> Self:
-        """Another message of its wire, out of its bytes."""
+        """A new message of the same wire, made from its bytes."""
 
 
 @dataclass(frozen=True, slots=True)

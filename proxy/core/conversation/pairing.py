@@ -1,8 +1,8 @@
-"""Whether calls and results pair up, and which messages an upstream refuses where they do not: agents that were
-interrupted in the middle of a call leave such histories.
+"""Whether tool calls and results pair up, and which messages an upstream refuses if they do not: agents that were
+interrupted during a call leave such histories.
 
-Rule: nothing is repaired before an upstream has refused it; then as little as possible: a result of no call is left
-out, a call without a result gets one that says so.
+Rule: nothing is repaired before an upstream has refused it, and then as little as possible: a result without a call is
+left out, and a call without a result gets one that says so.
 """
 
 from __future__ import annotations

@@ -18,18 +18,18 @@ from proxy.core.tokens.image_size import image_size
 from proxy.core.tokens.image_tokens import tokens_of_image
 
 MESSAGE_TOKENS: Final = 4
-"""What frames a message: role and separators. https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
-has 3 and the role's own."""
+"""The frame of a message: role and separators. https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
+counts 3 plus those of the role."""
 REPLY_PRIMING_TOKENS: Final = 3
 """Every reply is primed with `<|start|>assistant<|message|>`. Same source."""
 OTHER_MEDIA_TOKENS: Final = 765
-"""Audio and files, whose cost nobody can tell from outside: as much as an image of usual size."""
+"""For audio and files, whose cost cannot be known from outside: as much as an image of usual size."""
 _IMAGE_HEAD_CHARACTERS: Final = 87_384
-"""Base64 of the first 64 KiB: JPEG keeps its size behind its EXIF block, which has at most so much."""
+"""Base64 of the first 64 KiB: JPEG has its dimensions after the EXIF block, which is at most that long."""
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
-    """How much something takes up. A struct, as sizes are added by the thousand."""
+    """How large something is. A struct, because sizes are added by the thousand."""
 
     tokens: int = 0
     chars: int = 0
@@ -57,7 +57,7 @@ def size_of(message: Message, counter: Counter) -> Size:
 
 
 def size_of_tools(tools: Raw | None, counter: Counter) -> Size:
-    """The size of `tools`, counted as the JSON it is: a little more than what servers make of it."""
+    """The size of `tools`, counted as JSON: slightly more than what servers make of it."""
     if tools is None:
         return Size()
     text = bytes(tools).decode("utf-8", "replace")
@@ -65,12 +65,12 @@ def size_of_tools(tools: Raw | None, counter: Counter) -> Size:
 
 
 def seen(image: ImageView) -> tuple[tuple[int, int] | None, str | None]:
-    """Size in pixels of an image, where it can be told, and its detail."""
+    """Size of an image in pixels, if known, and its detail."""
     return _pixel_size(image.url), image.detail
 
 
 def _pixel_size(url: object) -> tuple[int, int] | None:
-    """Width and height of an image that stands in a data URL."""
+    """Width and height of an image in a data URL."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     start = url.find(";base64,") + len(";base64,")

@@ -1,7 +1,7 @@
-"""Tool output in user messages: agents that speak a text protocol have no other place for it.
+"""Tool output in user messages: agents that use a text protocol have no other place for it.
 
-Rule: what is told depends on a text and on what stands before it, never on what follows. It decides what goes together
-and what is quoted as a person's words, never what is lost.
+Rule: a text is recognised by itself and by the messages before it, never by those that follow. This decides which
+messages go together and which are quoted as a person's words, never what is lost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _MAX_QUOTED_CHARACTERS: Final = 4_000
-"""People write longer messages, but most of these are pasted."""
+"""People send longer messages, but most of these are pasted."""
 _OPENING_CHARACTERS: Final = 80
 _MIN_OPENING_CHARACTERS: Final = 4
 _OPENS_OUTPUT: Final = re.compile(
@@ -26,12 +26,12 @@ _OPENS_OUTPUT: Final = re.compile(
     r")",
     re.IGNORECASE,
 )
-"""As mini-swe-agent, smolagents, OpenHands, SWE-agent, LangChain's ReAct prompt and loops of people's own begin what
-their tools print."""
+"""How mini-swe-agent, smolagents, OpenHands, SWE-agent, LangChain's ReAct prompt and home-made agent loops begin tool
+output."""
 
 
 def opens_as_output(text: str) -> bool:
-    """Whether a text begins as the output of a tool does.
+    """Whether a text begins like the output of a tool.
 
     >>> opens_as_output("<returncode>0</returncode>"), opens_as_output("Observation: 3 files")
     (True, True)
@@ -42,8 +42,8 @@ def opens_as_output(text: str) -> bool:
 
 
 def opening(text: str) -> str:
-    """How a text begins, numbers aside: what an agent puts before every output is the same each time. Empty where it
-    is too short to tell.
+    """How a text begins, ignoring numbers: an agent puts the same words before every output. Empty if the text is too
+    short to decide.
 
     >>> opening("[step 12] ran:\\nok") == opening("[step 7] ran:\\nfailed")
     True
@@ -53,5 +53,5 @@ def opening(text: str) -> str:
 
 
 def is_quotable(text: str) -> bool:
-    """Whether a text is likely to be what a person said, and short enough to be quoted by its beginning."""
+    """Whether a text was probably written by a person and is short enough that its beginning may be quoted."""
     return 0 < len(text) <= _MAX_QUOTED_CHARACTERS and not opens_as_output(text)

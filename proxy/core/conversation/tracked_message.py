@@ -1,7 +1,7 @@
 """One message on its way: as it came, as it would be sent, and the edits between the two.
 
-Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes. Edits are made one after the
-other: each is of the message as the ones before it left it.
+Rule: an entry never changes; an edited one is a new one, measured on its rendered bytes. Edits are made one after
+another: each applies to the message as the previous ones left it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
-"""(index, message, name of the tool that it answers for, notices) → edits of that message."""
+"""(index, message, name of the tool whose result it is, notices) → edits of that message."""
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
-"""Edits for the sake of what a model can read, not for the saving."""
+"""Edits that make a message readable for the model, not shorter."""
 
 
 class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message and what has been done to it. A struct, as entries are made by the thousand."""
+    """A message and its edits. A struct, because entries are made by the thousand."""
 
     index: int
     """In the request as received."""
@@ -36,42 +36,42 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     """Of `message`."""
     original_size: Size
     whole: Message
-    """As it came, but for media that went elsewhere: what excerpts are made of."""
+    """As it came, except for media that were routed elsewhere: excerpts are made from it."""
     whole_size: Size
     tool: str = ""
     """The tool whose result it is."""
     edits: tuple[Edit, ...] = ()
-    """In order; a later edit of the same place stands for an earlier one."""
+    """In order; a later edit of the same place replaces an earlier one."""
     following: tuple[Message, ...] = ()
-    """Messages that are sent right behind it and go with it: the media of a batch of results."""
+    """Messages that are sent right after it and go with it: the media of a batch of results."""
     following_size: Size = NOTHING
 
     @classmethod
     def of(cls, index: int, message: Message, tool: str, counter: Counter) -> TrackedMessage:
-        """A message that nothing has been done to."""
+        """A message without edits."""
         size = size_of(message, counter)
         return cls(index, message, message, size, size, message, size, tool)
 
     @property
     def sent_size(self) -> Size:
-        """Of all that is sent for it."""
+        """Size of everything that is sent for it."""
         return self.size + self.following_size if self.following else self.size
 
     @property
     def moved(self) -> tuple[Moved, ...]:
-        """What its edits have taken out to be sent behind its batch."""
+        """What its edits have taken out to be sent after its batch."""
         return tuple(edit.moved for edit in self.edits if edit.moved is not None)
 
     @property
     def images(self) -> int:
-        """How many images are sent of it, in it or behind its batch."""
+        """How many of its images are sent, in it or after its batch."""
         message = self.message
         return message.images + sum(message.images_among(one.parts) for one in self.moved)
 
     def edited(self, edits: Sequence[Edit], counter: Counter) -> TrackedMessage:
-        """The entry after further edits; itself when they would not make it shorter, though that is what they are for.
+        """The entry after further edits; unchanged if they are meant to make it shorter but would not.
 
-        Told by bytes, as these do not depend on who counts.
+        Compared in bytes, which do not depend on the tokenizer.
         """
         message = self.message.changed({edit.at: edit.becomes for edit in edits})
         if len(message.raw) >= len(self.message.raw) and any(edit.reason not in _MAY_LENGTHEN for edit in edits):
@@ -83,7 +83,7 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
         return edited
 
     def followed_by(self, messages: Sequence[Message], counter: Counter) -> TrackedMessage:
-        """The entry with messages that are sent right behind it."""
+        """The entry with messages that are sent right after it."""
         size = sum((size_of(message, counter) for message in messages), NOTHING)
         return replace(self, following=tuple(messages), following_size=size)
 

@@ -1,8 +1,8 @@
-"""Messages are cut down to what is left of the room: results on the edge of a cut, and what has to stay, as a last
-resort.
+"""Messages are cut down to the rest of the room: results on the edge of a cut, and, as a last resort, messages that
+must stay.
 
-Rule: compaction steps. An excerpt is made anew from the whole message, not from an excerpt of it, and small messages
-are spared as long as large ones can give.
+Rule: compaction steps. An excerpt is always made from the whole message, not from an earlier excerpt, and small
+messages are spared as long as large ones can be cut.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 _MIN_TEXT_BYTES: Final = 120
-"""What is left of a text at the least, besides its notice."""
+"""The least that is left of a text, besides its notice."""
 RESULT_LIMITS: Final = ExcerptLimits()
 TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=0.5)
-"""Of what people and models say: neither end is worth more."""
+"""For texts of people and models: neither end is worth more."""
 _ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
-"""Shares of the room that are tried one after the other: what an excerpt costs in tokens is known once it is made."""
+"""Shares of the room, tried in turn: what an excerpt costs in tokens is known only after it is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutToFit:
-    """A last resort before a request is refused: messages that have to stay are cut to what fits."""
+    """A last resort before a request is refused: messages that must stay are cut to what fits."""
 
     notices: Notices
     messages: Callable[[ContextWindow], Sequence[TrackedMessage]]
-    """Which of them."""
+    """Which messages."""
     reason: Reason
     limits: ExcerptLimits = RESULT_LIMITS
     least_tokens: int = 0
     """What all of them together keep."""
     times: float = 1.0
-    """The goal in tokens, before anything is cut."""
+    """Factor on the goal in tokens: messages are cut down only to the goal times this."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each message and attempt."""
@@ -55,7 +55,7 @@ class CutToFit:
             if over is None or not entries:
                 return
             held = sum(entry.size.tokens for entry in entries)
-            # Over in characters or bytes alone: the share of the messages that has to go is the same in each unit.
+            # If only characters or bytes exceed the goal, the same share of the messages must go in each unit.
             excess = max(
                 over.tokens,
                 held * over.chars // max(1, sum(entry.size.chars for entry in entries)),
@@ -80,7 +80,7 @@ class CutArguments:
                     return
                 arguments = list(entry.original.arguments())
                 whole_bytes = sum(utf8_length(one.text) for one in arguments)
-                # The arguments are nearly all of a message that is too long for them.
+                # In a message that is too long because of its arguments, they are nearly all of it.
                 bytes_per_token = whole_bytes / max(1, entry.original_size.tokens)
                 excess = max(over.tokens * bytes_per_token, over.chars, over.bytes)
                 held = sum(utf8_length(one.text) for one in entry.message.arguments())
@@ -98,15 +98,15 @@ class CutArguments:
 
 @dataclass(frozen=True, slots=True)
 class DescribeImages:
-    """A last resort: images in messages that have to stay are described, the oldest first, and no more than needed."""
+    """A last resort: images in messages that must stay are described, the oldest first, and no more than needed."""
 
     showing: Callable[[int], Sequence[LocalStep]]
-    """The local steps for a message of which so many images are shown, the last ones."""
+    """The local steps for a message that keeps a given number of images, its last ones."""
     notices: Notices
     counter: Counter
 
     def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
-        """One change for each message and number of images that stay: half as many each time."""
+        """One change for each message and each number of images that stay: half as many each time."""
         for entry in window.staying():
             shown = entry.images
             while shown:
@@ -124,7 +124,8 @@ def excerpted(
     reason: Reason,
     limits: ExcerptLimits = RESULT_LIMITS,
 ) -> Iterator[Change]:
-    """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` besides."""
+    """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` also
+    hold."""
     left = goal_tokens
     for position, entry in enumerate(sorted(entries, key=lambda entry: entry.size.tokens)):
         allowed = left // (len(entries) - position)
@@ -140,7 +141,7 @@ def excerpted(
 def _excerpted(
     entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits
 ) -> Iterator[Edit]:
-    """Excerpts of a message's texts, so that all of it takes about so many tokens."""
+    """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)

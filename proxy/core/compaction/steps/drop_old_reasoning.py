@@ -1,6 +1,6 @@
-"""Long reasoning of finished turns is left out, and a line in its place says where it is kept.
+"""Long reasoning of finished turns is left out; a line in its place says where it is kept.
 
-Rule: a compaction step. Inside the running turn reasoning stays: DeepSeek and Kimi refuse tool turns without it.
+Rule: a compaction step. Reasoning of the current turn stays: DeepSeek and Kimi refuse tool turns without it.
 https://api-docs.deepseek.com/guides/thinking_mode
 """
 
@@ -23,7 +23,7 @@ class DropOldReasoning:
 
     notices: Notices
     keep_chars: int = 2_000
-    """Shorter reasoning stays: the saving is not worth a changed prefix."""
+    """Shorter reasoning stays: the saving would not be worth a changed prefix."""
 
     def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
         """One change for each message."""

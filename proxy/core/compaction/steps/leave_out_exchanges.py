@@ -1,9 +1,9 @@
-"""Old exchanges are left out, the oldest first; the last of them is only cut when that is enough.
+"""Old exchanges are left out, the oldest first; the last of them is only cut if that is enough.
 
-Rule: a compaction step. Calls and results go together. A later user message goes with the last of its turn; the first
-one, the last one and the newest exchange stay; what stays of the first turn is cut, the first user message down to its
-share, before anything of a later turn goes. What is cut is made anew from the whole, the results first, then very long
-texts.
+Rule: a compaction step. Calls and results go together. A later user message goes with the last exchange of its turn;
+the first one, the last one and the newest exchange stay. What stays of the first turn is cut, the first user message
+down to its share, before anything of a later turn goes. Excerpts are made from the whole message: results first, then
+very long texts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from proxy.core.text.excerpt import ExcerptLimits
 
 _TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=TEXT_HEAD_SHARE)
 _WORTH_CUTTING: Final = 1.25
-"""Results, and very long texts, this much larger than what is still over are cut and not left out."""
+"""Results and very long texts that exceed the remaining excess by this factor are cut, not left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveOutExchanges:
-    """Gives up whole units until what is kept is down to the goal."""
+    """Gives up whole units until the kept messages are down to the goal."""
 
     notices: Notices
     task_tokens: int
@@ -61,8 +61,8 @@ class LeaveOutExchanges:
             yield from self._shorter_first_turn(window, goal, task)
 
     def _shorter_first_turn(self, window: ContextWindow, goal: Mark, task: list[TrackedMessage]) -> Iterator[Change]:
-        """What stays of the first turn: the results that keep two user messages apart, and the first user message, as
-        far as needed, but never under its share."""
+        """Cuts what stays of the first turn: the results that separate two user messages, and the first user message,
+        as far as needed, but never below its share."""
         yield from CutToFit(self.notices, ContextWindow.separating_results, Reason.OLD_RESULT)(window, goal)
         over = window.over(goal)
         for entry in task if over is not None else ():
@@ -78,5 +78,5 @@ def _start_of_second_turn(window: ContextWindow) -> int:
 
 
 def _is_long_text(entry: TrackedMessage) -> bool:
-    """Whether somebody said as much as others put into a file: all files of a project in one message, as aider does."""
+    """Whether a message is as long as a file: aider, for example, puts all files of a project into one message."""
     return entry.whole.role in ("user", "assistant") and entry.whole_size.chars > LONG_TEXT_CHARS

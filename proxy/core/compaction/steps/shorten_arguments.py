@@ -1,7 +1,7 @@
-"""The arguments of a call that has to stay and does not fit: their long strings are cut, and they stay JSON.
+"""Shortens the arguments of a call that must stay and does not fit: long strings are cut, and the arguments stay JSON.
 
 Rule: the names and all short values stay, so that the model sees what it called, and upstreams that parse the arguments
-can do so.
+still can.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proxy.core.text.measures import utf8_length
 _LONG_CHARACTERS: Final = 200
 """Shorter strings are paths, patterns, names."""
 _MAX_DEPTH: Final = 16
-"""Values that are nested deeper stay: tools ask for a few levels at the most."""
+"""Deeper values stay as they are: the arguments of tools have a few levels at the most."""
 
 
 def shortened_arguments(
     index: int, argument: Argument, max_bytes: int, notices: Notices, reason: Reason
 ) -> Edit | None:
-    """Arguments of about so many bytes; None when that would save nothing."""
+    """An edit that shortens the arguments to about `max_bytes`; None if that would save nothing."""
     text = argument.text
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), "arguments", "json")
     note = notices.arguments(artifact)
@@ -41,7 +41,7 @@ def shortened_arguments(
 
 
 def _cut(value: Any, share: float, note: str, depth: int) -> Any:
-    """The value with that share of each of its long strings."""
+    """The value with `share` of each of its long strings."""
     if isinstance(value, str):
         return _cut_text(value, share, note) if len(value) > _LONG_CHARACTERS else value
     if depth < _MAX_DEPTH and isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Very long user and assistant texts of finished turns are cut in their middle, once.
+"""Very long user and assistant texts of finished turns are cut in the middle, once.
 
-Rule: a compaction step. The last user message is never touched, nor what follows it.
+Rule: a compaction step. The last user message and everything after it are never touched.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from proxy.core.text.measures import utf8_length
 from proxy.core.truncation.truncate_tool_output import shortened_result
 
 LONG_TEXT_CHARS: Final = 30_000
-"""Texts up to this length stay: people paste documents, and mean them."""
+"""Texts up to this length stay: documents that people paste are meant to be read."""
 TEXT_HEAD_SHARE: Final = 0.75
-"""Of what is kept of a text, for its beginning: unlike a program, a document says first what it is about."""
+"""Share of the kept text that is its beginning: unlike a program, a document says first what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ShortenOldTexts:
     notices: Notices
     over_chars: int = LONG_TEXT_CHARS
     keep_share: float = 0.8
-    """Of a text that is cut: the beginning and the end of what it was."""
+    """Share of a cut text that is kept: its beginning and its end."""
 
     def __call__(self, window: ContextWindow, _: Mark) -> Iterator[Change]:
         """One change for each text."""
