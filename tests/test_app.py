@@ -54,7 +54,13 @@ def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> 
         sys.setswitchinterval(before[1])
 
 
-def test_what_one_application_has_counted_is_told_by_the_next_one(tmp_path: Path) -> None:
+def test_the_metrics_tell_what_is_learned_by_the_application_that_runs_and_of_every_upstream(tmp_path: Path) -> None:
     inherited = app.Inherited()
-    first, second = (Learning(tmp_path / name, "http://h/v1") for name in ("a", "b"))
-    assert inherited.following(first) is inherited.following(second) is inherited.metrics
+    former, *now = (Learning(tmp_path / name, "http://h/v1") for name in ("a", "b", "c"))
+    for number, learning in enumerate((former, *now)):
+        learning.note_prompt(f"m{number}", 1_000)
+        learning.note_cut(f"m{number}", 8_192, None)
+    inherited.metrics.follow([former])
+    inherited.metrics.follow(now)
+    told = inherited.metrics.exposed().decode()
+    assert [f'model="m{number}"' in told for number in range(3)] == [False, True, True]

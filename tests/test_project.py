@@ -191,11 +191,7 @@ TRIED_ELSEWHERE = {
     "shell/upstream/upload.py": "shell/upstream/test_client.py",
 }
 """Of the shell and the demo: parts that mean something only together are tried together, mostly as the whole proxy on a
-socket. In the core and the chat wire there is no such part."""
-
-
-TRIED_AS_A_WHOLE = ("wire/messages/", "wire/responses/")
-"""Wires whose modules are tried together so far: by properties, replies and journeys of the whole wire."""
+socket. In the core and the wires there is no such part."""
 
 
 def has_logic(module):
@@ -214,7 +210,6 @@ def test_every_module_with_logic_has_tests_at_the_same_place_under_tests():
         for module in package.rglob("*.py")
         if has_logic(module) and not (tests / module.relative_to(package).with_name(f"test_{module.name}")).exists()
     }
-    alone = {name for name in alone if not name.startswith(TRIED_AS_A_WHOLE)}
     assert alone == set(TRIED_ELSEWHERE)
     assert not any(module.startswith(("core/", "wire/")) for module in TRIED_ELSEWHERE)
     assert [test for test in TRIED_ELSEWHERE.values() if not (tests / test).exists()] == []

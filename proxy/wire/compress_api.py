@@ -1,7 +1,7 @@
-"""What stands in the bodies of `/v1/compress` and `/v1/retrieve`: headroom's contract, as its callers use it.
+"""The bodies of `/v1/compress` and `/v1/retrieve`: headroom's contract, as its callers use it.
 
-Rule: OpenAI's messages in, as many out, in the same order; what is not changed keeps its bytes. Members that are not
-known are ignored, and wrong types are refused. Source: headroom at 9fbd47ba, LiteLLM's guardrail at 1.106.
+Rule: OpenAI's messages in, as many out, in the same order; unchanged messages keep their bytes. Unknown members are
+ignored, and wrong types are refused. Source: headroom at 9fbd47ba, LiteLLM's guardrail at 1.106.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxy.wire.model_list import LARGEST_TOKENS
 from proxy.wire.request import Request
 
 HASH: Final = re.compile(r"[a-f0-9]{12,24}")
-"""What callers take for one."""
+"""What callers recognise as a hash."""
 _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "mode": (str, "a string"),
     "compress_user_messages": (bool, "true or false"),
@@ -28,7 +28,7 @@ _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "protect_recent": (int, "a whole number from 0 on"),
     "protect_analysis_context": (bool, "true or false"),
 }
-"""Members of `config`, and what each may be."""
+"""Members of `config`, and the type of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Asked:
     """A request to compress."""
 
     request: Request
-    """Its messages and its model, and nothing else of it."""
+    """Only its messages and its model."""
     protected: int
-    """So many messages at the end stay as they are."""
+    """Number of messages at the end that stay unchanged."""
     most_tokens: int | None
-    """Of the window that the messages are for; None: the model's."""
+    """Size of the context window that the messages are for; None: the model's."""
 
 
 def asked_in(body: bytes) -> Asked:
-    """What a body asks for. Raises MalformedRequest."""
+    """The request in a body. Raises MalformedRequest."""
     request = CHAT_COMPLETIONS.parse(body, will_be_known=False)
     for index, message in enumerate(request.conversation.messages):
         if not message.raw.lstrip().startswith(b"{"):
@@ -72,7 +72,7 @@ def hash_in(body: bytes) -> str:
 
 
 def compressed_body(compressed: Compressed) -> bytes:
-    """The answer to a request to compress."""
+    """The response to a request to compress."""
     before, after = compressed.tokens_before, compressed.tokens_after
     reasons = compressed.reasons
     figures = {
@@ -91,8 +91,8 @@ def compressed_body(compressed: Compressed) -> bytes:
 def original_body(
     asked: str, content: bytes, media_type: str, *, tool: str, tokens: int, lines: tuple[int, int], count: int
 ) -> bytes:
-    """The answer to a request for an original; what is no text stands there as a data URL. `lines`: of the message that
-    it came in, before and after."""
+    """The response to a request for an original, which is a data URL if it is not text. `lines`: the line counts of the
+    message that contained it, before and after compression."""
     try:
         text = content.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -131,7 +131,7 @@ def _options(raw: Raw | None) -> dict[str, Any]:
 
 
 def _checked(raw: Raw | None, name: str, kind: type | tuple[type, ...], words: str, *, least: int | None = None) -> Any:
-    """A member that is left out, null, or what it may be. Raises MalformedRequest."""
+    """The value of a member of the right type; None if the member is missing or null. Raises MalformedRequest."""
     found = jsontext.opened(raw)
     if found is None and (raw is None or bytes(raw) == b"null"):
         return None

@@ -1,7 +1,7 @@
-"""Artifacts for callers that ask by hash: beside each one its owner has a short record, which is found by the hash.
+"""Artifacts for callers that ask by hash: each one is stored together with a short record, which the hash finds.
 
-Rule: a record belongs to one owner and is named by that owner and the hash, so nobody reads or replaces another's; it
-is kept with its artifact, before anybody is told the hash.
+Rule: a record belongs to one tenant and is named by the tenant and the hash, so nobody reads or replaces another
+tenant's record; it is stored together with its artifact, before anybody gets the hash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
 
 _TOOL: Final = "retrieve"
-"""In the names of records."""
+"""The tool in the names of records."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -26,26 +26,26 @@ class Record(msgspec.Struct, frozen=True):
     artifact: str
     """Its name."""
     tokens: int
-    """Of the message that it came in, in the model's tokens."""
+    """Size of the message that contained it, in the model's tokens."""
     lines: tuple[int, int]
-    """Of that message, before and after."""
+    """Line counts of that message, before and after compression."""
 
 
 class ArtifactsByHash:
-    """Keeps artifacts so that they are found by hash, and finds them."""
+    """Stores artifacts so that they can be found by hash, and finds them."""
 
     def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
         self._store = store
         self._reader = reader
 
     async def keep(self, taken: Sequence[tuple[Artifact, Record]], tenant: str) -> frozenset[str]:
-        """Make sure that these can be had back. Returns the names of the artifacts that cannot."""
+        """Make sure that these can be retrieved. Returns the names of the artifacts that cannot."""
         records = {artifact.id: _kept_as(artifact.hash, tenant, record) for artifact, record in taken}
         failed = await self._store.keep([*(artifact for artifact, _ in taken), *records.values()], tenant)
         return frozenset(name for name, record in records.items() if name in failed or record.id in failed)
 
     async def find(self, asked: str, tenant: str) -> tuple[Record, Stored]:
-        """What this owner has under a hash. Raises ArtifactError."""
+        """The tenant's record and artifact under a hash. Raises ArtifactError."""
         noted = await self._reader.find(_kept_as(asked, tenant).id, tenant)
         try:
             record = msgspec.json.decode(await self._reader.piece(noted, 0, noted.size), type=Record)
@@ -54,7 +54,7 @@ class ArtifactsByHash:
         return record, await self._reader.find(record.artifact, tenant)
 
     async def content(self, stored: Stored) -> bytes:
-        """All of it. Raises ArtifactError."""
+        """The whole content. Raises ArtifactError."""
         return await self._reader.piece(stored, 0, stored.size)
 
 

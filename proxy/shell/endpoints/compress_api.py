@@ -1,7 +1,8 @@
 """`/v1/compress` and `/v1/retrieve`, as headroom has them: for gateways that send messages elsewhere themselves.
 
-Rule: whoever sees the operator's pages may ask; an original is given to the keys that brought it. What is taken out is
-kept before the answer goes out, and what cannot be kept stays in. Nothing goes to an upstream.
+Rule: clients that may see the operator's pages may ask; an original is served only to the tenant that brought it.
+Everything that is taken out is stored before the response is sent; anything that cannot be stored stays in. Nothing
+goes to an upstream.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ COMPRESS_PATH: Final = "/v1/compress"
 RETRIEVE_PATH: Final = "/v1/retrieve"
 BYPASS_HEADER: Final = b"x-headroom-bypass"
 COMPRESS_SECONDS: Final = 50.0
-"""LiteLLM waits a minute."""
+"""Less than the minute that LiteLLM waits."""
 _MAX_COUNTED: Final = 10_000
 """Originals whose retrievals are counted."""
 _EVERY_MESSAGE: Final = 1 << 62
 
 
 class CompressApi:
-    """Answers these paths."""
+    """Serves these paths."""
 
     def __init__(
         self,
@@ -75,11 +76,11 @@ class CompressApi:
         self._workload = workload
         self._most_seconds = most_seconds
         self._retrievals: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_COUNTED)
-        """By owner and hash, since this process began."""
+        """By tenant and hash, since this process began."""
         self._log = logger()
 
     def serves(self, path: str) -> bool:
-        """Whether a path is answered here."""
+        """Whether a path is served here."""
         return path in (COMPRESS_PATH, RETRIEVE_PATH) or path.startswith(RETRIEVE_PATH + "/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,7 +152,7 @@ class CompressApi:
         return await in_thread(compress_api.compressed_body, made)
 
     async def _original(self, asked: str, tenant: str, share: Share, request_id: str) -> bytes:
-        """What is kept under a hash. Raises ArtifactError."""
+        """The response with the original that is stored under a hash. Raises ArtifactError."""
         if not compress_api.HASH.fullmatch(asked):
             raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
         record, stored = await self._kept.find(asked, tenant)
@@ -183,7 +184,7 @@ class CompressApi:
 
 
 def _records(made: Compressed) -> list[tuple[Artifact, Record]]:
-    """What is to be kept, with what is told of it later."""
+    """The artifacts to store, each with its record."""
     return [
         (
             artifact,

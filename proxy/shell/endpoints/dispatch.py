@@ -370,7 +370,7 @@ def _asks_for_websocket(scope: Scope) -> bool:
 
 async def _here(send: Send, request_id: bytes) -> None:
     """A 200 without a body, for clients that check whether the server is there."""
-    headers = [(b"content-length", b"0"), (b"x-request-id", request_id)]
+    headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", b"0"), (b"x-request-id", request_id)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 

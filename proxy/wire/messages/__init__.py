@@ -1,1 +1,1 @@
-"""Anthropic's Messages API: requests, messages and answers as it has them, and all who speak it."""
+"""Anthropic's Messages API, which other servers speak too: its requests, messages and responses."""

@@ -1,8 +1,8 @@
-"""The answers of one request's rounds as the client sees them, when they are no streams: one, without the calls of the
-proxy's own tool.
+"""Merges the responses of one request's rounds, if they are no streams, into one response for the client, without the
+calls of the proxy's own tool.
 
-Rule: an answer that has nothing to do with those calls, and is the first, keeps its bytes; in any other, every block
-that the client gets keeps its own.
+Rule: a first response that has nothing to do with those calls keeps its bytes; in any other response, every block that
+the client gets keeps its bytes.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from proxy.wire.messages.blocks import text_in
 from proxy.wire.messages.usage import RoundsUsage
 
 BROKEN_OFF: Final = frozenset({"max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction"})
-"""Reasons to stop that leave a call incomplete, or unwanted: what came stands as the answer.
+"""Stop reasons that leave a call incomplete, or unwanted: the response as received is final.
 https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons"""
 PLAIN_END: Final = b'"end_turn"'
 _TAKEN_OVER: Final = "id"
 
 
 class AnswerBody:
-    """Takes the body of each round's answer in turn, and gives back what the client gets of them."""
+    """Takes the body of each round's response in turn, and returns what the client gets of them."""
 
     def __init__(self) -> None:
         self._rounds = 0
-        """That are over."""
+        """Number of finished rounds."""
         self._visible: list[bytes] = []
-        """Blocks of the rounds that are over."""
+        """The client's blocks of the finished rounds."""
         self._id: bytes | None = None
-        """Of the first round's message."""
+        """The id of the first round's message."""
         self._usage = RoundsUsage()
         self._body = b""
         self._answer: Mapping[str, Any] = {}
         self._blocks: list[bytes] | None = None
-        """Of this round; None when that is no message, or nobody has to know them."""
+        """The blocks of this round; None if its response is no message, or if the blocks are not needed."""
 
     def read(self, body: bytes) -> AssistantMessage | None:
-        """The answer of a round: what the model said, if it called us and is to have an answer."""
+        """The response of a round: returns the model's message if it called us and needs a result."""
         self._body, self._answer, self._blocks = body, {}, None
         if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
             return None
@@ -54,24 +54,24 @@ class AnswerBody:
         return said if said.own and found.get("stop_reason") not in BROKEN_OFF else None
 
     def told(self) -> bytes:
-        """The last round's answer as the client gets it, when no round follows."""
+        """The last round's response as the client gets it, if no round follows."""
         changes = self._changes([])
         return spliced(self._body, changes) if changes else self._body
 
     def stopped(self, sentence: str) -> bytes:
-        """The last round's answer when the model would go on calling us: a plain end, with `sentence` when it has not
-        said a word."""
+        """The last round's response if the model would call us again: a normal end, with `sentence` if the model has
+        not said a word."""
         said = any(text_in(jsontext.opened(raw)) for raw in (*self._visible, *(self._blocks or ())))
         words = [] if said else [jsontext.dump({"type": "text", "text": sentence})]
         return spliced(self._body, {**self._changes(words), ("stop_reason",): PLAIN_END})
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
         return self._usage.totals(self._own_usage)
 
     def next_round(self) -> None:
-        """The next answer is that of another round."""
+        """The next response is that of another round."""
         self._rounds += 1
         self._visible += self._visible_blocks()
         self._id = self._id or jsontext.dump(self._answer.get(_TAKEN_OVER))

@@ -1,8 +1,8 @@
-"""The streams of one answer's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
+"""Merges the streams of one response's rounds into one for the client, without the calls of the proxy's own tool.
 
-Rule: what has nothing to do with those calls passes as the very bytes, at once. From the first of those calls on, what
-ends a stream is held until it is known whether another round follows; later rounds go on in the message of the first,
-their blocks numbered on.
+Rule: events that have nothing to do with those calls pass at once, byte for byte. From the first of those calls on, the
+end of a stream is held until it is known whether another round follows; later rounds continue the message of the first,
+and so do the numbers of their blocks.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from proxy.wire.messages.usage import RoundsUsage
 from proxy.wire.sse import EventSplitter
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
-"""Of one round's events, from which its message is put together; what is longer stands as the answer."""
+"""Of one round's events, from which its message is assembled; a longer stream is the final response."""
 _OWN: Final = RETRIEVAL_TOOL.encode()
 _STARTS_BLOCK: Final = b'"content_block_start"'
 
 
 class AnswerStream:
-    """Takes the pieces of each round's stream in turn, and gives back what the client gets of them."""
+    """Takes the pieces of each round's stream in turn, and returns what the client gets of them."""
 
     def __init__(self) -> None:
         self._rounds = 0
-        """That are over."""
+        """Number of finished rounds."""
         self._usage = RoundsUsage()
         self._blocks = 0
-        """That the client has."""
+        """Number of blocks that the client has."""
         self._spoken = False
         """Whether a block of text is among them."""
         self._begin()
@@ -42,14 +42,14 @@ class AnswerStream:
     def _begin(self) -> None:
         self._events = EventSplitter()
         self._kept: list[bytes] = []
-        """Events, or several together."""
+        """Single events, or several together."""
         self._kept_bytes = 0
         self._own: set[Any] = set()
         """Numbers of the blocks that call us."""
         self._indexes: dict[Any, int] = {}
-        """Of the client's blocks: number in this round's stream → number for the client."""
+        """Of the client's blocks: index in this round's stream → index for the client."""
         self._held: list[bytes] = []
-        """What ends the stream, as the client would get it."""
+        """The end of the stream, as the client would get it."""
         self._stop_reason: object = None
         self._failed = False
         self._round_usage: dict[str, Any] = {}
@@ -58,12 +58,12 @@ class AnswerStream:
         """A piece of the round's stream → what the client gets now."""
         is_plain = not (self._own or self._rounds or self._events.held_bytes) and _STARTS_BLOCK not in piece
         if is_plain and piece.endswith(b"\n\n"):
-            self._keep(piece)  # whole events that begin no block, as nearly all are: nothing in them is ours
+            self._keep(piece)  # whole events that begin no block, like nearly all: nothing in them is ours
             return piece
         return b"".join([self._passed(event) for event in self._events.feed(piece)])
 
     def end(self) -> AssistantMessage | None:
-        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        """The round's stream has ended: returns the model's message if it called us and needs a result."""
         if rest := self._events.rest:
             self._held.append(self._passed(rest))
         if not self._own or self._failed or self._stop_reason in BROKEN_OFF:
@@ -73,12 +73,12 @@ class AnswerStream:
         return None if blocks is None else said_in(blocks)
 
     def last_words(self) -> bytes:
-        """What ends the stream for the client, when no round follows."""
+        """The end of the stream for the client, if no round follows."""
         return b"".join(self._held)
 
     def stopped(self, sentence: str) -> bytes:
-        """What ends the stream when the model would go on calling us: a plain end, behind `sentence` when it has not
-        said a word."""
+        """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model has
+        not said a word."""
         changes: dict[Path, bytes | None] = {("delta", "stop_reason"): PLAIN_END}
         ended = [
             rewritten(event, changes) if said(event).get("type") == "message_delta" else event for event in self._held
@@ -87,7 +87,7 @@ class AnswerStream:
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
         return self._usage.totals(self._round_usage) if self._rounds or self._own else {}
 
     def next_round(self) -> None:
@@ -104,7 +104,7 @@ class AnswerStream:
             self._failed = True
 
     def _passed(self, event: bytes) -> bytes:
-        """What the client gets of an event now."""
+        """The part of an event that the client gets now."""
         self._keep(event)
         found = said(event)
         match found.get("type"):
@@ -139,7 +139,7 @@ class AnswerStream:
         return self._of_block(event, found)
 
     def _of_block(self, event: bytes, found: Mapping[str, Any]) -> bytes:
-        """An event of a block under the number that the block has for the client."""
+        """An event of a block, with the index that the block has for the client."""
         index = found.get("index")
         if index in self._own:
             return b""
@@ -164,7 +164,7 @@ class AnswerStream:
 
 
 def _text_block(index: int, text: str) -> bytes:
-    """A whole block of text as events."""
+    """The events of a whole text block."""
     place = {"index": index}
     return b"".join(
         event_of(kind, jsontext.dump({"type": kind, **place, **inside}))

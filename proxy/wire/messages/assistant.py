@@ -1,7 +1,7 @@
-"""A model's message in an answer of this API, whole or put together out of a stream.
+"""A model's message in a response of this API, whole or assembled from a stream.
 
-Rule: whatever is odd about a call, it is the client's; every block keeps its bytes, as thoughts and their signatures go
-back upstream as they came.
+Rule: a call with anything odd about it is the client's; every block keeps its bytes, because thinking and its
+signatures go back upstream unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_own(block: Any) -> bool:
 
 
 def said_in(blocks: Sequence[bytes]) -> AssistantMessage:
-    """Read the blocks of an answer."""
+    """Read the blocks of a response."""
     own: list[OwnCall] = []
     others: list[bytes] = []
     meant: list[Any] = []
@@ -45,8 +45,8 @@ def said_in(blocks: Sequence[bytes]) -> AssistantMessage:
 
 
 def _sent_back(blocks: Sequence[bytes]) -> list[bytes]:
-    """Blocks as a client sends them back: an empty text, which some models begin with, is refused.
-    "messages: text content blocks must be non-empty"."""
+    """The blocks that a client would send back: without empty texts, with which some models begin, because the API
+    refuses them: "messages: text content blocks must be non-empty"."""
     return [raw for raw in blocks if text_in(jsontext.opened(raw)) != ""]
 
 

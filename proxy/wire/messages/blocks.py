@@ -1,7 +1,7 @@
-"""Blocks of content: what a model reads of them as text, which media they show, and what marks them for a cache.
+"""Content blocks: the text that a model reads in them, the media that they show, and their cache marks.
 
-Rule: nothing here raises, whatever stands in a block; of a kind that is not known, every text counts.
-Kinds after https://platform.claude.com/docs/en/api/messages and the types of anthropic-sdk-python.
+Rule: nothing here raises, whatever a block contains; in a block of an unknown kind, every text counts.
+Source of the kinds: https://platform.claude.com/docs/en/api/messages and the types of anthropic-sdk-python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proxy.core.conversation.message import ImageView
 from proxy.core.text import jsontext
 
 MARK: Final = "cache_control"
-"""Marks where a prompt cache may end. It moves: agents mark the last block of every request.
+"""Marks a possible end of a prompt cache. The mark moves: agents set it on the last block of every request.
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching"""
 COMPACTION: Final = "compaction"
 """"All content blocks before it are ignored": https://platform.claude.com/docs/en/build-with-claude/compaction"""
@@ -22,7 +22,7 @@ RESULT: Final = "tool_result"
 IMAGE: Final = "image"
 DOCUMENT: Final = "document"
 _THOUGHTS: Final = {"thinking": "thinking", "compaction": "content"}
-"""Kinds that are one text, with the member that holds it."""
+"""Kinds that are a single text, with the member that contains it."""
 _CALLS: Final = frozenset({CALL, "server_tool_use", "mcp_tool_use"})
 _NO_TEXT: Final = frozenset({IMAGE, "redacted_thinking", "container_upload"})
 _UNREAD: Final = frozenset(
@@ -40,18 +40,18 @@ _UNREAD: Final = frozenset(
         "encrypted_stdout",
     }
 )
-"""Members that a model reads nothing of, or of which nobody else can tell what. Of citations the quoted text is not
-counted: https://platform.claude.com/docs/en/build-with-claude/citations"""
+"""Members that a model does not read, or whose text only the server knows. The quoted text of citations is not counted:
+https://platform.claude.com/docs/en/build-with-claude/citations"""
 _BRINGS_TOOLS: Final = frozenset({"tool_reference", "tool_addition", "tool_removal", "mcp_tool_listing"})
-"""Later messages call tools that only these blocks have brought."""
+"""Kinds that add tools, which later messages call."""
 _SIGNS_OF_TOOLS: Final = tuple(f'"{kind}"'.encode() for kind in sorted(_BRINGS_TOOLS))
 _MAX_DEPTH: Final = 16
 _IMAGE_HEAD_CHARACTERS: Final = 90_000
-"""Of base64, in which an image says how large it is: somewhat more than is looked at."""
+"""The beginning of an image's base64, which contains its dimensions; slightly more than is searched for them."""
 
 
 def kind_of(block: Any) -> str:
-    """The `type` of a block; empty where it has none."""
+    """The `type` of a block; empty if it has none."""
     found = block.get("type") if isinstance(block, Mapping) else None
     return found if isinstance(found, str) else ""
 
@@ -63,12 +63,12 @@ def text_in(block: Any) -> str | None:
 
 
 def listed(content: Any) -> list[Any]:
-    """The blocks of a content; of a plain text none."""
+    """The blocks of a content; none if it is a plain text."""
     return content if isinstance(content, list) else []
 
 
 def texts_of(content: Any) -> Iterator[str]:
-    """Everything in a content that a model reads as text. What stands before a compaction is not read.
+    """Everything in a content that a model reads as text. It does not read anything before a compaction.
 
     >>> list(texts_of([{"type": "thinking", "thinking": "why", "signature": "s"}, {"type": "text", "text": "so"}]))
     ['why', 'so']
@@ -95,7 +95,7 @@ def _texts_of_block(block: Any) -> Iterator[str]:
 
 
 def _all_texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Every text in a value, however deep, but what nobody reads."""
+    """Every text in a value, down to the maximum depth, except in members that a model does not read."""
     if isinstance(value, str):
         yield value
     elif depth < _MAX_DEPTH and isinstance(value, Mapping):
@@ -109,7 +109,7 @@ def _all_texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def media_in(content: Any) -> Iterator[ImageView | None]:
-    """The images and files of a content; None for what is no image. A document of plain text is text."""
+    """The images and files of a content; None for a file that is not an image. A plain-text document is text."""
     for block in listed(content):
         kind = kind_of(block)
         source = block.get("source") if kind in (IMAGE, DOCUMENT) else None
@@ -120,7 +120,7 @@ def media_in(content: Any) -> Iterator[ImageView | None]:
 
 
 def _url_of(source: Any) -> object:
-    """An image as a URL: the address, or the head of its content, in which its size stands."""
+    """An image as a URL: its address, or the beginning of its content, which contains its dimensions."""
     found = source if isinstance(source, Mapping) else {}
     data = found.get("data")
     if isinstance(data, str):
@@ -134,7 +134,7 @@ def images_in(content: Any) -> int:
 
 
 def brings_tools(raw: bytes, content: Any) -> bool:
-    """Whether tools that later messages call stand in this content alone, by its bytes and its blocks."""
+    """Whether a content, given as bytes and as blocks, adds tools, which later messages may call."""
     if not any(sign in raw for sign in _SIGNS_OF_TOOLS):
         return False
     return any(_brings_tools(block) for block in listed(content))
@@ -151,5 +151,5 @@ def _brings_tools(value: Any, depth: int = 0) -> bool:
 
 
 def holds_compaction(content: Any) -> bool:
-    """Whether what stands before this content is no longer read."""
+    """Whether a content has a compaction block, so that the API ignores everything before it."""
     return any(kind_of(block) == COMPACTION for block in listed(content))

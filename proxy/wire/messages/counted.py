@@ -1,6 +1,6 @@
-"""What an answer says that its upstream counted: `usage`, in a body, or in the first and the last events of a stream.
+"""The upstream's counts, read from a response: `usage`, in a body, or in the first and the last events of a stream.
 
-Rule: the last word counts; what a model wrote is not searched.
+Rule: the last occurrence counts; the model's own text is not searched.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final
 from proxy.core.overflow.silent_truncation import Counted
 
 _USAGE: Final = re.compile(r'"usage"\s*:\s*(?=\{)')
-"""In what a model writes, quotes are escaped."""
+"""In the model's own text, quotes are escaped."""
 _DECODER: Final = json.JSONDecoder()
 _READ: Final = "cache_read_input_tokens"
 _PROMPT: Final = ("input_tokens", "cache_creation_input_tokens", _READ)
-"""`input_tokens` alone is what no cache had and none got.
+"""`input_tokens` alone counts the tokens that were neither read from a cache nor written to one.
 https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance"""
 _REPLY: Final = "output_tokens"
 
 
 def counted_in(told: bytes) -> Counted | None:
-    """What was counted, as these parts of an answer say; None when they say nothing of the prompt.
+    """The counts in these parts of a response; None if they do not count the prompt.
 
     >>> counted_in(b'{"usage":{"input_tokens":20,"cache_read_input_tokens":4056}} ... "usage":{"output_tokens":7}')
     Counted(prompt=4076, reply=7, cached=4056)
@@ -36,12 +36,12 @@ def counted_in(told: bytes) -> Counted | None:
 
 
 def prompt_in(usage: Mapping[str, int]) -> int | None:
-    """Tokens of a whole prompt; None when nobody says."""
+    """Tokens of the whole prompt; None if nobody counted."""
     return sum(usage.get(name, 0) for name in _PROMPT) if _PROMPT[0] in usage else None
 
 
 def numbers_in(usage: Any) -> dict[str, int]:
-    """The counts of a usage."""
+    """The counts in a `usage`."""
     found = usage if isinstance(usage, Mapping) else {}
     return {name: number for name, number in found.items() if type(number) is int}
 

@@ -1,8 +1,8 @@
 """Errors in Anthropic's shape, as bodies and as the end of streams.
 https://platform.claude.com/docs/en/api/errors
 
-Rule: a prompt that does not fit is told in the one sentence that every client of this API knows, whatever the upstream
-said: `prompt is too long: P tokens > L maximum`, with numbers that clients read and compute with.
+Rule: a prompt that does not fit is always reported in the one sentence that every client of this API knows, whatever
+the upstream said: `prompt is too long: P tokens > L maximum`. Clients parse these numbers and calculate with them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_MESSAGE_CHARS: Final = 2_000
 
 
 def type_of(status: int) -> str:
-    """What kind of error a status stands for.
+    """The error type that belongs to a status.
 
     >>> type_of(404), type_of(422), type_of(502)
     ('not_found_error', 'invalid_request_error', 'api_error')
@@ -39,7 +39,7 @@ def type_of(status: int) -> str:
 
 
 def error_body(error: ProxyError, request_id: str = "") -> bytes:
-    """An error of the proxy."""
+    """An error of the proxy in Anthropic's shape."""
     message = error.message
     if isinstance(error, ContextOverflow) and error.sizes is not None:
         prompt, most = error.sizes
@@ -48,7 +48,8 @@ def error_body(error: ProxyError, request_id: str = "") -> bytes:
 
 
 def error_in_body(status: int, body: bytes) -> bytes:
-    """The body of an answer for a client that does not see its status; what is none of the API's errors becomes one.
+    """The body of a response for a client that does not see its status; anything that is no error of this API becomes
+    one.
 
     >>> error_in_body(503, b"")
     b'{"type":"error","error":{"type":"overloaded_error","message":"HTTP 503"}}'
@@ -59,18 +60,18 @@ def error_in_body(status: int, body: bytes) -> bytes:
 
 
 def error_in_stream(status: int, body: bytes) -> bytes:
-    """An answer that is no stream as the end of one.
+    """A response that is no stream as the end of a stream.
 
     >>> error_in_stream(429, b'{"error": {"message": "slow down"}}')
     b'event: error\\ndata: {"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}\\n\\n'
     """
-    # Line ends in JSON are white space, and data of several lines is more than most clients read.
+    # Line ends in JSON are white space, and most clients do not read data of several lines.
     told = error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ")
     return b"event: error\ndata: " + told + b"\n\n"
 
 
 def _message_in(body: bytes) -> str:
-    """What another API's error says, or the body as it is."""
+    """The message of another API's error, or the whole body."""
     found = jsontext.opened(body)
     inner = found.get("error", found) if isinstance(found, dict) else None
     message = inner.get("message") if isinstance(inner, dict) else inner

@@ -1,6 +1,6 @@
-"""The events of a stream of this API: what one says, and the blocks that many of them make.
+"""The events of a stream of this API: the content of each, and the blocks that they form together.
 
-Rule: nothing is guessed: a block with a part of a kind that is not known is not put together.
+Rule: nothing is guessed: a block that contains a delta of an unknown kind is not assembled.
 https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
@@ -21,34 +21,34 @@ _APPENDED: Final = {
     "signature_delta": "signature",
     "compaction_delta": "content",
 }
-"""Kinds of parts that go behind what a block has so far, by the member that holds them in both."""
+"""Kinds of deltas that are appended to a block's text, with the member that contains the text in both."""
 
 
 def said(event: bytes) -> Mapping[str, Any]:
-    """What an event says; nothing when that is no JSON object."""
+    """The content of an event; empty if it is no JSON object."""
     found = jsontext.opened(data_of(event))
     return found if isinstance(found, dict) else {}
 
 
 def kind_of_event(data: bytes) -> str:
-    """The `type` of what an event says; empty when it says none."""
+    """The `type` in an event's data; empty if there is none."""
     found = jsontext.opened(data)
     kind = found.get("type") if isinstance(found, dict) else None
     return kind if isinstance(kind, str) else ""
 
 
 def event_of(name: str, data: bytes) -> bytes:
-    """An event of that name."""
+    """An event of this name."""
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
 def rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
-    """An event with changes in what it says."""
+    """An event with changes in its data."""
     return event_of(str(said(event).get("type")), spliced(data_of(event), changes))
 
 
 def blocks_of(events: Iterable[Mapping[str, Any]]) -> list[bytes] | None:
-    """The blocks that the events of a round make; None when one of them cannot be told."""
+    """The blocks that a round's events form; None if one of them cannot be assembled."""
     blocks: dict[Any, dict[str, Any]] = {}
     inputs: dict[Any, list[str]] = {}
     for event in events:
@@ -67,7 +67,7 @@ def blocks_of(events: Iterable[Mapping[str, Any]]) -> list[bytes] | None:
 
 
 def _add(block: dict[str, Any], delta: Mapping[str, Any], index: Any, inputs: dict[Any, list[str]]) -> bool:
-    """Add a part to a block; whether its kind is known."""
+    """Add a delta to a block. Returns whether its kind is known."""
     kind = delta.get("type")
     if kind == "input_json_delta" and isinstance(part := delta.get("partial_json"), str):
         inputs.setdefault(index, []).append(part)

@@ -1,6 +1,6 @@
-"""Blocks of images and documents: what they hold, and how they are written.
+"""Blocks of images and documents: how their content is read and written.
 
-Rule: what else an old block says (`cache_control`, `title`, `citations`) goes with it into the new one.
+Rule: the other members of an old block (`cache_control`, `title`, `citations`) are copied to the new one.
 https://platform.claude.com/docs/en/build-with-claude/vision,
 https://platform.claude.com/docs/en/build-with-claude/pdf-support
 """
@@ -26,7 +26,7 @@ _LONG: Final = 1_000
 
 
 def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
-    """What a block holds; None for text, and for what nobody can tell."""
+    """The content of a media block; None for text, and for a block that cannot be read."""
     kind, source = kind_of(block), block.get("source")
     shape = _SHAPES.get(kind)
     if shape is None or not isinstance(source, Mapping):
@@ -45,14 +45,14 @@ def attachment_of(block: Mapping[str, Any]) -> Attachment | None:
 
 
 def rest_of(block: Mapping[str, Any]) -> bytes:
-    """A block of media without its content: what of it goes with whatever stands in its place."""
+    """The members of a media block that are copied to the block that replaces it."""
     kept = {name: said for name, said in block.items() if name not in _NOT_KEPT}
     short = {name: said for name, said in kept.items() if not (isinstance(said, str) and len(said) > _LONG)}
     return jsontext.dump(short)
 
 
 def block_of(shown: Shown) -> bytes:
-    """A block in this API's shape. There are two kinds of media; what is no image is a document."""
+    """A block in this API's shape. There are two kinds of media: anything that is not an image is a document."""
     kind = IMAGE if shown.route is Route.IMAGE else DOCUMENT
     if shown.content is None:
         source: dict[str, Any] = {"type": "url", "url": shown.address}
@@ -63,7 +63,7 @@ def block_of(shown: Shown) -> bytes:
 
 
 def mark_in(like: bytes | None) -> dict[str, Any]:
-    """The mark for a cache in what an old block says besides its content."""
+    """The cache mark among the other members of an old block."""
     found = _members(like)
     return {MARK: found[MARK]} if found.get(MARK) is not None else {}
 

@@ -1,7 +1,7 @@
-"""Messages of this API as the core sees them: a result of a tool is a message of its own, though several of them, and
-words besides, may stand in one message of the API.
+"""Messages of this API as the core sees them: every tool result is a message of its own, although one message of the
+API may contain several results, and words besides.
 
-Rule: a view keeps the bytes it was made from; what it does not understand it carries along. Thoughts and their
+Rule: a view keeps the bytes that it was made from, including anything that it does not understand. Thinking and its
 signatures are never changed: "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be
 modified". https://platform.claude.com/docs/en/build-with-claude/extended-thinking
 """
@@ -56,41 +56,41 @@ from proxy.wire.messages.blocks import (
 from proxy.wire.messages.media_parts import attachment_of, block_of, mark_in, rest_of
 
 IGNORED: Final = "ignored"
-"""The role of what the API does not read."""
+"""The role of messages that the API does not read."""
 REMINDER: Final = "reminder"
-"""The role of words that no person said, beside results of tools."""
+"""The role of words beside tool results that no person wrote."""
 _ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
-"""One text for each, whoever writes it: a conversation has thousands."""
+"""One string object per role: a conversation has thousands of messages."""
 _IMAGE: Final = b'"image"'
 _RESULT: Final = f'"{RESULT}"'.encode()
 _CALL: Final = f'"{CALL}"'.encode()
 _COMPACTION: Final = f'"{COMPACTION}"'.encode()
 _MARK: Final = f'"{MARK}"'.encode()
 MAX_CALLS: Final = 1_000
-"""Of one message that is compared with what a client returns."""
+"""In one message that is compared with what a client sends back."""
 
 
 class Form(IntEnum):
-    """How the bytes of a view are a part of a message of the API."""
+    """Which part of an API message the bytes of a view are."""
 
     WHOLE = 0
-    """They are one."""
+    """A whole message."""
     ALONE = 1
-    """They are one, which holds one result and nothing else."""
+    """A whole message, which contains one result and nothing else."""
     RESULT = 2
-    """They are the block of a result, one of several blocks."""
+    """The block of one result, among other blocks."""
     RUN = 3
-    """They are blocks of one, with the commas between them."""
+    """Several blocks of one message, with the commas between them."""
     IGNORED = 4
-    """They are one or several, and nobody looks into them."""
+    """One or more whole messages that are not parsed."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A message of the API without the bytes of its views. Told by identity: views with the same frame belong to one
+    """An API message without the bytes of its views. Compared by identity: views with the same frame belong to one
     message."""
 
     around: tuple[bytes, ...]
-    """Before the first view, between each two, and after the last."""
+    """The bytes before the first view, between the views, and after the last."""
 
 
 _CONTENT: Final[Mapping[Form, Path]] = {
@@ -99,11 +99,11 @@ _CONTENT: Final[Mapping[Form, Path]] = {
     Form.RESULT: ("content",),
     Form.RUN: (),
 }
-"""Where in the JSON of a view stands what it says."""
+"""The path of the content in the JSON of a view."""
 
 
 class _Head(msgspec.Struct, gc=False):
-    """What a message says of itself, read in one go when every member is of the usual type."""
+    """A message's head, read in one go if every member is of the usual type."""
 
     role: str = ""
     content: msgspec.Raw = msgspec.Raw()
@@ -113,7 +113,7 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
+    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
 
     name: ClassVar[str] = ""
     reasoning_bytes: ClassVar[int] = 0
@@ -124,12 +124,12 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     is_companion: bool = False
     must_stay: bool = False
     is_marked: bool = False
-    """Whether its message of the API holds a mark for a cache."""
+    """Whether its API message contains a cache mark."""
     form: Form = Form.WHOLE
     frame: Frame | None = None
-    """Of the message of the API that it is a part of; None when it is a whole one."""
+    """The frame of the API message that it is a part of; None if it is a whole one."""
     place: int = 0
-    """Among the views of that message."""
+    """Its position among the views of that message."""
 
     def __repr__(self) -> str:
         """Without its text, which must not reach a log."""
@@ -137,7 +137,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @classmethod
     def read(cls, raw: bytes) -> Self:
-        """A whole message of the API as one; any JSON value is one. Of several results, each is another view."""
+        """A view of a whole API message, or of any other JSON value. Several results are not split here."""
         role, content = _said(raw)
         role, is_marked = _ROLES.get(role, role), _MARK in raw
         blocks = None if content.startswith(b'"') else jsontext.opened(content)
@@ -152,7 +152,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         return cls(raw, role, is_companion=role in SYSTEM_ROLES, must_stay=must_stay, is_marked=is_marked)
 
     def again(self, raw: bytes) -> Self:
-        """Another message, out of its bytes."""
+        """Another message, from its bytes."""
         return self.read(raw)
 
     @property
@@ -160,7 +160,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         return b"[" + self.raw + b"]" if self.form is Form.RUN else self.raw
 
     def raw_content(self) -> Raw | None:
-        """What it says, unopened; None when it says nothing."""
+        """Its content, unopened; None if it has none."""
         if self.form is Form.IGNORED:
             return None
         found: Raw | None = self._json
@@ -169,16 +169,16 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         return found
 
     def content(self) -> Any:
-        """What it says: a string, a list of blocks, or whatever stands there."""
+        """Its content, opened: a string, a list of blocks, or any other value."""
         return jsontext.opened(self.raw_content())
 
     def text(self) -> str:
-        """Everything in it that a model reads as text, together: texts, thoughts, calls, results."""
+        """Everything in it that a model reads as text, joined: texts, thinking, calls, results."""
         content = self.content()
         return content if isinstance(content, str) else "\n".join(texts_of(content))
 
     def texts(self) -> Iterator[tuple[Address, str]]:
-        """The texts that it says."""
+        """The texts of its content."""
         if self.form is Form.IGNORED:
             return
         content, at = self.content(), _CONTENT[self.form]
@@ -200,15 +200,15 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
                 yield Argument(("content", position, "input"), str(block.get("id") or ""), text)
 
     def thoughts(self) -> Iterator[tuple[Address, str]]:
-        """None that may be changed."""
+        """None: no thinking may be changed."""
         return iter(())
 
     def reasoning(self) -> Reasoning | None:
-        """None that may be left out: a signature holds for the thoughts of a whole turn."""
+        """None: no thinking may be left out, because a signature covers the thinking of a whole turn."""
         return None
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """What it says, block by block."""
+        """Its content, block by block."""
         raw = self.raw_content()
         opened = jsontext.opened(raw)
         if raw is None or not isinstance(opened, str | list):
@@ -224,7 +224,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def images(self) -> int:
-        """How many of these are images."""
+        """How many of those media are images."""
         return images_in(self.content()) if _IMAGE in self.raw else 0
 
     def images_among(self, items: Sequence[Item]) -> int:
@@ -233,11 +233,11 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def may_hold_media(self) -> bool:
-        """Whether it may hold media, by its bytes."""
+        """Whether it may contain media, judged by its bytes."""
         return self.form is not Form.IGNORED and may_hold_media(self.raw)
 
     def addresses(self) -> Iterator[str]:
-        """What it names that stands elsewhere."""
+        """The addresses in it of content that is elsewhere."""
         if b"artifact:" not in self.raw and not (_IMAGE in self.raw and b"http" in self.raw):
             return
         content = self.content()
@@ -248,11 +248,11 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
                 yield url
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text with words in the place of each content that it holds."""
+        """A text in which each content that it contains is replaced by words."""
         return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
-        """The message with these changes; all else keeps its bytes."""
+        """The message with these changes; everything else keeps its bytes."""
         found = {cast(Path, at): self._written_at(cast(Path, at), new) for at, new in changes.items()}
         raw = spliced(self._json, found)
         return replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
@@ -269,15 +269,15 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into what it says, although that holds none: not before thoughts, which stand
-        first."""
+        """Whether a text may be put into its content, although the content has none: never into an assistant's, where
+        thinking comes first."""
         if self.role not in ("user", "tool"):
             return False
         content = self.content()
         return content is None or isinstance(content, str | list)
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as what it says, or as a block of its own."""
+        """The note as the content, or as a block of its own."""
         at, raw = _CONTENT[self.form], self.raw_content()
         if raw is None or not isinstance(self.content(), list):
             return at, note
@@ -292,7 +292,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
     def conversational(self) -> Any:
-        """Its calls, told by what they mean, or else its words."""
+        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             return meant_by(self.content())
         if self.role != "assistant":
@@ -309,7 +309,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         return self.again(spliced(self.raw, {("content",): jsontext.join_array(found)}))
 
     def unmarked(self) -> bytes:
-        """Without marks for a cache, and with a lone text as a string: to carry a mark, it becomes a list."""
+        """Its bytes without cache marks, and with a single text as a string: clients make it a list to mark it."""
         raw = self.raw
         if _MARK in raw:
             opened = jsontext.opened(self._json)
@@ -326,7 +326,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
 
 def meant_by(content: Any) -> list[list[Any]]:
-    """Id, name and input of each call, however they are written."""
+    """Id, name and input of each call, opened, so that their spelling does not matter."""
     calls = [block for block in listed(content) if kind_of(block) == CALL]
     return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
 
@@ -338,7 +338,7 @@ def answered_by(block: Mapping[str, Any]) -> str:
 
 
 def _said(raw: bytes) -> tuple[str, bytes]:
-    """Role and content of a message; empty where there is none."""
+    """Role and content of a message; each is empty if it is missing."""
     try:
         head = _head.decode(raw)
     except jsontext.UNREADABLE:
@@ -397,13 +397,13 @@ def _written(item: Item) -> bytes:
 
 
 def _input(text: str) -> bytes:
-    """What a call is given: an object, whatever became of its text."""
+    """The input of a call: always an object, even if its text has been cut."""
     raw = text.encode("utf-8", "surrogatepass")
     return raw if isinstance(jsontext.opened(raw), dict) else jsontext.dump({"text": text})
 
 
 def _markable(raw: bytes) -> bytes:
-    """A block without a mark where it may not carry one: an empty text."""
+    """A block, without its cache mark if it is an empty text, which may not have one."""
     block = jsontext.opened(raw) if _MARK in raw else None
     if not isinstance(block, dict) or text_in(block) != "":
         return raw
@@ -411,7 +411,8 @@ def _markable(raw: bytes) -> bytes:
 
 
 def _marks(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Where marks stand in a message, in its blocks or in those of its results; not in what a call was given."""
+    """The paths of the cache marks in a message, in its blocks, and in those of its results; not in the input of a
+    call."""
     if isinstance(value, Mapping):
         if MARK in value:
             yield (*at, MARK)

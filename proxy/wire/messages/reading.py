@@ -1,8 +1,8 @@
 """Messages of the API → messages as the core sees them, and back into a list.
 
-Rule: every message of the API makes at least one; what follows it does not change what it makes, but for two things:
-an assistant's message goes on with the next one, as the API reads both as one, and a compaction ends the life of all
-that stands before it.
+Rule: every API message becomes at least one view, and later messages do not change its views, with two exceptions: an
+assistant message continues in the next one, because the API reads both as one, and everything before a compaction is
+ignored.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Fra
 _RESULT: Final = f'"{RESULT}"'.encode()
 _COMPACTION: Final = f'"{COMPACTION}"'.encode()
 _REMINDER: Final = "<system-reminder>"
-"""How Claude Code begins what it puts beside results of tools."""
+"""The beginning of the texts that Claude Code puts beside tool results."""
 
 
 def read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
-    """The messages of a list, each with the number of items that are read once it ends."""
+    """The messages of a list, each with the number of items read up to its end."""
     found: list[tuple[Message, int]] = []
     kept = list(map(bytes, items))
     begun = _after_compaction(kept)
@@ -40,23 +40,23 @@ def read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
 
 
 def goes_on(message: Message) -> bool:
-    """Whether the next message of the API may belong to this one: neighbours of one role are one turn."""
+    """Whether the next API message may belong to this one: consecutive assistant messages are one turn."""
     return message.role == "assistant"
 
 
 def changes_what_was_read(raw: bytes) -> bool:
-    """Whether messages may begin with a compaction, which ends the life of all before it."""
+    """Whether new messages may contain a compaction, so that everything before it is ignored."""
     return _COMPACTION in raw
 
 
 def ignored(items: Sequence[bytes]) -> ApiMessage:
-    """Items that nobody looks into, as one message."""
+    """Items that are not parsed, as one message."""
     return ApiMessage(b",".join(items), IGNORED, must_stay=True, form=Form.IGNORED)
 
 
 def joined(messages: Sequence[Message], original: Sequence[Message]) -> bytes:
-    """The list that holds these messages: those of one message of the API are put together again. `original`: the
-    messages as they came."""
+    """The JSON list of these messages: the views of one API message are joined again. `original`: the messages as
+    received."""
     items: list[tuple[Message, bytes]] = []
     frame: Frame | None = None
     views: list[tuple[int, bytes]] = []
@@ -73,7 +73,7 @@ def joined(messages: Sequence[Message], original: Sequence[Message]) -> bytes:
 
 
 def _framed(frame: Frame, views: Sequence[tuple[int, bytes]]) -> bytes:
-    """A message of the API out of its views, or of those that are left; when all are, with its own blanks."""
+    """An API message from its remaining views; if all remain, with its original white space."""
     around = frame.around
     if [place for place, _ in views] == list(range(len(around) - 1)):
         return b"".join(between + raw for between, (_, raw) in zip(around, views, strict=False)) + around[-1]
@@ -81,8 +81,8 @@ def _framed(frame: Frame, views: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def _in_order(items: list[tuple[Message, bytes]], original: Sequence[Message]) -> list[bytes]:
-    """A system text must stand before a message of the assistant, or last: where the one that followed it is left out,
-    it goes behind the user messages that follow now.
+    """The items in an order that the API accepts: a system text must be right before an assistant message, or last. If
+    the assistant message after it was left out, the system text moves to the end of the user messages after it.
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
     """
     found: list[bytes] = []
@@ -100,18 +100,18 @@ def _in_order(items: list[tuple[Message, bytes]], original: Sequence[Message]) -
 
 
 def _was_answered(message: Message, original: Sequence[Message]) -> bool:
-    """Whether an assistant's message came behind a system text, and not a user's."""
+    """Whether a system text was followed by an assistant message, and not by a user message."""
     at = next((at for at, one in enumerate(original) if one is message), -1)
     following = next((one.role for one in original[at + 1 :] if one.role not in SYSTEM_ROLES), "")
     return at >= 0 and following == "assistant"
 
 
 _USER: Final = frozenset({"user", "tool", REMINDER})
-"""Roles of what stands in the API's user messages."""
+"""Roles of the views of the API's user messages."""
 
 
 def _views(kept: bytes, *, follows_assistant: bool) -> Sequence[ApiMessage]:
-    """The messages that a message of the API makes; any JSON value makes one."""
+    """The views of an API message; any JSON value has at least one."""
     whole = ApiMessage.read(kept)
     if whole.role == "user" and _RESULT in kept and (found := _several(whole)):
         return found
@@ -119,8 +119,8 @@ def _views(kept: bytes, *, follows_assistant: bool) -> Sequence[ApiMessage]:
 
 
 def _several(whole: ApiMessage) -> list[ApiMessage]:
-    """The views of a user message that answers calls: each result, and what else is said, run by run. Nothing where
-    none of its blocks is a result, or one alone."""
+    """The views of a user message that answers calls: one for each result, and one for each run of other blocks. Empty
+    if no block is a result; a message that is one result is a view already."""
     kept, content = whole.raw, whole.raw_content()
     opened = jsontext.opened(content)
     kinds = [kind_of(block) == RESULT for block in listed(opened)]
@@ -152,11 +152,11 @@ def _several(whole: ApiMessage) -> list[ApiMessage]:
 
 
 def _spans(kept: bytes, content: bytes, raws: Sequence[bytes]) -> list[tuple[int, int]] | None:
-    """Where each block begins and ends in the bytes of its message."""
+    """The start and end of each block in the bytes of its message."""
     position = kept.find(content)
     spans: list[tuple[int, int]] = []
     for raw in raws:
-        # Only a bracket or comma and white space stand between, so the first hit is the block itself.
+        # Only a bracket or comma and white space come between, so the first hit is the block itself.
         position = kept.find(raw, position) if position >= 0 else -1
         if position < 0:
             return None
@@ -181,8 +181,8 @@ def _result(raw: bytes, block: dict[str, Any], whole: ApiMessage, frame: Frame, 
 def _beside(
     raw: bytes, blocks: list[Any], whole: ApiMessage, frame: Frame, place: int, *, is_before: bool
 ) -> ApiMessage:
-    """What is said beside results. A person's words are a message of their own; reminders and media belong to the
-    results, and so does what stands before one of them."""
+    """Content beside results. A person's words are a message of their own; reminders and media belong to the results,
+    and so does any content before a result."""
     texts = [text for block in blocks if (text := text_in(block)) is not None]
     is_reminder = is_before or (bool(texts) and all(text.lstrip().startswith(_REMINDER) for text in texts))
     role, is_companion = (REMINDER, True) if is_reminder else ("user", not texts)
@@ -200,7 +200,7 @@ def _beside(
 
 
 def _after_compaction(items: Sequence[bytes]) -> int:
-    """How many items stand before the last one with a compaction."""
+    """The number of items before the last one with a compaction."""
     for at in range(len(items) - 1, 0, -1):
         if _COMPACTION in items[at] and holds_compaction(ApiMessage.read(items[at]).content()):
             return at

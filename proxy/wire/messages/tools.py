@@ -1,6 +1,6 @@
-"""The tool list of a request, with the proxy's own tool at its end, and the choice that a client makes among tools.
+"""The tool list of a request, with the proxy's own tool at its end, and the client's choice among tools.
 
-Rule: what the client wrote of its list keeps its bytes; ours stands behind the client's last mark for a cache.
+Rule: the client's own entries in the list keep their bytes; ours comes after the client's last cache mark.
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview
 """
 
@@ -18,12 +18,12 @@ _FORCES: Final = frozenset({"any", "tool"})
 _MAX_NAMES: Final = 1_000
 _NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
-"""Of a tool list that is read once for all requests of its agent; sixty-four are remembered."""
+"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
 _DEFINITION: Final = jsontext.dump({"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.schema})
 
 
 def tool_names(tools: Raw | None) -> list[str]:
-    """The names in a tool list; empty where a tool has none.
+    """The names in a tool list; empty for a tool without one.
 
     >>> tool_names(b'[{"type":"bash_20250124","name":"bash"},{"type":"mcp_toolset"}]')
     ['bash', '']
@@ -38,7 +38,7 @@ def _name(tool: Any) -> str:
 
 
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at their end; None when its agent does not have it."""
+    """The `tools` of a request with ours at the end; None if its agent does not have our tool."""
     if policy == "never":
         return None
     tools = bytes(members.get("tools", b"null"))
@@ -60,7 +60,7 @@ def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
 
 
 def forces_a_call(members: Mapping[str, Raw]) -> bool:
-    """Whether `tool_choice` demands a call: then ours would be called, round after round, in the place of the client's.
+    """Whether `tool_choice` demands a call: the model would call ours, round after round, instead of the client's.
 
     >>> forces_a_call({"tool_choice": b'{"type": "any"}'}), forces_a_call({"tool_choice": b'{"type": "auto"}'})
     (True, False)

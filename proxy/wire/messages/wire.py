@@ -1,8 +1,8 @@
-"""The Messages API as a wire: Anthropic's, and all who speak it.
+"""The Messages API as a wire: Anthropic's, and all compatible ones.
 
-Rule: a request that nothing changes is its own bytes; in one that is changed, every member, message and block that was
-not touched keeps its bytes. `system` and all other members are never touched, but for the limit of the reply and the
-tool list with one tool more.
+Rule: an unchanged request keeps its own bytes; in a changed one, every member, message and block that was not touched
+keeps its bytes. `system` and all other members are never touched, except for the reply limit and the tool list, which
+gets one more tool.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
 _IMAGE: Final = f'"{IMAGE}"'.encode()
 _THREAD: Final = "thread"
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
-"""Some gateways begin a stream before they know whether the upstream takes the request (CLIProxyAPI)."""
+"""Some gateways begin a stream before they know whether the upstream accepts the request (CLIProxyAPI)."""
 _BILLING: Final = "x-anthropic-billing-header"
-"""Claude Code's first block of `system`, another one in every request; Anthropic takes it off before it counts.
+"""Claude Code's first block of `system`, different in every request; Anthropic removes it before it counts.
 https://code.claude.com/docs/en/llm-gateway"""
 
 
@@ -50,11 +50,11 @@ SHAPE: Final = RequestShape(
     "messages", ("max_tokens",), read, _may_hold_images, goes_on=goes_on, reads_anew=changes_what_was_read
 )
 _HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
-"""Of a request that goes on with a conversation which the upstream holds."""
+"""Of a request that continues a conversation that the upstream holds."""
 
 
 class Messages:
-    """`/messages`; what each member is for stands with the protocol."""
+    """`/messages`; the protocol describes each member."""
 
     path: Final = "/messages"
     content_type: Final = b"application/json"
@@ -65,7 +65,7 @@ class Messages:
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:
-        """Raises MalformedRequest. Where the upstream holds the conversation, nobody looks into what is new of it."""
+        """Raises MalformedRequest. If the upstream holds the conversation, the new messages are not parsed."""
         request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
         if not _goes_on_a_thread(request.members):
             return request
@@ -73,30 +73,30 @@ class Messages:
         return replace(request, conversation=Conversation((ignored(items),)), shape=_HELD, ends=(), has_images=False)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """What belongs to one message of the API is put together again."""
+        """The views of one API message are joined again."""
         listed = joined(messages, request.conversation.messages)
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 
     def message(self, raw: bytes) -> Message:
-        """A message out of its bytes."""
+        """A message from its bytes."""
         return ApiMessage.read(raw)
 
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
-        """The texts of `system`."""
+        """The texts of `system`, without Claude Code's first block."""
         system = jsontext.opened(members.get("system"))
         texts = [text for text in texts_of(system) if not text.startswith(_BILLING)]
         return "\n".join(texts).encode("utf-8", "replace")
 
     def may_hold_images(self, raw: bytes) -> bool:
-        """By the type of the block that holds one."""
+        """By the type of the block that contains one."""
         return _may_hold_images(raw)
 
     def may_name_images(self, raw: bytes) -> bool:
-        """By the same type, which is escaped inside a text; results of tools may have the names of other APIs."""
+        """By the same type, whose quotes are escaped inside a text; tool results may use the names of other APIs."""
         return b"image" in raw
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, servers of one's own
+        """In both headers, as Claude Code's `apiKeyHelper` sends a key: Anthropic reads the first, self-hosted servers
         the second. https://code.claude.com/docs/en/iam"""
         return [(b"x-api-key", key.encode()), (b"authorization", b"Bearer " + key.encode())]
 
@@ -109,7 +109,7 @@ class Messages:
         return bytes(request.members.get("tools", b""))
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The list with `read_artifact` at its end; not where the upstream holds the conversation."""
+        """The list with `read_artifact` at its end; None if the upstream holds the conversation."""
         return tools.with_tool(request.members, policy) if request.shape.is_whole else None
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
@@ -117,7 +117,7 @@ class Messages:
         return tools.forces_a_call(members)
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
-        """It leaves nothing out."""
+        """Nothing: no member asks for it."""
         return {}
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
@@ -129,7 +129,7 @@ class Messages:
         return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
-        """Whether a block has begun, and no word of a refusal stands there."""
+        """Whether a block has begun, and there is no word of a refusal."""
         return (
             _BLOCK.search(evidence) is not None
             and b"error" not in evidence
@@ -138,7 +138,7 @@ class Messages:
         )
 
     def says_something(self, data: bytes) -> bool:
-        """The head of a message says nothing yet."""
+        """The beginning of a message says nothing yet."""
         return bool(data) and kind_of_event(data) not in _SAYS_NOTHING
 
     def counted(self, end: bytes) -> Counted | None:
@@ -160,7 +160,7 @@ class Messages:
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        """By what servers of any API say: gateways pass on the words of others."""
+        """By the words of any API's servers, because gateways pass on other servers' words."""
         return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
@@ -172,7 +172,7 @@ class Messages:
         return errors.error_in_body(status, body)
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
-        """An event `error`."""
+        """An `error` event."""
         return errors.error_in_stream(status, body)
 
 

@@ -1,7 +1,7 @@
-"""What a response says that its upstream counted, read from its end: `usage`, in a body or the last event of a stream.
+"""The upstream's counts, read from the end of a response: `usage`, in a body or the last event of a stream.
 
-Rule: the last word counts; what a model wrote before it is not searched. `input_tokens` is all of the prompt, cached or
-not. https://platform.openai.com/docs/api-reference/responses/object
+Rule: the last occurrence counts; the model's words before it are not searched. `input_tokens` counts the whole prompt,
+cached or not. https://platform.openai.com/docs/api-reference/responses/object
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CACHED: Final = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,9})')
 
 
 def counted_in(end: bytes) -> Counted | None:
-    """What the end of a response says; None when it says nothing.
+    """The counts at the end of a response; None if there are none.
 
     >>> counted_in(b'"usage":{"input_tokens":76,"input_tokens_details":{"cached_tokens":64},"output_tokens":20}}')
     Counted(prompt=76, reply=20, cached=64)

@@ -1,7 +1,8 @@
-"""Errors in the shape of the Responses API: bodies as on chat completions; the end of a stream has its own events.
+"""Errors in the shape of the Responses API: bodies are those of chat completions; the end of a stream has its own
+events.
 
-Rule: who reads only `response.failed` (Codex, codex-rs/codex-api/src/sse/responses.rs) and who raises at `error`
-(openai-python, src/openai/_streaming.py) are both told.
+Rule: a stream ends with both events, because some clients read only `response.failed` (Codex,
+codex-rs/codex-api/src/sse/responses.rs), and others raise on `error` (openai-python, src/openai/_streaming.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SERVER_ERROR: Final = "server_error"
 
 
 def error_in_stream(status: int, body: bytes) -> bytes:
-    """An answer that is no stream as the end of one of which nothing has been told.
+    """A response that is no stream as the end of a stream of which the client has received nothing.
 
     >>> error_in_stream(400, b'{"error":{"message":"too long","code":"context_length_exceeded"}}').splitlines()[0]
     b'event: error'

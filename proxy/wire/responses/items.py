@@ -1,7 +1,7 @@
-"""The items of an input: which kinds there are, and what a model reads of each.
+"""The items of an input: their kinds, and what a model reads of each.
 
-Rule: an item of a kind that nobody knows here is carried as it came, counted by its bytes, and never given up alone.
-Kinds and members after openai-python 3.54.0, `types/responses/response_input_item_param.py`.
+Rule: an item of an unknown kind is kept as received, counted by its bytes, and never left out alone.
+Source of kinds and members: openai-python 3.54.0, `types/responses/response_input_item_param.py`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from proxy.core.text.jsontext import Path, Raw
 
 
 class Kind(IntEnum):
-    """What an item is for the conversation."""
+    """The role of an item in the conversation."""
 
     MESSAGE = 0
     REASONING = 1
     CALL = 2
-    """It waits for an output."""
+    """Needs an output."""
     OUTPUT = 3
     DONE = 4
-    """The model's own doing, call and result in one: a search, code that ran on the server, a call over MCP."""
+    """An action of the model on the server, call and result in one: a search, code that was run, a call over MCP."""
     TOOLS = 5
-    """Brings tools or settings, from the developer."""
+    """Adds tools or settings, from the developer."""
     REFERENCE = 6
-    """Stands for an item that the server holds; of whatever kind that is."""
+    """Refers to an item that the server holds, which may be of any kind."""
     COMPACTION = 7
-    """Stands for all that came before it, in a form that only the server reads."""
+    """Replaces everything before it, in a form that only the server reads."""
     TRIGGER = 8
-    """Asks for such an item; it stands last."""
+    """Asks for a compaction; it is the last item."""
     LISTED = 9
-    """Tools that the server has found; without it, it would ask for them again."""
+    """Tools that the server has found; without this item, it would ask for them again."""
     OTHER = 10
 
 
@@ -71,35 +71,35 @@ _KINDS: Final = {
 _MODELS_OWN: Final = frozenset({Kind.REASONING, Kind.CALL, Kind.DONE})
 ADDITIONAL_TOOLS: Final = "additional_tools"
 FOUND_TOOLS: Final = "tool_search_output"
-"""Later calls rest on the tools in it."""
+"""Later calls depend on the tools in it."""
 LOCAL_SHELL: Final = "local_shell_call"
 _ANSWERED_BY_ID: Final = "local_shell_call_output"
 """Its `id` is the id of the call item."""
 _TEXT_MEMBERS: Final = ("text", "refusal")
 _SEALED_BYTES: Final = 650
-"""Of sealed content, what is no content."""
+"""The overhead in sealed content."""
 _BYTES_PER_TOKEN: Final = 4
 _NEVER_READ: Final = frozenset({"type", "id", "call_id", "status", "encrypted_content", "container_id", "item_id"})
-"""Members that say something to programs."""
+"""Members that only programs read."""
 _MEDIA_TYPES: Final = frozenset({"input_image", "input_file", "input_audio", "computer_screenshot", "image"})
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """What an item says of itself. A struct, as heads are made by the thousand."""
+    """The head of an item. A struct, because there are thousands."""
 
     kind: Kind
     type: str = ""
     role: str = ""
     id: str = ""
-    """Of a call: the one by which its output names it; of an output: that of its call."""
+    """The id that a call and its output share."""
     name: str = ""
     item_id: str = ""
     is_own: bool = False
-    """Whether the model said or did it."""
+    """Whether it is the model's: its words, its reasoning, or its action."""
 
 
 class _Members(msgspec.Struct, gc=False):
-    """The same, read in one go when every member is of the usual type."""
+    """An item's head, read in one go if every member is of the usual type."""
 
     type: str | None = None
     role: str | None = None
@@ -114,7 +114,7 @@ _NAMES: Final = _Members.__struct_fields__
 
 
 def head_of(raw: Raw) -> Head:
-    """What any JSON value says of itself; a text alone is a message of the user.
+    """The head of any JSON value; a plain text is a user's message.
 
     >>> [head_of(raw).kind.name for raw in (b'{"role":"user","content":"hi"}', b'{"id":"rs_1"}', b'"hi"', b"7")]
     ['MESSAGE', 'REFERENCE', 'MESSAGE', 'OTHER']
@@ -128,7 +128,7 @@ def head_of(raw: Raw) -> Head:
         found = lenient
     kind_name, role = found.type or "", found.role or ""
     if not kind_name:
-        # Of a message and of a reference the type may be left out.
+        # Messages and references may omit their type.
         kind = Kind.MESSAGE if role else Kind.REFERENCE if found.id else Kind.OTHER
         return Head(kind, "", role, "", "", found.id or "", role == "assistant")
     kind = _KINDS[kind_name] if kind_name in _KINDS else _guessed(kind_name, found.call_id)
@@ -142,7 +142,7 @@ def head_of(raw: Raw) -> Head:
 
 
 def _guessed(kind_name: str, call_id: str | None) -> Kind:
-    """Of a type that is new: calls and outputs have ids and are called so."""
+    """The kind of an unknown type: calls and outputs have a call id and a name that ends accordingly."""
     if call_id and kind_name.endswith("_output"):
         return Kind.OUTPUT
     return Kind.CALL if call_id and kind_name.endswith("_call") else Kind.OTHER
@@ -158,13 +158,13 @@ def _leniently(raw: Raw) -> _Members | None:
 
 
 def call_of(head: Head) -> ToolCall:
-    """A call as the core knows it; what calls no tool by name has its type for one."""
+    """A call as the core knows it; a call that names no tool is named by its type."""
     return ToolCall(head.id, head.name or head.type.removesuffix("_call"))
 
 
 def texts_at(item: Any, at: Path) -> Iterator[tuple[Path, str]]:
-    """The texts of what a message or an output says, and where they stand; of the model's own items none, as nothing in
-    them may be changed."""
+    """The texts in a message or an output, with their paths. Other items have none, because nothing in them may be
+    changed."""
     if isinstance(item, str):
         yield at, item
         return
@@ -182,7 +182,7 @@ def texts_at(item: Any, at: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _saying(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """The members that hold what an item says."""
+    """The members that contain what an item says."""
     name = item.get("type") or "message"
     if name == "message":
         return ("content",)
@@ -192,7 +192,7 @@ def _saying(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def said_at(item: Any) -> str | None:
-    """The member with a plain text or parts, where each may become the other; None where the shape is fixed."""
+    """The member with a plain text or parts, if either may replace the other; None if the shape is fixed."""
     name = item.get("type") if isinstance(item, dict) else None
     if isinstance(item, dict) and (name or "message") == "message":
         return "content"
@@ -246,17 +246,17 @@ def _said(content: Any) -> Iterator[str]:
 
 
 def _thought(item: Mapping[str, Any]) -> Iterator[str]:
-    """Sealed thoughts count as far as they can be told; plain ones, of open models, as they are; a summary where there
-    is nothing else."""
+    """Sealed reasoning counts by its estimated length; plain reasoning, of open models, as it is; a summary only if
+    there is nothing else."""
     found = sealed(item.get("encrypted_content")) or "\n".join(_said(item.get("content")))
     yield found or "\n".join(_said(item.get("summary")))
 
 
 def sealed(content: Any) -> str:
-    """A text about as long for a model as what is sealed in this: base64 of something that nobody else can read.
+    """A text with about as many tokens as a sealed content, which is base64 of something that only the server can read.
 
-    By the rule with which Codex counts it, `estimate_reasoning_length` in codex-rs/core/src/context_manager/history.rs:
-    three quarters, less 650 bytes.
+    Codex counts it by the same rule, `estimate_reasoning_length` in codex-rs/core/src/context_manager/history.rs: three
+    quarters, less 650 bytes.
 
     >>> len(sealed("g" * 4_000)), sealed(None)
     (1174, '')
@@ -266,7 +266,7 @@ def sealed(content: Any) -> str:
 
 
 def _strings(found: Any) -> Iterator[str]:
-    """All strings in a value that may be for a model to read, in order; the walk is as deep as what msgspec reads."""
+    """All strings in a value that a model may read, in order, as deep as msgspec parses."""
     left = [found]
     while left:
         one = left.pop()
@@ -281,7 +281,7 @@ def _strings(found: Any) -> Iterator[str]:
 
 
 def media_in(item: Any) -> Iterator[ImageView | None]:
-    """The media of an item; None for one that is no image."""
+    """The media of an item; None for each that is not an image."""
     if not isinstance(item, dict):
         return
     if item.get("type") == "image_generation_call":
@@ -303,7 +303,7 @@ def _viewed(part: Mapping[str, Any]) -> ImageView | None:
 
 
 def meant_by(item: Any) -> list[Any]:
-    """Id, name and arguments of a call, opened, however they are written."""
+    """Id, name and arguments of a call, opened, so that their spelling does not matter."""
     if not isinstance(item, dict):
         return [item]
     arguments = item.get("arguments", item.get("input"))

@@ -1,8 +1,8 @@
-"""Messages of the Responses API: one item each, but for the model's own, which are one message as far as they belong
-together: its reasoning, its words and its calls.
+"""Messages of the Responses API: one item each, except that the model's items that belong together (its reasoning,
+words and calls) are one message.
 
-Rule: a view keeps the bytes it was made from, several items with commas between them as in the body; what it does not
-understand it carries along. An item is opened when somebody needs its inside, and not kept open.
+Rule: a view keeps the bytes that it was made from, including anything that it does not understand; several items have
+commas between them, as in the body. An item is parsed when its content is needed, and the result is not kept.
 """
 
 from __future__ import annotations
@@ -52,44 +52,44 @@ from proxy.wire.responses.items import (
 from proxy.wire.responses.media_parts import content_of, part_of, rest_of
 
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
-"""One text for each, whoever writes it: a conversation has thousands. Of the last two: what nobody knows here, and what
-only the server knows."""
+"""One string object per role: a conversation has thousands of messages. The last two are for items of unknown kinds and
+for items that only the server can read."""
 _STAYING: Final = frozenset({Kind.REFERENCE, Kind.COMPACTION, Kind.LISTED})
 _PLAIN_TYPES: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|message"|input_text"|output_text"|summary_text"|reasoning|function|custom_tool_call'
     rb'|shell_call|local_shell_call|exit"|refusal")'
 )
-"""What else a type names may be, or hold, media."""
+"""Anything with another type may be, or contain, media."""
 _MEDIA: Final = re.compile(rb'"(?:input_(?:image|file|audio)|computer_screenshot|image|image_generation_call)"')
 _IMAGE: Final = re.compile(rb'"(?:input_image|computer_screenshot|image|image_generation_call)"')
 _PLAIN_PART: Final = frozenset({"type", "text"})
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 _MAX_CALLS: Final = 1_000
-"""Of one message that is compared with what a client returns."""
+"""In one message that is compared with what a client sends back."""
 
 
 def may_hold_images(raw: bytes) -> bool:
-    """By the name of the part or item that holds one."""
+    """By the name of the part or item that contains one."""
     return _IMAGE.search(raw) is not None
 
 
 class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
-    """One message. A struct, as messages are made by the thousand; the members are as the core's `Message` tells."""
+    """One message. A struct, because there are thousands; the core's `Message` describes the members."""
 
     is_marked: ClassVar[bool] = False
     reasoning_bytes: ClassVar[int] = 0
-    """None may be left out: it is sealed, or belongs to what follows."""
+    """No reasoning may be left out: it is sealed, or belongs to the item after it."""
     raw: bytes
     role: str = ""
     answers: str = ""
     name: str = ""
     calls: tuple[ToolCall, ...] = ()
     kind: Kind = Kind.OTHER
-    """Of its last item."""
+    """The kind of its last item."""
     is_companion: bool = False
     must_stay: bool = False
     goes_on: bool = False
-    """Whether items that come later may belong to it, or tell what it is."""
+    """Whether later items may belong to it, or decide how it is read."""
 
     def __repr__(self) -> str:
         """Without its text, which must not reach a log."""
@@ -119,7 +119,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         return cls.of(raws, [head_of(one) for one in raws])
 
     def again(self, raw: bytes) -> Self:
-        """Another message, out of its bytes."""
+        """Another message, from its bytes."""
         return self.read(raw)
 
     def items(self) -> Sequence[Raw]:
@@ -127,15 +127,15 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         return (self.raw,) if self.role == "tool" else _items(self.raw)
 
     def _opened(self) -> list[tuple[Any, Raw]]:
-        """Its items, opened, and as they came."""
+        """Its items, opened, and as received."""
         return [(jsontext.opened(raw), raw) for raw in self.items()]
 
     def text(self) -> str:
-        """Everything in it that a model reads as text, together."""
+        """Everything in it that a model reads as text, joined."""
         return "\n".join([text for item, raw in self._opened() for text in read_texts(item, raw)])
 
     def texts(self) -> Iterator[tuple[Address, str]]:
-        """The texts of what it says; none of what the model did on the server."""
+        """The texts of its content; none of the model's actions on the server."""
         for position, (item, _) in enumerate(self._opened()):
             yield from texts_at(item, (position,))
 
@@ -147,15 +147,15 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
                 yield Argument((position, name), str(item.get("call_id") or ""), text)
 
     def thoughts(self) -> Iterator[tuple[Address, str]]:
-        """None that may be changed."""
+        """None: no reasoning may be changed."""
         return iter(())
 
     def reasoning(self) -> Reasoning | None:
-        """None that may be left out."""
+        """None: no reasoning may be left out."""
         return None
 
     def parts(self) -> tuple[Address, Sequence[Part]] | None:
-        """What its one message or output says, part by part."""
+        """The content of its one message or output, part by part."""
         found = self._said()
         if found is None:
             return None
@@ -168,7 +168,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         return at, [_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
 
     def _said(self) -> tuple[Path, Raw] | None:
-        """Where its one content stands, and what stands there; None where there are several, or of another shape."""
+        """The path and the JSON of its one content; None if there are several, or one of another shape."""
         found: tuple[Path, Raw] | None = None
         for position, raw in enumerate(self.items()):
             if bytes(raw)[:1] == b'"':
@@ -188,7 +188,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def images(self) -> int:
-        """How many of these are images."""
+        """How many of those media are images."""
         return sum(medium is not None for medium in self.media())
 
     def images_among(self, items: Sequence[Item]) -> int:
@@ -202,22 +202,22 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
 
     @property
     def may_hold_media(self) -> bool:
-        """Whether it may hold media, by its bytes."""
+        """Whether it may contain media, judged by its bytes."""
         return may_hold_media(self.raw, _PLAIN_TYPES)
 
     def addresses(self) -> Iterator[str]:
-        """What it names that stands elsewhere."""
+        """The addresses in it of content that is elsewhere."""
         if b"artifact:" in self.raw or (b"image_url" in self.raw and b"http" in self.raw):
             found = self._said()
             if found is not None:
                 yield from addresses_in(jsontext.opened(found[1]), is_result=self.role in TOOL_ROLES)
 
     def with_replaced(self, text: str, replace: Callable[[Attachment], Replacement | None]) -> str:
-        """A text with words in the place of each content that it holds."""
+        """A text in which each content that it contains is replaced by words."""
         return with_replaced(text, replace)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
-        """The message with these changes; all else keeps its bytes."""
+        """The message with these changes; everything else keeps its bytes."""
         listed = b"[" + self.raw + b"]"
         found = {cast(Path, at): self._replacement(cast(Path, at), new) for at, new in changes.items()}
         return replace(self, raw=spliced(listed, found)[1:-1])
@@ -234,18 +234,18 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         text = _as_one_text(written) if new.as_text and not is_plain else None
         if text is not None:
             return jsontext.dump(text)
-        if len(at) == 1:  # in the place of the item that a text alone was
+        if len(at) == 1:  # replaces an item that was a plain text
             return _message(self.role, jsontext.join_array(written))
         return jsontext.join_array(written)
 
     @property
     def can_carry_a_note(self) -> bool:
-        """Whether a text may be put into what it says, although that holds none."""
+        """Whether a text may be put into its content, although the content has none."""
         found = self._said()
         return found is not None and bytes(found[1])[:1] in (b'"', b"[", b"n")
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as what it says, or as a part of its own."""
+        """The note as the content, or as a part of its own."""
         found = self._said()
         assert found is not None, "asked only of what can carry one"
         at, raw = found
@@ -261,18 +261,19 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         return self.read(_message(role, jsontext.join_array([_written(item, role) for item in items])))
 
     def unmarked(self) -> bytes:
-        """As it came: this API has no marks for a cache."""
+        """As received: this API has no cache marks."""
         return self.raw
 
     def conversational(self) -> Any:
-        """Its calls, told by what they mean, or else its words."""
+        """Its calls by their meaning, or otherwise its words."""
         if self.calls:
             calls = [item for item, raw in self._opened() if head_of(raw).kind is Kind.CALL]
             return [meant_by(call) for call in calls[:_MAX_CALLS]]
         return "\n".join(text for _, text in self.texts()).strip()
 
     def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The message with these calls at these positions among its own, each right before the one that followed it."""
+        """The message with these calls at these positions among its own, each right before the call that followed
+        it."""
         found = list(self.items())
         for position, call in sorted(calls.items()):
             places = [index for index, raw in enumerate(found) if head_of(raw).kind is Kind.CALL]
@@ -318,7 +319,7 @@ def _part(raw: Raw, part: Any) -> Part:
 
 
 def _written(item: Item, role: str) -> bytes:
-    """The JSON of a part. What the model says has parts of its own: `output_text`."""
+    """The JSON of a part. The model's words have parts of their own: `output_text`."""
     if isinstance(item, Carried):
         return item.raw
     if isinstance(item, Shown):
@@ -332,7 +333,7 @@ def _written(item: Item, role: str) -> bytes:
 
 
 def _as_one_text(items: Sequence[bytes]) -> str | None:
-    """The text that parts make together; None where one is no plain text."""
+    """The text that parts form together; None if one is not plain text."""
     parts = [jsontext.value(item) for item in items]
     texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
     return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None

@@ -1,6 +1,6 @@
-"""What a model said in a response: the items of its output, and which of them are calls of the proxy's own tool.
+"""A model's message in a response: the items of its output, and which of them are calls of the proxy's own tool.
 
-Rule: whatever is odd about a call, it is the client's; every item keeps its bytes.
+Rule: a call with anything odd about it is the client's; every item keeps its bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proxy.core.text.jsontext import Raw
 from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
 
 CONTENT: Final = "content"
-"""The name of what a person may read, among the texts of a message."""
+"""The name of the text for people, among the texts of a message."""
 
 
 def is_own_call(item: Any) -> bool:
@@ -27,7 +27,7 @@ def is_own_call(item: Any) -> bool:
 
 
 def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
-    """Read the output of a response. `is_stored`: whether its server keeps it, so that reasoning is known by its id."""
+    """Read the output of a response. `is_stored`: whether its server keeps it, so that reasoning needs only its id."""
     own: list[OwnCall] = []
     others: list[bytes] = []
     sent_back: list[bytes] = []
@@ -52,7 +52,7 @@ def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
 
 
 def _can_come_back(item: Any) -> bool:
-    """Whether reasoning may be sent again: by its id alone, a server that keeps nothing does not find it ("Item with id
+    """Whether reasoning may be sent again: a server that keeps nothing does not find it by its id alone ("Item with id
     'rs_…' not found. Items are not persisted when `store` is set to false.", openai/openai-agents-python#919)."""
     return isinstance(item, dict) and bool(item.get("encrypted_content") or item.get("content"))
 
@@ -68,7 +68,8 @@ def result_of(call_id: str, text: str) -> bytes:
 
 
 def missing_result(calls: bytes, call_id: str, text: str) -> bytes:
-    """The item that answers one of these calls, items with commas between them, in the form that its type asks for."""
+    """The item that answers one of these calls, in the form that the call's type requires. `calls`: items with commas
+    between them."""
     for raw in jsontext.items(b"[" + calls + b"]"):
         call = jsontext.opened(raw)
         if not isinstance(call, dict) or call_id not in (call.get("call_id"), call.get("id")):

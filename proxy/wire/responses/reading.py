@@ -1,11 +1,11 @@
-"""Items → messages: which of them belong together.
+"""Items → messages: which items belong together.
 
-Rule: what the model said and did in one go is one message, as its reasoning and its calls are refused without each
-other; a call and its outputs are one exchange, wherever the outputs stand. Reading can begin anew behind every message
-that does not go on: nothing is open there.
+Rule: the model's words and actions in one go are one message, because the API refuses its reasoning and its calls
+without each other; a call and its outputs are one tool exchange, wherever the outputs are. Reading can resume after
+every message whose `goes_on` is false: nothing is unfinished there.
 
-The pairs, and what is said of broken ones: github.com/openai/openai-agents-python/pull/3207 (reasoning belongs to the
-next item that is none), vercel/ai#7099, continuedev/continue#12620, openai/codex#620.
+The pairs, and the errors for broken ones: github.com/openai/openai-agents-python/pull/3207 (reasoning belongs to the
+next item that is not reasoning), vercel/ai#7099, continuedev/continue#12620, openai/codex#620.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _NOWHERE: Final = 10**12
 
 
 class Batch(NamedTuple):
-    """From a call to the last output of all calls that were made before that came; indexes of items."""
+    """From a call to its last output, together with all calls and outputs that overlap; indexes of items."""
 
     first: int
     last: int
     is_mixed: bool
-    """Whether somebody else's words stand in it, which may not go with it."""
+    """Whether it contains other items, such as a user's words, which may not be left out with it."""
 
 
 def read_items(items: Sequence[Raw]) -> Read:
-    """The messages of a list of items, each with the number of items that are read once it ends."""
+    """The messages of a list of items, each with the number of items read up to its end."""
     heads = _by_call([head_of(raw) for raw in items])
     batches, unanswered = _batches(heads)
     coming = iter([*batches, Batch(_NOWHERE, _NOWHERE, False)])
@@ -60,8 +60,8 @@ def read_items(items: Sequence[Raw]) -> Read:
 
 
 def read_held(items: Sequence[Raw]) -> Read:
-    """The messages where the upstream holds what came before: whatever answers whatever there, nothing may be left out,
-    so they are one exchange."""
+    """The messages if the upstream holds the earlier ones. These may contain the calls that new outputs answer, so
+    nothing may be left out: the new messages are one exchange."""
     found: Read = []
     is_begun = False
     for message, stop in read_items(items):
@@ -72,7 +72,7 @@ def read_held(items: Sequence[Raw]) -> Read:
 
 
 def read_untouched(items: Sequence[Raw]) -> Read:
-    """All items as one message that nobody touches."""
+    """All items as one message that is never changed."""
     if not items:
         return []
     whole = ResponsesMessage.of(items, [head_of(raw) for raw in items])
@@ -80,7 +80,7 @@ def read_untouched(items: Sequence[Raw]) -> Read:
 
 
 def _by_call(heads: list[Head]) -> list[Head]:
-    """The same, with outputs that name a call of the local shell by its item told by its call id, as others are."""
+    """The same heads, but with the call id in each output that names a local shell call by its item's id."""
     named = {head.item_id: head.id for head in heads if head.type == LOCAL_SHELL and head.item_id}
     if not named:
         return heads
@@ -88,12 +88,12 @@ def _by_call(heads: list[Head]) -> list[Head]:
 
 
 def _batches(heads: Sequence[Head]) -> tuple[list[Batch], int]:
-    """The batches, in order, and where the first call stands that no output answers."""
+    """The batches, in order, and the index of the first call that no output answers."""
     spans: list[list[int]] = []
     newest: dict[str, list[int]] = {}
     for index, head in enumerate(heads):
         if head.kind is Kind.CALL and head.id:
-            newest[head.id] = [index, _NOWHERE]  # some servers give the same id to calls of several turns
+            newest[head.id] = [index, _NOWHERE]  # some servers use the same id for calls in several turns
             spans.append(newest[head.id])
         elif head.kind is Kind.OUTPUT and head.id in newest:
             newest[head.id][1] = index
@@ -112,19 +112,19 @@ def _batches(heads: Sequence[Head]) -> tuple[list[Batch], int]:
 
 
 def _is_anothers(head: Head) -> bool:
-    """Whether an item in a batch is neither the model's nor an output, and known."""
+    """Whether an item in a batch is of a known kind, but neither the model's nor an output."""
     return not head.is_own and head.kind not in (Kind.OUTPUT, Kind.OTHER)
 
 
 def _end_of_own(heads: Sequence[Head], start: int) -> int:
-    """Where a message of the model that begins at an item ends."""
+    """The index after the last item of the model's message that begins at `start`."""
     has_call, has_thought = False, False
     for stop in range(start + 1, len(heads)):
         head, following = heads[stop - 1], heads[stop]
         has_call = has_call or (head.kind is Kind.CALL and bool(head.id))
         has_thought = has_thought or head.kind is Kind.REASONING
         if not following.is_own:
-            # What nobody knows may be what the reasoning belongs to.
+            # The reasoning may belong to this item of an unknown kind.
             if head.kind is Kind.REASONING and following.kind is Kind.OTHER and following.type:
                 continue
             return stop

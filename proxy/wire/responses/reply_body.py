@@ -1,8 +1,8 @@
-"""The responses of one request's rounds as the client sees them, when they are no streams: one, without the calls of
-the proxy's own tool.
+"""Merges the responses of one request's rounds, if they are no streams, into one response for the client, without the
+calls of the proxy's own tool.
 
-Rule: a response that has nothing to do with those calls, and is the first, keeps its bytes. What the client gets has
-the id of the last round, as that is the one from which its server can go on.
+Rule: a first response that has nothing to do with those calls keeps its bytes. The merged response has the id of the
+last round, because its server can continue from that response.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _OUTPUT: Final[Path] = ("output",)
 
 
 def shown_of(output: Sequence[Raw], *, is_last: bool) -> list[bytes]:
-    """The items of a round that the client gets: none of our calls; of a round that is followed by another, what the
-    model said alone, as its reasoning belongs to what is not shown."""
+    """The items of a round that the client gets, without our calls. If another round follows, the reasoning is left out
+    too, because it belongs to a hidden call."""
     shown = [bytes(raw) for raw in output if not is_own_call(jsontext.opened(raw))]
     return shown if is_last else [raw for raw in shown if head_of(raw).kind is not Kind.REASONING]
 
 
 def said_by_us(sentence: str, number: int) -> dict[str, Any]:
-    """What a response says in which the model did not say a word."""
+    """The message of a response in which the model did not say a word."""
     part = {"type": "output_text", "text": sentence, "annotations": [], "logprobs": []}
     name = f"msg_of_the_proxy_{number}"
     return {"type": "message", "id": name, "status": COMPLETED, "role": "assistant", "content": [part]}
 
 
 class ReplyBody:
-    """Takes the body of each round's response in turn, and gives back what the client gets of them."""
+    """Takes the body of each round's response in turn, and returns what the client gets of them."""
 
     def __init__(self) -> None:
         self._rounds = 0
-        """That are over."""
+        """Number of finished rounds."""
         self._before: list[bytes] = []
-        """Items of the rounds that are over."""
+        """The client's items of the finished rounds."""
         self._has_spoken = False
         self._usage = ResponseUsage()
         self._body = b""
@@ -51,7 +51,7 @@ class ReplyBody:
         self._said: AssistantMessage | None = None
 
     def read(self, body: bytes) -> AssistantMessage | None:
-        """The response of a round: what the model said, if it called us and is to have an answer."""
+        """The response of a round: returns the model's message if it called us and needs a result."""
         self._body, self._response, self._output, self._said = body, {}, (), None
         if not self._rounds and RETRIEVAL_TOOL.encode() not in body:
             return None
@@ -64,12 +64,13 @@ class ReplyBody:
         return self._said if self._said.own and found.get("status", COMPLETED) == COMPLETED else None
 
     def told(self) -> bytes:
-        """The last round's response as the client gets it, when no round follows."""
+        """The last round's response as the client gets it, if no round follows."""
         changes = self._changes()
         return spliced(self._body, changes) if changes else self._body
 
     def stopped(self, sentence: str) -> bytes:
-        """The last round's response when the model would go on calling us: what it said, or `sentence`."""
+        """The last round's response if the model would call us again: the model's words, or `sentence` if it has not
+        said any."""
         shown = [*self._before, *shown_of(self._output, is_last=False)]
         if not self._has_spoken and not (self._said and self._said.texts.get(CONTENT)):
             shown.append(jsontext.dump(said_by_us(sentence, self._rounds)))
@@ -77,7 +78,7 @@ class ReplyBody:
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
         return self._usage.totals(_usage_of(self._response))
 
     def next_round(self) -> None:

@@ -1,7 +1,7 @@
-"""Whether a client that was told so much of a stream has the whole response.
+"""Whether a client that received this much of a stream has the whole response.
 
-Rule: by what the stream says, not by how its connection ends. The last event holds the whole response, which may be
-longer than what is looked at: only in the last one does `usage` stand with figures.
+Rule: decided by what the stream says, not by how its connection ends. The last event contains the whole response, which
+may be longer than the tail that is searched; only in this event does `usage` have figures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAST_EVENT: Final = re.compile(
 
 
 def is_whole(told: bytes) -> bool:
-    r"""Whether a stream of which this was told last is complete.
+    r"""Whether a stream that ended with `told` is complete.
 
     >>> is_whole(b'event: response.completed\ndata: {}\n\n'), is_whole(b'event: response.completed\ndata: {')
     (True, False)

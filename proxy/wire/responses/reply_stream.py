@@ -1,8 +1,8 @@
-"""The streams of one response's rounds as the client sees them: one stream, without the calls of the proxy's own tool.
+"""Merges the streams of one response's rounds into one for the client, without the calls of the proxy's own tool.
 
-Rule: what has nothing to do with those calls passes as the very bytes, event by event. From the first of those calls
-on, events are numbered anew, and what ends the stream is held until it is known whether another round follows. What
-ends it has the id of the last round, as that is the response from which its server can go on.
+Rule: events that have nothing to do with those calls pass byte for byte. From the first of those calls on, events are
+renumbered, and the end of the stream is held until it is known whether another round follows. The end has the id of the
+last round, because its server can continue from that response.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -23,7 +23,7 @@ from proxy.wire.responses.usage import ResponseUsage
 from proxy.wire.sse import EventSplitter, data_of
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
-"""Of one event, and of the items of one round. What is longer passes as it comes, and stands as the answer."""
+"""Of one event, and of the items of one round. A longer stream passes as it arrives, and is the final response."""
 
 _TOOL: Final = RETRIEVAL_TOOL.encode()
 _ITEM: Final = b"response.output_item."
@@ -34,25 +34,25 @@ _COMPLETED: Final = "response.completed"
 
 
 class ReplyStream:
-    """Takes the pieces of each round's stream in turn, and gives back what the client gets of them."""
+    """Takes the pieces of each round's stream in turn, and returns what the client gets of them."""
 
     def __init__(self) -> None:
         self._rounds = 0
-        """That are over."""
+        """Number of finished rounds."""
         self._number = 0
-        """Of the next event, once events are numbered anew."""
+        """The number of the next event, once events are renumbered."""
         self._before: list[bytes] = []
-        """Items of the rounds that are over, as the client has them."""
+        """Items of the finished rounds, as the client has them."""
         self._has_spoken = False
         self._usage = ResponseUsage()
         self._is_passing = False
-        """Whether the rest passes as it comes."""
+        """Whether the rest passes as it arrives."""
         self._begin()
 
     def _begin(self) -> None:
         self._events = EventSplitter()
         self._items: dict[int, bytes] = {}
-        """Of this round that are whole, by their index in its stream."""
+        """The complete items of this round, by their index in its stream."""
         self._kept_bytes = 0
         self._own: set[int] = set()
         """Indexes of the calls that are ours."""
@@ -60,7 +60,7 @@ class ReplyStream:
         """The event that ends this round."""
         self._rest = b""
         self._final: Mapping[str, Any] = {}
-        """The same, opened."""
+        """The content of that event, opened."""
 
     @property
     def _is_changed(self) -> bool:
@@ -81,10 +81,10 @@ class ReplyStream:
         return b"".join(told)
 
     def _passed(self, event: bytes) -> bytes:
-        """What the client gets of an event now."""
+        """The part of an event that the client gets now."""
         data = data_of(event)
         if not data:
-            return event  # a comment: it says that somebody is there
+            return event  # a comment, which keeps the connection alive
         found = jsontext.opened(data)
         if not isinstance(found, dict):
             return event
@@ -110,7 +110,7 @@ class ReplyStream:
     def _renumbered(
         self, event: bytes, data: bytes, found: Mapping[str, Any], changes: Mapping[Path, bytes | None] | None = None
     ) -> bytes:
-        """An event under the number and index that it has for the client."""
+        """An event with the number and the index that it has for the client."""
         made = dict(changes or {})
         if "sequence_number" in found:
             made[("sequence_number",)] = jsontext.dump(self._number)
@@ -122,7 +122,7 @@ class ReplyStream:
         return _rewritten(event, data, made)
 
     def end(self) -> AssistantMessage | None:
-        """The round's stream has ended: what the model said, if it called us and is to have an answer."""
+        """The round's stream has ended: returns the model's message if it called us and needs a result."""
         self._rest = b"" if self._is_passing else self._events.rest
         if not self._own or self._final.get("type") != _COMPLETED:
             return None
@@ -133,7 +133,7 @@ class ReplyStream:
         return said if len(said.own) == len(self._own) else None
 
     def last_words(self) -> bytes:
-        """What ends the stream for the client, when no round follows."""
+        """The end of the stream for the client, if no round follows."""
         if not self._end:
             return self._rest
         if not self._is_changed:
@@ -141,8 +141,8 @@ class ReplyStream:
         return self._ended({}) + self._rest
 
     def stopped(self, sentence: str) -> bytes:
-        """What ends the stream when the model would go on calling us: a plain end, behind `sentence` when it has not
-        said a word to the client."""
+        """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model has
+        not said a word to the client."""
         told, said = b"", []
         if not self._has_spoken and not self._speaks:
             told, item = self._sentence(sentence)
@@ -161,7 +161,7 @@ class ReplyStream:
         return self._renumbered(self._end, data, self._final, changes)
 
     def _sentence(self, sentence: str) -> tuple[bytes, bytes]:
-        """Events for a message of ours, and that message."""
+        """The events for a message of ours, and that message."""
         message = said_by_us(sentence, self._rounds)
         part = message["content"][0]
         index = len(self._before) + len(self._shown)
@@ -192,7 +192,7 @@ class ReplyStream:
 
     @property
     def usage(self) -> dict[str, int]:
-        """What was counted for all rounds so far; empty when this one is the first and none of its calls is ours."""
+        """The counts of all rounds so far; empty if this is the first round and none of its calls is ours."""
         return self._usage.totals(self._round_usage) if self._is_changed else {}
 
     @property
@@ -216,6 +216,6 @@ def _number_of(found: Mapping[str, Any]) -> int:
 
 
 def _rewritten(event: bytes, data: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
-    """The event with other data, under the same name."""
+    """The event with other data and the same name."""
     named = [line for line in event.splitlines() if line.startswith((b"event:", b"id:"))]
     return b"\n".join([*named, b"data: " + spliced(data, changes), b"", b""])

@@ -1,6 +1,6 @@
-"""The tool list of a request, with the proxy's own tool at its end, and the choice that a client makes among tools.
+"""The tool list of a request, with the proxy's own tool at its end, and the client's choice among tools.
 
-Rule: what the client wrote of its list keeps its bytes. https://platform.openai.com/docs/guides/function-calling
+Rule: the client's own entries in the list keep their bytes. https://platform.openai.com/docs/guides/function-calling
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
 _MAX_NAMES: Final = 1_000
 _NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
-"""Of a tool list that is read once for all requests of its agent; sixty-four are remembered."""
+"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
 
 
 def tool_for(spec: ToolSpec) -> bytes:
-    """A tool as an item of the list; unless it says so, it is `strict`, and all properties would be required."""
+    """A tool as an item of the list. By default a tool is `strict`, and all its properties would be required."""
     said = {"name": spec.name, "description": spec.description, "parameters": spec.schema, "strict": False}
     return jsontext.dump({"type": "function", **said})
 
@@ -30,7 +30,7 @@ _DEFINITION: Final = tool_for(SPEC)
 
 
 def tool_names(tools: Raw) -> list[str]:
-    """The names in a tool list, those inside namespaces too; a tool of the server is called by its type.
+    """The names in a tool list, including those inside namespaces; a tool of the server is named by its type.
 
     >>> tool_names(b'[{"type":"function","name":"ls"},{"type":"web_search"},{"tools":[{"name":"cat"}]}]')
     ['ls', 'web_search', 'cat']
@@ -52,10 +52,10 @@ def _name(tool: Any) -> str:
 
 
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
-    """The `tools` of a request with ours at their end; None when its agent does not have it.
+    """The `tools` of a request with ours at the end; None if its agent does not have our tool.
 
-    Never where the upstream holds a part of the conversation, or may be asked to go on from this response: what is
-    hidden of it could not be put back there. Nor where the client comes back for the response later.
+    It is never added if the upstream holds a part of the conversation, or may be asked to continue from this response:
+    hidden calls could not be put back there. Nor is it added if the client fetches the response later.
     """
     if policy == "never" or bytes(members.get("store", b"true")) != b"false" or is_true(members.get("background")):
         return None
@@ -66,7 +66,7 @@ def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | No
 
 
 def is_true(raw: Raw | None) -> bool:
-    """Whether a member is there and true."""
+    """Whether a member exists and is true."""
     return raw is not None and bytes(raw) == b"true"
 
 

@@ -1,7 +1,7 @@
-"""What an upstream counted, over several rounds of one response: for the client, and for who pays.
+"""The upstream's counts over several rounds of one response: for the client, and for the account that pays.
 
-Rule: as on chat completions: the client is told of the prompt that it has, as Codex decides by it when to compact;
-what the model wrote is added up.
+Rule: as in chat completions, the client gets the size of its own prompt, because Codex decides by it when to compact;
+the counts of the model's output are added up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proxy.wire.chat_completions.usage import added
 
 _OF_THE_PROMPT: Final = ("input_tokens", "input_tokens_details")
 _NAMES: Final = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens", "total_tokens": "total_tokens"}
-"""Of totals, as the record has them."""
+"""Names of the totals here → in the record."""
 
 
 class ResponseUsage:
@@ -22,10 +22,10 @@ class ResponseUsage:
     def __init__(self) -> None:
         self._first: Mapping[str, Any] = {}
         self._whole: Mapping[str, Any] = {}
-        """Of the rounds that are over."""
+        """Of the finished rounds."""
 
     def add(self, usage: Mapping[str, Any]) -> None:
-        """A round is over; what it said of its usage, nothing when it did not say."""
+        """A round is over; `usage` is what it reported, empty if it reported none."""
         self._first = self._first or usage
         self._whole = added(self._whole, usage)
 
@@ -39,6 +39,6 @@ class ResponseUsage:
         return told
 
     def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
-        """Tokens of all rounds together, with this one; empty when nobody counted."""
+        """Tokens of all rounds together, including this one; empty if nobody counted."""
         whole = added(self._whole, usage)
         return {told: found for name, told in _NAMES.items() if type(found := whole.get(name)) is int}

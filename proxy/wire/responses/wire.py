@@ -1,7 +1,7 @@
-"""The Responses API as a wire: OpenAI's, and what Codex speaks.
+"""The Responses API as a wire: OpenAI's API, which Codex speaks.
 
-Rule: a request that nothing changes is its own bytes; in one that is changed, every member and item that was not
-touched keeps its bytes. Where the upstream holds a part of the conversation, nothing is left out of the rest.
+Rule: an unchanged request keeps its own bytes; in a changed one, every member and item that was not touched keeps its
+bytes. If the upstream holds a part of the conversation, nothing is left out of the rest.
 
 https://platform.openai.com/docs/api-reference/responses/create; types of openai-python 3.54.0, `types/responses`.
 """
@@ -40,7 +40,7 @@ _ERROR: Final = re.compile(rb'"error"\s*:(?!\s*null)|"type"\s*:\s*"error"|respon
 _NOT_YET: Final = frozenset(
     {"response.created", "response.queued", "response.in_progress", "keepalive", "ping", "response.metadata"}
 )
-"""Events that come before a refusal as well as before an answer."""
+"""Events that come before a refusal as well as before a reply."""
 _NONE: Final = frozenset({b"", b"null", b'""'})
 
 
@@ -59,15 +59,15 @@ SHAPE: Final = RequestShape(
     "input", ("max_output_tokens",), read_items, may_hold_images, goes_on=_goes_on, may_be_plain=True
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
-"""Some of what counts stands elsewhere: a stored prompt, an item that is named by its id."""
+"""Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
 HELD: Final = PART_UNSEEN._replace(read=read_held)
-"""The upstream holds the conversation so far, or cuts it itself."""
+"""The upstream holds the conversation so far, or truncates it itself."""
 UNTOUCHED: Final = SHAPE._replace(read=read_untouched)
-"""The request asks for a compaction of all it holds."""
+"""The request asks for a compaction of its whole input."""
 
 
 class Responses:
-    """`/responses`; what each member is for stands with the protocol."""
+    """`/responses`; the protocol describes each member."""
 
     path: Final = "/responses"
     id_header: Final = b"x-request-id"
@@ -93,7 +93,7 @@ class Responses:
         return request
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
-        """Each message is one item or several; a plain text stays one as long as it stands alone."""
+        """Each message is one item or several; a plain text stays one if it is the only message."""
         found: dict[str, Raw] = {**request.members, **members}
         raws = [message.raw for message in messages]
         if len(raws) == 1 and raws[0][:1] == b'"':
@@ -103,7 +103,7 @@ class Responses:
         return jsontext.join_object(found)
 
     def message(self, raw: bytes) -> Message:
-        """A message out of its bytes: items with commas between them."""
+        """A message from its bytes: items with commas between them."""
         return ResponsesMessage.read(raw)
 
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
@@ -112,7 +112,7 @@ class Responses:
         return b"" if found in _NONE else found
 
     def tools(self, request: Request) -> bytes:
-        """The member of that name, and what items add to it."""
+        """The member of that name, and the tools that items add."""
         listed = bytes(request.members.get("tools", b""))
         added = [bytes(jsontext.members(one.raw).get("tools", b"[]")) for one in _bringing_tools(request)]
         if not added:
@@ -121,11 +121,11 @@ class Responses:
         return b"[" + b",".join(one for one in inside if one) + b"]"
 
     def may_hold_images(self, raw: bytes) -> bool:
-        """By the name of the part or item that holds one."""
+        """By the name of the part or item that contains one."""
         return may_hold_images(raw)
 
     def may_name_images(self, raw: bytes) -> bool:
-        """By the member that names one, which is escaped inside a text."""
+        """By the member that names one; the quotes around it are escaped inside a text."""
         return b"image_url" in raw
 
     def tool_names(self, found: bytes) -> Sequence[str]:
@@ -133,7 +133,7 @@ class Responses:
         return tools.tool_names(found)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The list with `read_artifact` at its end; not where tools come as items, nor where the upstream holds the
+        """The list with `read_artifact` at its end; None if items add tools, or if the upstream holds the
         conversation."""
         if request.shape not in (SHAPE, PART_UNSEEN) or any(True for _ in _bringing_tools(request)):
             return None
@@ -144,13 +144,13 @@ class Responses:
         return tools.forces_a_call(members)
 
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
-        """`truncation: auto` where the upstream holds the conversation: then it leaves out the oldest of it."""
+        """`truncation: auto` if the upstream holds the conversation: then it leaves out the oldest items."""
         if request.shape is not HELD or _cuts_itself(request.members):
             return {}
         return {"truncation": b'"auto"'}
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
-        """An item of the type that belongs to the call's."""
+        """An item of the type that the call's type requires."""
         return missing_result(message.raw, call.id, text)
 
     def result(self, call: OwnCall, text: str) -> bytes:
@@ -158,11 +158,11 @@ class Responses:
         return result_of(call.id, text)
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
-        """Whether an item has begun, and no word of a refusal stands there."""
+        """Whether an item has begun, and there is no word of a refusal."""
         return _ITEM.search(evidence) is not None and _ERROR.search(evidence) is None
 
     def says_something(self, data: bytes) -> bool:
-        """That a response was created or waits says nothing."""
+        """An event that a response was created or is waiting says nothing."""
         if not data:
             return False
         try:
@@ -189,14 +189,14 @@ class Responses:
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        """By what servers of any API say."""
+        """By the words of any API's servers."""
         return judge_answer(status, headers, body, sent=sent, request=request)
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """A bearer's."""
+        """A bearer token."""
         return [(b"authorization", b"Bearer " + key.encode())]
 
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it stands in a header alone
+    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it is only in a header
         """In OpenAI's shape."""
         return errors.error_body(error)
 
@@ -231,7 +231,7 @@ def _is_reference(message: Message) -> bool:
 
 
 def _answers_what_is_known(messages: Sequence[Message]) -> bool:
-    """Whether an output has its call in what was read before: then more belongs together than was known."""
+    """Whether an output answers a call that was read before: then messages that were read apart belong together."""
     calls: set[str] = set()
     for message in messages:
         calls.update(call.id for call in message.calls)
@@ -248,7 +248,7 @@ def _bringing_tools(request: Request) -> Sequence[ResponsesMessage]:
 
 
 def _as_item(raw: bytes) -> bytes:
-    """A plain text as an item, which it has to be beside others."""
+    """A plain text as an item, which it has to be if there are others."""
     return jsontext.join_object({"role": b'"user"', "content": raw}) if raw[:1] == b'"' else raw
 
 

@@ -66,7 +66,7 @@ def test_arguments_that_come_as_an_object_are_json():
 
 def test_a_result_answers_the_call_that_it_was_read_for():
     (own,) = said(tool_calls=b"[" + OURS + b"]").own
-    assert json.loads(result_of(own, 'a "page"\n')) == {
+    assert json.loads(result_of(own.id, 'a "page"\n')) == {
         "role": "tool",
         "tool_call_id": own.id,
         "content": 'a "page"\n',

@@ -6,13 +6,11 @@ import json
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from support.messages_conversations import (
     IMAGE,
     MARK,
     PNG,
     assistant,
-    body_of,
     histories,
     result,
     spelled,
@@ -25,61 +23,22 @@ from support.messages_conversations import (
 from proxy.core.content_types import media_type
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.message import Carried, Parts, Shown, Words
-from proxy.errors import MalformedRequest
-from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.messages import reading
+from proxy.wire.messages.message import ApiMessage
 
 
-def read(*messages, **members):
-    return list(MESSAGES.parse(spelled(body_of(list(messages), **members))).conversation)
+def read(*messages):
+    return [ApiMessage.read(spelled(message)) for message in messages]
 
 
-def rendered(*messages, changed=None):
-    request = MESSAGES.parse(spelled(body_of(list(messages))))
-    views = list(request.conversation)
-    sent = changed(views) if changed else views
-    return json.loads(MESSAGES.render(request, sent, {}))["messages"]
-
-
-def test_each_result_is_a_message_and_so_are_a_persons_words_beside_them():
-    found = read(user([result(2, "b"), result(1, "a"), text("and now?")]))
-    assert [(one.role, one.answers, one.text()) for one in found] == [
-        ("tool", "toolu_2", "b"),
-        ("tool", "toolu_1", "a"),
-        ("user", "", "and now?"),
-    ]
-    assert [one.is_companion for one in found] == [False, False, False]
-
-
-@pytest.mark.parametrize(
-    ("block", "role"), [(text("<system-reminder>x</system-reminder>"), "reminder"), (IMAGE, "user")]
-)
-def test_reminders_and_images_beside_results_stay_and_go_with_them(block, role):
-    *_, beside = read(user([result(1, "a"), block]))
-    assert (beside.role, beside.is_companion) == (role, True)
-
-
-def test_what_stands_before_a_result_belongs_to_it():
-    assert [(one.role, one.is_companion) for one in read(user([text("hm"), result(1, "a")]))] == [
-        ("reminder", True),
-        ("tool", False),
-    ]
-
-
-def test_a_lone_result_keeps_the_bytes_of_its_message():
-    message = user([result(1, "a")])
-    (found,) = read(message)
-    assert found.raw == spelled(message)
-    assert (found.role, found.answers) == ("tool", "toolu_1")
+def views(message):
+    """With a view for each result."""
+    return [view for view, _ in reading.read([spelled(message)])]
 
 
 def test_calls_are_those_that_a_client_answers():
     (found,) = read(assistant([use(1, "Bash"), {"type": "server_tool_use", "id": "s", "name": "web", "input": {}}]))
     assert [(call.id, call.name) for call in found.calls] == [("toolu_1", "Bash")]
-
-
-def test_neighbouring_messages_of_the_assistant_are_one_turn():
-    first, second = read(assistant([text("a")]), assistant([use(1)]))
-    assert (first.is_companion, second.is_companion) == (False, True)
 
 
 def test_a_system_text_goes_with_what_stands_before_it():
@@ -92,21 +51,6 @@ def test_thoughts_count_and_signatures_do_not():
     assert [*found.thoughts(), found.reasoning()] == [None]
 
 
-@pytest.mark.parametrize(
-    ("block", "said"),
-    [
-        ({"type": "web_search_tool_result", "content": [{"title": "T", "encrypted_content": "E"}]}, "T"),
-        ({"type": "unheard_of", "inner": [{"words": "w"}]}, "w"),
-        ({"type": "redacted_thinking", "data": "E"}, ""),
-        ({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "page"}}, "page"),
-        ({"type": "text", "text": "t", "citations": [{"cited_text": "c"}]}, "t"),
-    ],
-)
-def test_of_any_block_the_texts_count(block, said):
-    assert said in read(assistant([block]))[0].text()
-    assert "E" not in read(assistant([block]))[0].text()
-
-
 def test_images_in_results_are_media_there():
     (found,) = read(user([result(1, [text("shot"), IMAGE])]))
     assert found.images == 1
@@ -116,21 +60,10 @@ def test_images_in_results_are_media_there():
     assert parts[1].attachment.payload == PNG
 
 
-@pytest.mark.parametrize("others", [[], [result(2, "b", **MARK)]])
-def test_a_text_of_a_result_is_changed_and_all_else_keeps_its_bytes(others):
-    def shorter(views):
-        (at, _), *_ = views[0].texts()
-        return [views[0].changed({at: "short"}), *views[1:]]
-
-    found = rendered(user([result(1, [text("long"), IMAGE], is_error=True, **MARK), *others]), changed=shorter)
-    assert found == [user([result(1, [text("short"), IMAGE], is_error=True, **MARK), *others])]
-
-
 def test_a_result_that_is_a_string_stays_one():
-    def noted(views):
-        return [views[0].changed({at: "note" + said for at, said in views[0].texts()})]
-
-    assert rendered(user([result(1, "a")]), changed=noted) == [user([result(1, "notea")])]
+    (found,) = read(user([result(1, "a")]))
+    noted = found.changed({at: "note" + said for at, said in found.texts()})
+    assert json.loads(noted.raw) == user([result(1, "notea")])
 
 
 def test_a_description_keeps_the_mark_of_the_image_in_whose_place_it_stands():
@@ -193,111 +126,127 @@ def test_words_about_such_blocks_bring_no_tools():
     assert [one.must_stay for one in found] == [False, False]
 
 
-def test_what_stands_before_a_compaction_is_one_message_that_nobody_reads():
-    compaction = assistant([{"type": "compaction", "content": "so far"}, text("on")])
-    old = [user("a" * 9999), assistant([text("b")])]
-    ignored, kept, asked = read(*old, compaction, user("go on"))
-    assert (ignored.role, ignored.text(), ignored.must_stay, ignored.parts()) == ("ignored", "", True, None)
-    assert (kept.must_stay, kept.text()) == (True, "so far\non")
-    assert rendered(*old, compaction, user("go on")) == [*old, compaction, user("go on")]
-    assert asked.role == "user"
+@pytest.mark.parametrize("odd", [b"7", b"null", b"[]", b"{", b"", b'{"role": 7}', b'{"role": ["user"], "content": 7}'])
+def test_any_bytes_are_a_message_that_says_nothing(odd):
+    found = ApiMessage.read(odd)
+    assert (found.role, found.text(), found.parts(), found.calls) == ("", "", None, ())
+    assert found.unmarked() == odd
 
 
-def test_a_thread_that_the_upstream_holds_is_not_looked_into():
-    body = spelled(body_of([user([result(1, "a")])], thread={"type": "continue", "previous_message_id": "m"}))
-    request = MESSAGES.parse(body)
-    assert [message.role for message in request.conversation] == ["ignored"]
-    assert (request.reply_limit, request.ends, request.shape.is_whole) == (None, (), False)
-    assert MESSAGES.with_tool(request, "always") is None
+def test_a_role_is_read_though_other_members_are_odd():
+    assert ApiMessage.read(b'{"role": "user"}').role == "user"
+    assert ApiMessage.read(b'{"role": "user", "content": null}').content() is None
 
 
-def test_a_system_text_whose_answer_is_left_out_goes_behind_the_users_words_that_follow():
-    history = [
-        user("a"),
-        assistant([use(1)]),
-        user([result(1, "x")]),
-        system("s"),
-        assistant([text("b")]),
-        user("c"),
-        assistant([text("d")]),
-    ]
-    found = rendered(*history, changed=lambda views: [view for view in views if view.text() != "b"])
-    assert [message["role"] for message in found] == ["user", "assistant", "user", "user", "system", "assistant"]
-
-
-def test_a_system_text_stays_where_its_client_puts_it():
-    history = [user("a"), system("s"), user("b")]
-    assert rendered(*history) == history
-
-
-def test_what_counts_besides_messages_is_the_text_of_system_without_the_header_for_the_bill():
-    told = MESSAGES.instructions(
-        {"system": spelled([text("x-anthropic-billing-header: cch=1"), text("Be brief.", **MARK)])}
-    )
-    assert told == b"Be brief."
+def test_the_text_of_a_message_is_not_in_what_a_log_may_hold():
+    assert repr(ApiMessage.read(b'{"role":"user","content":"secret"}')) == "ApiMessage('user', 34 bytes)"
 
 
 @given(histories())
-def test_a_request_that_nothing_changes_is_rendered_with_the_very_bytes_of_its_messages(history):
-    body = spelled(body_of(history))
-    request = MESSAGES.parse(body)
-    listed = MESSAGES.render(request, request.conversation.messages, {})
-    assert json.loads(listed) == json.loads(body)
+def test_each_text_is_changed_where_it_stands(history):
     for message in history:
-        assert spelled(message) in listed
+        for view in views(message):
+            changes = {at: said + "!" for at, said in view.texts()}
+            changed = view.changed(changes) if changes else view
+            assert [said for _, said in changed.texts()] == [said + "!" for _, said in view.texts()]
+            assert (changed.role, changed.answers, changed.images) == (view.role, view.answers, view.images)
 
 
-@given(histories(), st.integers(0, 100), st.integers(0, 100))
-def test_the_messages_that_two_bodies_share_are_not_read_again_and_are_the_same(history, cut, kept):
-    whole = spelled(body_of(history, system="s"))
-    part = spelled(body_of(history[: 1 + cut % len(history)], system="s"))
-    known = MESSAGES.parse(part)
-    shared = known.shared_messages(whole)
-    found = MESSAGES.parse(whole, known, shared)
-    assert found.conversation == MESSAGES.parse(whole).conversation
-    assert found.ends == MESSAGES.parse(whole).ends
+@given(histories())
+def test_parts_that_are_carried_make_the_message_that_was(history):
+    for message in history:
+        for view in views(message):
+            at, parts = view.parts()
+            if isinstance(view.content(), list):
+                changed = view.changed({at: Parts(tuple(Carried(part.raw) for part in parts))})
+                assert changed.content() == view.content()
 
 
-JSON = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-9, 9),
-        st.sampled_from(["user", "assistant", "tool_result", "tool_use", "compaction", "text", "image", "base64"]),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.dictionaries(
-            st.sampled_from(["role", "content", "type", "text", "source", "data", "input", "tool_use_id", "id", "x"]),
-            inner,
-            max_size=4,
-        ),
-    ),
-    max_leaves=25,
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("message", "place"), [(user([IMAGE]), 0), (user([result(1, [IMAGE])]), 0), (user([result(1, "a"), IMAGE]), 1)]
 )
+def test_a_note_is_a_block_of_its_own_beside_what_holds_no_text(message, place, after):
+    view = views(message)[place]
+    at, new = view.with_note("n", after=after)
+    noted = view.changed({at: new}).content()
+    assert noted == ([IMAGE, text("n")] if after else [text("n"), IMAGE])
 
 
-@given(st.lists(JSON, max_size=5), JSON)
-def test_whatever_stands_in_a_request_it_is_read_or_malformed(messages, other):
-    body = spelled({"messages": messages, "system": other, "tools": other, "thread": other, "max_tokens": other})
-    try:
-        request = MESSAGES.parse(body)
-    except MalformedRequest:
-        return
-    for message in request.conversation:
-        message.text()
-        list(message.texts())
-        list(message.arguments())
-        list(message.addresses())
-        message.media()
-        message.parts()
-        message.conversational()
-        message.unmarked()
-        assert isinstance(message.images, int)
-        assert message.may_hold_media in (True, False)
-        if message.can_carry_a_note:
-            at, new = message.with_note("n", after=True)
-            message.changed({at: new})
-    assert json.loads(MESSAGES.render(request, request.conversation.messages, {})) == json.loads(body)
-    MESSAGES.instructions(request.members)
-    MESSAGES.with_tool(request, "always")
+def test_a_note_is_all_that_an_empty_message_says():
+    (found,) = read({"role": "user"})
+    at, new = found.with_note("n", after=True)
+    assert json.loads(found.changed({at: new}).raw) == user("n")
+
+
+@pytest.mark.parametrize(
+    ("message", "can"),
+    [
+        (user("a"), True),
+        (user([result(1, "a")]), True),
+        (assistant("a"), False),
+        (system("a"), False),
+        (user(7), False),
+    ],
+)
+def test_a_note_stands_in_no_words_of_the_model(message, can):
+    assert read(message)[0].can_carry_a_note is can
+
+
+def test_another_message_is_written_beside_one():
+    (found,) = read(user("a"))
+    assert json.loads(found.beside("user", "b").raw) == user("b")
+    assert json.loads(found.beside("user", [Words("b"), Carried(b'{"x":1}')]).raw) == user([text("b"), {"x": 1}])
+
+
+def test_a_message_is_compared_by_its_calls_or_else_by_its_words():
+    calls, said, asked = read(assistant([text("x"), use(1, path="a")]), assistant([text(" b ")]), user(" c "))
+    assert calls.conversational() == [["toolu_1", "Read", {"path": "a"}]]
+    assert (said.conversational(), asked.conversational()) == ("b", "c")
+
+
+def test_a_mark_in_what_a_call_was_given_is_none():
+    message = assistant([use(1, **MARK), text("a", **MARK)])
+    (found,) = read(message)
+    assert json.loads(found.unmarked()) == assistant([use(1, **MARK), text("a")])
+
+
+def test_marks_in_and_beside_results_are_taken_off():
+    marked = user([result(1, [text("a", **MARK)], **MARK), text("b", **MARK)])
+    first, second = views(marked)
+    assert json.loads(first.unmarked()) == result(1, [text("a")])
+    assert json.loads(second.unmarked()) == text("b")
+
+
+def test_an_image_is_named_by_its_address():
+    (found,) = read(user([{"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}]))
+    assert "https://example.org/a.png" in list(found.addresses())
+    assert list(read(user("https://example.org/a.png"))[0].addresses()) == []
+
+
+def test_images_among_parts_are_those_that_came_and_those_that_are_shown():
+    (found,) = read(user([IMAGE, text('"image"')]))
+    image, words = (Carried(part.raw) for part in found.parts()[1])
+    shown = [Shown(route, media_type(b"")) for route in (Route.IMAGE, Route.FILE)]
+    assert found.images_among([image, words, *shown, Words("image")]) == 2
+
+
+@pytest.mark.parametrize(("written", "text"), [(b'{"x":  1}', '{"x":  1}'), (b'{"x":  "\xff"}', '{"x": "\\udcff"}')])
+def test_an_input_is_told_as_it_is_written_where_it_can_be_read(written, text):
+    call = b'{"type":"tool_use","id":"a","name":"b","input":' + written + b"}"
+    (argument,) = ApiMessage.read(b'{"role":"assistant","content":[' + call + b"]}").arguments()
+    assert argument.text == text
+
+
+@pytest.mark.parametrize(
+    ("parts", "content"), [([Words("a")], "a"), ([Words("a"), Words("b")], [text("a"), text("b")])]
+)
+def test_a_plain_text_stays_one_as_long_as_it_is_one(parts, content):
+    (found,) = read(user("x"))
+    assert found.changed({("content",): Parts(tuple(parts))}).content() == content
+
+
+@pytest.mark.parametrize("block", [use(1), {"type": "tool_use"}, {"type": "tool_use", "id": None, "name": 7}])
+def test_any_call_has_an_id_and_a_name_or_empty_ones(block):
+    (call,) = read(assistant([block]))[0].calls
+    assert (call.id, call.name) == (("toolu_1", "Read") if block == use(1) else ("", ""))

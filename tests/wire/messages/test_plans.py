@@ -25,7 +25,6 @@ from support.valid_messages import complaints
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import plan
 from proxy.core.conversation.edit import Reason
-from proxy.core.conversation.message import Conversation
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
@@ -191,9 +190,3 @@ def test_the_note_of_what_is_left_out_stands_in_a_text_that_was_there():
     noted = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
     assert len(noted) == 1
     assert sum("earlier messages" in json.dumps(message) for message in sent["messages"]) == 1
-
-
-def test_a_conversation_of_one_text_each_reads_as_on_any_wire():
-    conversation = MESSAGES.parse(spelled(body_of([user("a"), assistant("b"), user("c")]))).conversation
-    assert isinstance(conversation, Conversation)
-    assert [(one.role, one.text()) for one in conversation] == [("user", "a"), ("assistant", "b"), ("user", "c")]

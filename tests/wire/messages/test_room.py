@@ -64,7 +64,3 @@ def test_a_conversation_goes_on_though_its_last_message_with_many_results_is_wri
     assert not Match(Remembered(known, None), shared).is_continued  # too little of it is known
     longer = MESSAGES.parse(spelled(body_of([user("a"), assistant("b"), user("c"), assistant(many), user(marked)])))
     assert Match(Remembered(longer, None), 3).is_continued
-
-
-def test_a_key_of_the_operator_goes_up_in_both_headers():
-    assert MESSAGES.credentials("sk") == [(b"x-api-key", b"sk"), (b"authorization", b"Bearer sk")]

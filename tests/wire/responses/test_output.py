@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from proxy.wire.responses.output import missing_result
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.wire.responses.output import CONTENT, is_own_call, missing_result, result_of, said_in
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,76 @@ def test_a_call_that_lacks_its_result_gets_one_of_the_type_that_belongs_to_it(ca
     assert made["type"] == answer
     assert made.get("call_id", made.get("id")) == "c"
     assert "interrupted" in json.dumps(made["output"])
+
+
+def items(*made):
+    return [json.dumps(item).encode() for item in made]
+
+
+def said(*made, is_stored=False):
+    return said_in(items(*made), is_stored=is_stored)
+
+
+OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": '{"id": "x"}'}
+FETCH = {"type": "function_call", "call_id": "f", "name": "fetch", "arguments": '{"n": 1}'}
+EXEC = {"type": "custom_tool_call", "call_id": "e", "name": "exec", "input": "ls"}
+SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+NAMED = {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "hm"}]}
+SEARCH = {"type": "web_search_call", "id": "ws_1"}
+
+
+def words(text):
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def test_our_calls_are_told_from_those_of_the_client_by_their_place_among_all_calls():
+    found = said(SEALED, FETCH, SEARCH, OWN, EXEC)
+    assert [(call.position, call.id, call.arguments) for call in found.own] == [(1, "o", '{"id": "x"}')]
+    assert [call.raw for call in found.own] == items(OWN)
+    assert list(found.others) == items(FETCH, EXEC)
+    assert found.others_meant == [["f", "fetch", {"n": 1}], ["e", "exec", "ls"]]
+    assert found.is_mixed
+    assert found.message == b",".join(items(SEALED, FETCH, SEARCH, OWN, EXEC))
+
+
+@pytest.mark.parametrize(
+    "item", [{**EXEC, "name": RETRIEVAL_TOOL}, {**OWN, "name": "read_artifacts"}, {**OWN, "type": 7}, "x", None]
+)
+def test_a_call_is_ours_only_as_a_function_with_the_very_name(item):
+    assert not is_own_call(item)
+    assert said(item).own == ()
+    assert is_own_call(OWN)
+
+
+def test_reasoning_that_only_its_server_knows_is_sent_back_to_no_server_that_keeps_nothing():
+    plain = {"type": "reasoning", "id": "rs_3", "content": [{"type": "reasoning_text", "text": "hm"}]}
+    assert said(SEALED, NAMED, plain, OWN).message == b",".join(items(SEALED, plain, OWN))
+    assert said(SEALED, NAMED, OWN, is_stored=True).message == b",".join(items(SEALED, NAMED, OWN))
+
+
+def test_what_a_person_may_read_is_the_words_of_all_messages():
+    assert said(NAMED, words("a"), OWN, words("b")).texts == {CONTENT: "a\n\nb"}
+    assert said(NAMED, words(""), OWN).texts == {}
+
+
+@pytest.mark.parametrize(("arguments", "read"), [({"id": "x"}, '{"id":"x"}'), (None, "null")])
+def test_arguments_that_are_no_text_are_written_as_json(arguments, read):
+    assert [call.arguments for call in said({**OWN, "arguments": arguments}).own] == [read]
+
+
+def test_a_result_names_its_call():
+    assert json.loads(result_of("c", "é")) == {"type": "function_call_output", "call_id": "c", "output": "é"}
+
+
+def test_a_call_that_is_not_there_or_unknown_gets_the_result_of_a_function():
+    for calls in (b"", b'7,{"type":"teleport_call","call_id":"c"}', json.dumps(FETCH).encode()):
+        assert missing_result(calls, "c", "interrupted") == result_of("c", "interrupted")
+
+
+def test_a_patch_that_has_no_result_has_failed_and_so_has_a_command():
+    patch, shell = (
+        json.loads(missing_result(json.dumps({"type": kind, "call_id": "c"}).encode(), "c", "x"))
+        for kind in ("apply_patch_call", "shell_call")
+    )
+    assert patch["status"] == "failed"
+    assert shell["output"] == [{"stdout": "", "stderr": "x", "outcome": {"type": "exit", "exit_code": 1}}]

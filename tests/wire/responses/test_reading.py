@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 import pytest
 
-from proxy.wire.request import Request
-from proxy.wire.responses.wire import PART_UNSEEN, RESPONSES, SHAPE
+from proxy.wire.responses.message import ResponsesMessage
+from proxy.wire.responses.reading import read_held, read_items, read_untouched
 
 USER = {"role": "user", "content": "go"}
+INSTRUCTIONS = {"role": "developer", "content": "be brief"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 WORDS = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so"}]}
@@ -24,13 +26,18 @@ def output(name: str = "a", kind: str = "function_call_output") -> dict[str, Any
     return {"type": kind, "call_id": name, "output": f"of {name}"}
 
 
-def read(*items: Any, **members: Any) -> Request:
-    return RESPONSES.parse(json.dumps({"model": "m", "input": items, **members}).encode())
+def read(*items: Any, how: Any = read_items) -> list[ResponsesMessage]:
+    """The messages; each is read with the items that it ends with."""
+    found = how([json.dumps(item).encode() for item in items])
+    ends = list(itertools.accumulate(len(message.items()) for message, _ in found))
+    assert [end for _, end in found] == ends
+    assert not items or ends[-1] == len(items)
+    return [message for message, _ in found]
 
 
 def told(*items: Any) -> list[tuple[str, int]]:
     """Role and number of items of each message."""
-    return [(message.role, len(message.items())) for message in read(*items).conversation]
+    return [(message.role, len(message.items())) for message in read(*items)]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,7 @@ def told(*items: Any) -> list[tuple[str, int]]:
         ([THOUGHT, SEARCH, SEARCH, WORDS], [("assistant", 4)]),
         ([WORDS, call(), output()], [("assistant", 2), ("tool", 1)]),
         ([THOUGHT, {"type": "hologram"}, WORDS], [("assistant", 3)]),
+        ([THOUGHT, {}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([WORDS, {"type": "hologram"}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([{"id": "msg_1"}, {"type": "compaction"}], [("reference", 1), ("reference", 1)]),
         ([{"type": "additional_tools", "tools": []}, {"type": "configuration_update"}], [("developer", 1)] * 2),
@@ -62,66 +70,77 @@ def test_what_the_model_did_in_one_go_is_one_message(items: list[Any], messages:
     ],
 )
 def test_an_output_names_its_call_in_the_way_of_its_kind(asks: Any, answers: Any) -> None:
-    messages = read(USER, asks, answers).conversation
+    messages = read(USER, asks, answers)
     assert messages[1].calls[0].id == messages[2].answers != ""
 
 
 def test_what_stands_between_a_call_and_its_outputs_goes_with_them() -> None:
-    messages = read(USER, call(), call("p", "program"), output("p", "program_output"), WORDS, output()).conversation
+    messages = read(USER, call(), call("p", "program"), output("p", "program_output"), WORDS, output())
     assert [message.is_companion for message in messages] == [False, False, False, True, False]
 
 
 def test_what_a_person_says_there_keeps_all_of_it() -> None:
-    messages = read(USER, call(), USER, output(), call("b"), output("b")).conversation
+    messages = read(USER, call(), USER, output(), call("b"), output("b"))
     assert [message.must_stay for message in messages] == [False, True, True, True, False, False]
 
 
 def test_an_id_that_is_used_again_is_another_call() -> None:
-    messages = read(USER, call(), output(), USER, call(), output()).conversation
+    messages = read(USER, call(), output(), USER, call(), output())
     assert not any(message.must_stay or message.is_companion for message in messages)
 
 
-def test_an_output_that_comes_late_makes_the_whole_be_read_again() -> None:
-    items = [USER, call(kind="custom_tool_call"), output(kind="custom_tool_call_output"), USER]
-    known = read(*items)
-    later = [*items, output(kind="custom_tool_call_output"), USER]
-    body = json.dumps({"model": "m", "input": later}).encode()
-    shared = known.shared_messages(body)
-    request = RESPONSES.parse(body, known, shared)
-    assert shared == 4
-    assert request.conversation == read(*later).conversation
-    assert request.conversation[1] is not known.conversation[1]
+def test_exchanges_that_overlap_are_one() -> None:
+    messages = read(USER, call(), call("b"), output("b"), THOUGHT, call("c"), output(), WORDS, output("c"), WORDS)
+    assert [index for index, message in enumerate(messages) if message.is_companion] == [3, 5]
+    assert len(messages) == 8
 
 
-@pytest.mark.parametrize("items", [[USER, {"type": "item_reference", "id": "x"}], [USER, {"id": "x"}]])
-def test_what_only_the_server_knows_is_no_measure(items: list[Any]) -> None:
-    assert read(*items).shape is PART_UNSEEN
-    assert read(USER).shape is SHAPE
-    assert read(USER, prompt={"id": "p"}).shape is PART_UNSEEN
-    longer = json.dumps({"model": "m", "input": [*items, call(), output()]}).encode()
-    known = read(*items, call(), output())
-    assert RESPONSES.parse(longer, known, known.shared_messages(longer)).shape is PART_UNSEEN
+def test_what_a_person_says_in_one_of_them_keeps_all_of_them() -> None:
+    messages = read(call(), call("b"), output("b"), call("c"), output(), USER, output("c"), WORDS)
+    assert [message.must_stay for message in messages] == [True] * 6 + [False]
 
 
-def test_tools_that_come_as_items_count_as_tools() -> None:
-    tools = [{"type": "namespace", "name": "fs", "tools": [{"name": "cat"}]}, {"type": "custom", "name": "exec"}]
-    request = read({"type": "additional_tools", "role": "developer", "tools": tools}, USER, tools=[{"name": "ls"}])
-    assert RESPONSES.tool_names(RESPONSES.tools(request)) == ["ls", "cat", "exec"]
-    assert request.conversation[0].text() == ""
+def test_a_word_of_the_model_behind_an_exchange_is_its_own() -> None:
+    messages = read(USER, call(), output(), WORDS)
+    assert not any(message.must_stay or message.is_companion for message in messages)
 
 
-def test_sealed_thoughts_count_about_as_much_as_they_hold() -> None:
-    sealed = {**THOUGHT, "encrypted_content": "g" * 8_000}
-    assert len(read(USER, sealed, call(), output()).conversation[1].text()) > 2_000
-    assert read(USER, {**THOUGHT, "content": [{"text": "hm"}]}, WORDS).conversation[1].text() == "hm\nso"
+def test_what_nobody_knows_goes_with_the_message_before_it() -> None:
+    messages = read(USER, {"type": "hologram"}, call(), {"type": "hologram"}, output())
+    assert [message.is_companion for message in messages] == [False, True, False, True, False]
+    assert not any(message.must_stay for message in messages)
 
 
-def test_what_cannot_be_told_counts_by_its_bytes() -> None:
-    assert read({"type": "hologram", "light": 7}).conversation[0].text() == '{"type": "hologram", "light": 7}'
+@pytest.mark.parametrize(
+    ("items", "goes_on"),
+    [
+        ([USER, WORDS, USER], [False, True, False]),
+        ([USER, call(), output(), USER], [False, True, False, False]),
+        ([USER, call(), USER, USER], [False, True, True, True]),
+        ([USER, call(), output("other"), USER], [False, True, True, True]),
+    ],
+)
+def test_reading_begins_anew_only_where_no_call_is_open_and_the_model_has_ended(
+    items: list[Any], goes_on: list[bool]
+) -> None:
+    assert [message.goes_on for message in read(*items)] == goes_on
 
 
-def test_an_image_that_the_model_has_made_counts_as_one() -> None:
-    (message,) = read({"type": "image_generation_call", "id": "ig_1", "result": "iVBORw0KGgo="}).conversation
-    assert message.images == 1
-    assert "iVBOR" not in message.text()
-    assert RESPONSES.may_hold_images(message.raw)
+def test_an_output_that_names_a_local_shell_by_its_item_belongs_to_its_call() -> None:
+    asks = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c"}
+    messages = read(asks, {"type": "local_shell_call_output", "id": "lsh_1"}, USER)
+    assert messages[1].answers == messages[0].calls[0].id == "c"
+    assert [message.goes_on for message in messages] == [True, False, False]
+
+
+def test_where_the_upstream_holds_the_rest_all_but_instructions_is_one_exchange() -> None:
+    messages = read(INSTRUCTIONS, output(), INSTRUCTIONS, call("b"), USER, output("b"), how=read_held)
+    assert [message.is_companion for message in messages] == [False, False, True, True, True, True]
+    assert not any(message.must_stay for message in messages)
+
+
+def test_what_nobody_touches_is_one_message_from_the_developer() -> None:
+    for first in (output(), call()):
+        (message,) = read(first, call("b"), {"type": "hologram"}, {"type": "compaction_trigger"}, how=read_untouched)
+        assert (message.role, message.calls, message.answers, message.is_companion) == ("developer", (), "", False)
+    assert read(how=read_untouched) == read() == read(how=read_held) == []

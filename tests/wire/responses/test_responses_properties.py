@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.json_bytes import VALUES, spelled_array
+from support.json_bytes import spelled_array
 from support.responses_items import inputs
 from support.strategies import budgets, pipeline
 from support.valid_responses import complaints
 
 from proxy.core.compaction.plan import plan
-from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import Size, size_of
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.errors import MalformedRequest
 from proxy.wire.request import Request
 from proxy.wire.responses.wire import HELD, RESPONSES, UNTOUCHED
 
@@ -96,36 +93,6 @@ def test_an_agent_loop_is_known_but_for_what_is_new(items):
     assert known.shared_messages(longer) == 3
 
 
-def everything_of(message: Message) -> None:
-    """All that the core asks of a message."""
-    texts = dict(message.texts())
-    message.text(), message.media(), message.images, message.may_hold_media, list(message.addresses())
-    message.conversational(), list(message.arguments()), message.parts()
-    for at in texts:
-        changed = message.changed({at: "new"})
-        assert dict(changed.texts()) == {**texts, at: "new"}
-    if message.can_carry_a_note:
-        at, content = message.with_note("a note", after=True)
-        assert "a note" in message.changed({at: content}).text()
-
-
-@given(inputs())
-def test_every_message_can_be_asked_everything(items):
-    for message in parsed(items).conversation:
-        everything_of(message)
-
-
-@given(st.one_of(VALUES, st.lists(VALUES, max_size=4).map(spelled_array)), st.sampled_from([b"", b',"store":1']))
-def test_any_json_is_read_or_is_malformed(value, more):
-    try:
-        request = RESPONSES.parse(b'{"input":' + value + more + b"}")
-    except MalformedRequest:
-        return
-    for message in request.conversation:
-        everything_of(message)
-    RESPONSES.render(request, request.conversation.messages, {})
-
-
 @settings(deadline=None, max_examples=60)
 @given(inputs(), budgets(), st.sampled_from(["previous_response_id", "conversation"]))
 def test_nothing_is_left_out_where_the_upstream_holds_the_rest(items, budget, member):
@@ -143,20 +110,3 @@ def test_where_a_compaction_is_asked_for_nothing_is_touched(items, budget):
     assert request.shape is UNTOUCHED
     assert body["input"] == [*items, {"type": "compaction_trigger"}]
     assert made.edits == ()
-
-
-@pytest.mark.parametrize("body", [b'{"input": "hi"}', b'{"prompt": {"id": "p"}}', b'{"input": null}', b'{"input": []}'])
-def test_an_input_may_be_a_text_or_nothing(body):
-    request = RESPONSES.parse(body)
-    assert [message.role for message in request.conversation] == (["user"] if b"hi" in body else [])
-    assert json.loads(RESPONSES.render(request, request.conversation.messages, {})) == {
-        **json.loads(body),
-        **({"input": []} if b"null" in body else {}),
-    }
-
-
-def test_a_text_becomes_an_item_beside_others():
-    request = RESPONSES.parse(b'{"input": "hi"}')
-    more = RESPONSES.message(b'{"type":"function_call","call_id":"c","name":"x","arguments":"{}"}')
-    body = json.loads(RESPONSES.render(request, [*request.conversation, more], {}))
-    assert body["input"][0] == {"role": "user", "content": "hi"}

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.messages_conversations import text, use
+from support.messages_rounds import START_USAGE, body_of_answer
+
+from proxy.wire.messages.answer_body import AnswerBody
+
+OWN = use(1, "read_artifact", id="a")
+THOUGHT = {"type": "thinking", "thinking": "read_artifact", "signature": "s=="}
+BLOCKS = st.sampled_from(
+    [OWN, use(2, "read_artifact"), use(3, "fetch", a=1), text("x"), text(""), THOUGHT, {"type": "new"}]
+)
+LISTS = st.lists(BLOCKS, max_size=5)
+
+
+def is_ours(block):
+    return block.get("name") == "read_artifact"
+
+
+def visible(blocks):
+    return [block for block in blocks if not is_ours(block)]
+
+
+@given(LISTS)
+def test_an_answer_without_our_calls_keeps_its_bytes(blocks):
+    answer, written = AnswerBody(), body_of_answer(visible(blocks))
+    assert answer.read(written) is None
+    assert answer.told() is written
+    assert answer.usage == {}
+
+
+@given(LISTS)
+def test_the_client_gets_its_own_blocks_and_we_get_ours(blocks):
+    answer = AnswerBody()
+    said = answer.read(body_of_answer(blocks, "tool_use", odd=1.50))
+    told = json.loads(answer.told())
+    assert told == json.loads(body_of_answer(visible(blocks), "tool_use", odd=1.50))
+    assert (said is not None) == any(map(is_ours, blocks))
+    if said is not None:
+        assert [json.loads(call.raw) for call in said.own] == list(filter(is_ours, blocks))
+
+
+@given(LISTS, LISTS)
+def test_rounds_are_one_answer_with_the_name_of_the_first(first, last):
+    answer = AnswerBody()
+    answer.read(body_of_answer([*first, OWN], usage=START_USAGE))
+    answer.next_round()
+    answer.read(body_of_answer(last, id="msg_2", usage={"input_tokens": 900, "output_tokens": 6}))
+    told = json.loads(answer.told())
+    assert told["content"] == [*visible(first), *visible(last)]
+    assert told["id"] == "msg_1"
+    assert told["usage"] == {"input_tokens": 3, "output_tokens": 7}
+    assert answer.usage == {"prompt_tokens": 1323, "completion_tokens": 7, "total_tokens": 1330}
+
+
+def test_of_three_rounds_the_first_one_names_the_answer():
+    answer = AnswerBody()
+    for number in (1, 2):
+        assert answer.read(body_of_answer([text(str(number)), OWN], id=f"msg_{number}"))
+        answer.next_round()
+    answer.read(body_of_answer([text("3")], id="msg_3"))
+    told = json.loads(answer.told())
+    assert (told["id"], told["content"]) == ("msg_1", [text("1"), text("2"), text("3")])
+
+
+def test_a_usage_that_only_one_round_tells_is_not_told():
+    answer = AnswerBody()
+    answer.read(body_of_answer([OWN], usage=START_USAGE))
+    answer.next_round()
+    answer.read(body_of_answer([text("b")]))
+    assert "usage" not in json.loads(answer.told())
+
+
+@pytest.mark.parametrize(
+    "reason", ["max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction"]
+)
+def test_an_answer_that_broke_off_stands_without_our_calls(reason):
+    answer = AnswerBody()
+    assert answer.read(body_of_answer([text("So"), OWN], reason)) is None
+    assert json.loads(answer.told()) == json.loads(body_of_answer([text("So")], reason))
+
+
+@pytest.mark.parametrize("spoken", ["", "So."])
+def test_a_model_that_is_stopped_ends_with_a_word(spoken):
+    answer = AnswerBody()
+    for _ in range(2):
+        assert answer.read(body_of_answer([text(spoken), OWN], "tool_use"))
+        ending = json.loads(answer.stopped("Stopped."))
+        answer.next_round()
+    assert ending["stop_reason"] == "end_turn"
+    assert ending["content"] == [text(spoken)] * 2 + ([] if spoken else [text("Stopped.")])
+
+
+@pytest.mark.parametrize(
+    "written", [b"read_artifact", b'["read_artifact"]', b'{"content": "read_artifact"}', b'{"error": "read_artifact"}']
+)
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_what_is_no_answer_of_a_model_keeps_its_bytes(written, rounds):
+    answer = AnswerBody()
+    for _ in range(rounds):
+        answer.read(body_of_answer([OWN]))
+        answer.next_round()
+    assert answer.read(written) is None
+    assert answer.told() == written

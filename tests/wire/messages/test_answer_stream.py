@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.messages_journey import message_of
+from support.messages_rounds import END, START, block, call_block, event, fed, text_block
+
+from proxy.wire.messages import answer_stream
+from proxy.wire.messages.answer_stream import AnswerStream
+
+SIZES = st.lists(st.integers(1, 200), max_size=20)
+OUR_CALL = call_block(0, "read_artifact", {"id": "a"})
+
+
+@given(SIZES)
+def test_a_stream_without_our_calls_passes_as_the_very_bytes(sizes):
+    data = START + event("ping") + text_block(0, "a", "b") + call_block(1, "fetch", {"a": 1}) + END
+    stream = AnswerStream()
+    assert fed(stream, data, sizes) == data
+    assert stream.end() is None
+    assert stream.last_words() == b""
+    assert stream.usage == {}
+
+
+def test_whole_events_pass_at_once_and_a_broken_one_when_it_is_whole():
+    stream = AnswerStream()
+    data = text_block(0, "a")
+    assert stream.feed(START) == START
+    assert stream.feed(data[:-1]) + stream.feed(data[-1:]) == data
+    assert stream.feed(b"data: {") == b""
+    assert stream.end() is None
+    assert stream.last_words() == b"data: {"
+
+
+@given(SIZES, SIZES)
+def test_two_rounds_are_one_message_for_the_client_however_they_come(first, second):
+    thought = block(
+        0,
+        {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "hm"},
+        {"type": "signature_delta", "signature": "s=="},
+    )
+    calls = call_block(2, "read_artifact", {"id": "a"}) + END.replace(b"end_turn", b"tool_use")
+    stream = AnswerStream()
+    told = fed(stream, START + thought + text_block(1, "I ", "look") + calls, first)
+    said = stream.end()
+    assert said is not None
+    assert [json.loads(call.arguments) for call in said.own] == [{"id": "a"}]
+    assert json.loads(said.message)["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "s=="},
+        {"type": "text", "text": "I look"},
+        {"type": "tool_use", "id": "toolu_read_artifact_1", "name": "read_artifact", "input": {"id": "a"}},
+    ]
+    stream.next_round()
+    told += fed(stream, START.replace(b"msg_1", b"msg_2") + text_block(0, "found") + END, second)
+    assert stream.end() is None
+    told += stream.last_words()
+    message = message_of(told.decode())
+    assert message["id"] == "msg_1"
+    assert [one.get("text") for one in message["content"]] == [None, "I look", "found"]
+    assert message["usage"]["output_tokens"] == 14
+    assert stream.usage == {"prompt_tokens": 846, "completion_tokens": 14, "total_tokens": 860}
+
+
+def test_blocks_behind_our_call_are_numbered_as_if_it_were_not_there():
+    stream = AnswerStream()
+    told = stream.feed(START + OUR_CALL + call_block(1, "fetch", {"a": 1}) + END)
+    said = stream.end()
+    assert said is not None
+    assert said.is_mixed
+    message = message_of((told + stream.last_words()).decode())
+    assert [(one["name"], one["input"]) for one in message["content"]] == [("fetch", {"a": 1})]
+
+
+def test_what_ends_a_stream_is_held_once_we_are_called():
+    stream = AnswerStream()
+    assert stream.feed(START + OUR_CALL + END) == START
+    assert stream.last_words() == END
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "refusal", "pause_turn"])
+def test_a_call_that_breaks_off_stands_as_the_answer(reason):
+    stream = AnswerStream()
+    told = stream.feed(START + OUR_CALL + END.replace(b"end_turn", reason.encode()))
+    assert stream.end() is None
+    assert message_of((told + stream.last_words()).decode())["stop_reason"] == reason
+
+
+def test_a_block_of_a_kind_that_is_not_known_is_not_put_together():
+    stream = AnswerStream()
+    odd = block(0, {"type": "new"}, {"type": "new_delta", "new": 1})
+    stream.feed(START + odd + call_block(1, "read_artifact", {}) + END)
+    assert stream.end() is None
+
+
+def test_an_error_behind_our_call_is_told_and_no_round_follows():
+    stream = AnswerStream()
+    error = event("error", error={"type": "overloaded_error"})
+    assert stream.feed(START + OUR_CALL + error) == START + error
+    assert stream.end() is None
+
+
+@pytest.mark.parametrize(("most", "goes_on"), [(10_000, True), (100, False)])
+def test_a_round_too_long_to_be_kept_stands_as_the_answer(most, goes_on, monkeypatch):
+    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", most)
+    stream = AnswerStream()
+    stream.feed(START + OUR_CALL + END)
+    assert (stream.end() is not None) is goes_on
+
+
+@pytest.mark.parametrize(("blocks", "words"), [(b"", ["Stopped."]), (text_block(0, "So."), ["So."])])
+def test_a_model_that_is_stopped_ends_with_a_word(blocks, words):
+    stream = AnswerStream()
+    own = call_block(1 if blocks else 0, "read_artifact", {})
+    told = stream.feed(START + blocks + own + END.replace(b"end_turn", b"tool_use"))
+    message = message_of((told + stream.stopped("Stopped.")).decode())
+    assert message["stop_reason"] == "end_turn"
+    assert [one["text"] for one in message["content"]] == words
+
+
+def test_what_the_first_round_counted_is_known_once_we_are_called():
+    stream = AnswerStream()
+    stream.feed(START + OUR_CALL + END)
+    assert stream.usage == {"prompt_tokens": 423, "completion_tokens": 7, "total_tokens": 430}

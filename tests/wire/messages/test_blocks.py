@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.messages_conversations import DOCUMENT, IMAGE, MARK, PNG, result, text, use
+
+from proxy.wire.messages.blocks import (
+    brings_tools,
+    holds_compaction,
+    images_in,
+    kind_of,
+    media_in,
+    text_in,
+    texts_of,
+)
+
+COMPACTION = {"type": "compaction", "content": "so far"}
+REFERENCE = {"type": "tool_reference", "tool_name": "t"}
+URL = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.integers(),
+        st.sampled_from(["text", "image", "document", "tool_use", "tool_reference", "compaction", "base64"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(["type", "text", "source", "content", "input", "data"]), inner, max_size=4),
+    ),
+    max_leaves=20,
+)
+
+
+def deep(value, levels):
+    for _ in range(levels):
+        value = {"inner": value}
+    return value
+
+
+@given(JSON)
+def test_whatever_stands_in_a_content_nothing_raises(content):
+    assert all(isinstance(said, str) for said in texts_of(content))
+    assert images_in(content) <= len(list(media_in(content)))
+    brings_tools(json.dumps(content).encode(), content)
+    holds_compaction(content)
+
+
+@pytest.mark.parametrize(
+    ("block", "kind", "said"),
+    [
+        (text("a"), "text", "a"),
+        (text(7), "text", None),
+        ({"type": "input_text", "text": "a"}, "input_text", None),
+        ({"type": ["text"], "text": "a"}, "", None),
+        ("text", "", None),
+    ],
+)
+def test_a_block_of_text_is_told_by_its_type(block, kind, said):
+    assert (kind_of(block), text_in(block)) == (kind, said)
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (text("t", citations=[{"cited_text": "E"}], **MARK), ["t"]),
+        ({"type": "thinking", "thinking": "why", "signature": "E"}, ["why"]),
+        ({"type": "redacted_thinking", "data": "E"}, []),
+        (COMPACTION, ["so far"]),
+        (use(1, "Read", path="a"), ["Read", '{"path":"a"}']),
+        ({"type": "mcp_tool_use", "id": "E", "name": "m", "input": {}}, ["m", "{}"]),
+        (result(1, "a"), ["a"]),
+        (result(1, [text("a"), IMAGE, {"type": "unheard_of", "inner": ["b"]}]), ["a", "b"]),
+        ({"type": "web_search_tool_result", "content": [{"title": "T", "encrypted_content": "E"}]}, ["T"]),
+        (DOCUMENT, ["text/plain", "a page", "t"]),
+        ({"type": "document", "source": {"type": "base64", "media_type": "m", "data": "E"}}, ["m"]),
+        (IMAGE, []),
+        ({"type": "container_upload", "file_id": "E"}, []),
+        (deep("w", 5), ["w"]),
+        (deep("w", 50), []),
+        (7, []),
+    ],
+)
+def test_of_any_block_the_texts_count_and_what_nobody_can_read_does_not(block, said):
+    assert list(texts_of([block])) == said
+
+
+def test_a_plain_text_is_its_own():
+    assert list(texts_of("a")) == ["a"]
+
+
+def test_what_stands_before_the_last_compaction_is_not_read():
+    assert list(texts_of([text("a"), COMPACTION, text("b"), {**COMPACTION, "content": "c"}, text("d")])) == ["c", "d"]
+
+
+@pytest.mark.parametrize(("content", "holds"), [([text("a"), COMPACTION], True), ([result(1, [COMPACTION])], False)])
+def test_a_compaction_is_a_block_of_the_content_itself(content, holds):
+    assert holds_compaction(content) is holds
+
+
+def test_images_are_media_with_their_address_and_files_are_media_without():
+    embedded, linked, file = media_in([text("a"), IMAGE, URL, {"type": "document", "source": {"type": "base64"}}])
+    assert (embedded.url, linked.url) == (f"data:image/png;base64,{PNG}", "https://example.org/a.png")
+    assert file is None
+
+
+def test_of_a_large_image_only_the_head_is_looked_at():
+    (view,) = media_in([{"type": "image", "source": {"type": "base64", "data": "A" * 10**6}}])
+    assert 80_000 < len(view.url) < 100_000
+
+
+@pytest.mark.parametrize("kind", ["text", "content"])
+def test_a_document_of_text_is_no_file(kind):
+    assert list(media_in([{"type": "document", "source": {"type": kind}}])) == []
+
+
+def test_only_images_count_as_images():
+    assert images_in([IMAGE, text("image"), URL, {"type": "document", "source": {"type": "base64"}}]) == 2
+    assert images_in("image") == 0
+
+
+@pytest.mark.parametrize(
+    ("block", "brings"),
+    [
+        (REFERENCE, True),
+        (result(1, [REFERENCE]), True),
+        ({"type": "tool_addition", "tool": {}}, True),
+        ({"type": "tool_removal", "tool": {}}, True),
+        ({"type": "mcp_tool_listing"}, True),
+        (use(1, inner=REFERENCE), False),
+        (result(1, '"tool_reference"'), False),
+        (text("tool_reference", kind="tool_reference"), False),
+        (deep(REFERENCE, 50), False),
+    ],
+)
+def test_tools_are_brought_by_blocks_and_not_by_words_about_them(block, brings):
+    assert brings_tools(json.dumps([block]).encode(), [block]) is brings

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.messages_conversations import IMAGE, MARK, assistant, body_of, histories, result, spelled, text, use, user
+from support.messages_rounds import END, START, START_USAGE, body_of_answer, text_block
+
+from proxy.core.conversation.message import Conversation
+from proxy.core.overflow.silent_truncation import Counted
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.errors import MalformedRequest
+from proxy.wire.messages.wire import MESSAGES
+
+
+def test_a_thread_that_the_upstream_holds_is_not_looked_into():
+    body = spelled(body_of([user([result(1, "a")])], thread={"type": "continue", "previous_message_id": "m"}))
+    request = MESSAGES.parse(body)
+    assert [message.role for message in request.conversation] == ["ignored"]
+    assert (request.reply_limit, request.ends, request.shape.is_whole) == (None, (), False)
+    assert MESSAGES.with_tool(request, "always") is None
+
+
+def test_what_counts_besides_messages_is_the_text_of_system_without_the_header_for_the_bill():
+    told = MESSAGES.instructions(
+        {"system": spelled([text("x-anthropic-billing-header: cch=1"), text("Be brief.", **MARK)])}
+    )
+    assert told == b"Be brief."
+
+
+@given(histories())
+def test_a_request_that_nothing_changes_is_rendered_with_the_very_bytes_of_its_messages(history):
+    body = spelled(body_of(history))
+    request = MESSAGES.parse(body)
+    listed = MESSAGES.render(request, request.conversation.messages, {})
+    assert json.loads(listed) == json.loads(body)
+    for message in history:
+        assert spelled(message) in listed
+
+
+@given(histories(), st.integers(0, 100), st.integers(0, 100))
+def test_the_messages_that_two_bodies_share_are_not_read_again_and_are_the_same(history, cut, kept):
+    whole = spelled(body_of(history, system="s"))
+    part = spelled(body_of(history[: 1 + cut % len(history)], system="s"))
+    known = MESSAGES.parse(part)
+    shared = known.shared_messages(whole)
+    found = MESSAGES.parse(whole, known, shared)
+    assert found.conversation == MESSAGES.parse(whole).conversation
+    assert found.ends == MESSAGES.parse(whole).ends
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-9, 9),
+        st.sampled_from(["user", "assistant", "tool_result", "tool_use", "compaction", "text", "image", "base64"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(
+            st.sampled_from(["role", "content", "type", "text", "source", "data", "input", "tool_use_id", "id", "x"]),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=25,
+)
+
+
+@given(st.lists(JSON, max_size=5), JSON)
+def test_whatever_stands_in_a_request_it_is_read_or_malformed(messages, other):
+    body = spelled({"messages": messages, "system": other, "tools": other, "thread": other, "max_tokens": other})
+    try:
+        request = MESSAGES.parse(body)
+    except MalformedRequest:
+        return
+    for message in request.conversation:
+        message.text()
+        list(message.texts())
+        list(message.arguments())
+        list(message.addresses())
+        message.media()
+        message.parts()
+        message.conversational()
+        message.unmarked()
+        assert isinstance(message.images, int)
+        assert message.may_hold_media in (True, False)
+        if message.can_carry_a_note:
+            at, new = message.with_note("n", after=True)
+            message.changed({at: new})
+    assert json.loads(MESSAGES.render(request, request.conversation.messages, {})) == json.loads(body)
+    MESSAGES.instructions(request.members)
+    MESSAGES.with_tool(request, "always")
+
+
+def test_a_conversation_of_one_text_each_reads_as_on_any_wire():
+    conversation = MESSAGES.parse(spelled(body_of([user("a"), assistant("b"), user("c")]))).conversation
+    assert isinstance(conversation, Conversation)
+    assert [(one.role, one.text()) for one in conversation] == [("user", "a"), ("assistant", "b"), ("user", "c")]
+
+
+def test_members_that_are_given_stand_for_those_that_came_and_the_others_keep_their_bytes():
+    request = MESSAGES.parse(b'{"model": "m", "messages": [{"role":"user"}], "seed":  7.0, "max_tokens": 9}')
+    rendered = MESSAGES.render(request, [], {"max_tokens": b"5"})
+    assert json.loads(rendered) == {"model": "m", "messages": [], "seed": 7.0, "max_tokens": 5}
+    assert b"7.0" in rendered
+
+
+def test_the_limit_of_the_reply_is_max_tokens():
+    assert MESSAGES.parse(spelled(body_of([user("a")]))).reply_limit == ("max_tokens", 1000)
+
+
+@pytest.mark.parametrize("content", [[IMAGE], [result(1, [IMAGE])]])
+def test_a_request_has_images_wherever_they_stand(content):
+    assert MESSAGES.parse(spelled(body_of([user(content)]))).has_images
+    assert not MESSAGES.parse(spelled(body_of([user([text('{"type": "image"}')])]))).has_images
+
+
+def test_results_may_name_images_as_other_apis_do():
+    assert MESSAGES.may_name_images(b'"input_image"')
+    assert not MESSAGES.may_hold_images(b'"input_image"')
+    assert not MESSAGES.may_name_images(b'"text"')
+
+
+@pytest.mark.parametrize("thread", [{"type": "new"}, "continue", None])
+def test_any_other_thread_is_looked_into(thread):
+    request = MESSAGES.parse(spelled(body_of([user([result(1, "a")])], thread=thread)))
+    assert [message.role for message in request.conversation] == ["tool"]
+    assert MESSAGES.with_tool(request, "always") is not None
+
+
+def test_the_tools_of_a_request_are_its_bytes_and_nothing_where_it_has_none():
+    tools = [{"name": "weather"}]
+    with_some = MESSAGES.parse(spelled(body_of([user("a")], tools=tools)))
+    assert MESSAGES.tools(with_some) == spelled(tools)
+    assert MESSAGES.tool_names(MESSAGES.tools(with_some)) == ["weather"]
+    without = MESSAGES.parse(spelled(body_of([user("a")])))
+    assert MESSAGES.tool_names(MESSAGES.tools(without)) == []
+
+
+def test_a_key_of_the_operator_goes_up_in_both_headers():
+    assert MESSAGES.credentials("sk") == [(b"x-api-key", b"sk"), (b"authorization", b"Bearer sk")]
+
+
+@pytest.mark.parametrize("data", [b'{"type":"message_start","message":{}}', b'{"type": "ping"}', b""])
+def test_the_head_of_a_stream_says_nothing_yet(data):
+    assert not MESSAGES.says_something(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"type":"content_block_start"}', b'{"type":"message_delta"}', b'{"type":"error"}', b'{"error":1}', b"x"]
+)
+def test_whatever_else_comes_says_something(data):
+    assert MESSAGES.says_something(data)
+
+
+def test_a_block_that_begins_is_a_reply():
+    assert MESSAGES.is_plainly_a_reply(START + text_block(0, "hi"))
+    assert MESSAGES.is_plainly_a_reply(b'{"type":"message","content":[{"type":"text","text":"x"}]}')
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        START,
+        b'{"content": []}',
+        b'{"content":[{}],"stop_reason":"model_context_window_exceeded"}',
+        b'{"content":[{}],"stop_reason":"max_tokens"}',
+        b'{"content":[{}],"error":{}}',
+        b"",
+    ],
+)
+def test_without_one_or_with_a_word_of_a_refusal_it_may_be_none(evidence):
+    assert not MESSAGES.is_plainly_a_reply(evidence)
+
+
+def test_the_end_of_an_answer_tells_what_was_counted_and_that_it_is_whole():
+    assert MESSAGES.counted(START + END) == Counted(423, 7, 400)
+    assert [MESSAGES.is_complete(told) for told in (START + END, START)] == [True, False]
+
+
+def test_a_prompt_that_filled_its_window_is_an_overflow_whatever_part_was_cached():
+    body = body_of_answer([], "model_context_window_exceeded", usage=START_USAGE)
+    assert MESSAGES.judged(200, (), body, sent=None, request=b"").prompt == 423
+
+
+def test_each_answer_is_read_anew():
+    own = [use(1, "read_artifact")]
+    for _ in range(2):
+        assert MESSAGES.whole_reply().read(body_of_answer(own)) is not None
+        assert MESSAGES.streamed_reply().feed(START + END) == START + END
+
+
+def test_errors_are_told_in_the_shape_of_the_api():
+    kind = {"type": "error", "error": {"type": "invalid_request_error", "message": "x"}}
+    assert json.loads(MESSAGES.error(MalformedRequest("x"), "req-1")) == {**kind, "request_id": "req-1"}
+    assert json.loads(MESSAGES.error_in_body(400, b"x")) == kind
+    assert MESSAGES.error_in_stream(400, b"x").startswith(b"event: error\n")
+
+
+def test_the_answer_to_a_call_is_a_message_with_its_result():
+    (call,) = MESSAGES.message(spelled(assistant([use(1)]))).calls
+    for raw in (
+        MESSAGES.result(OwnCall(0, "toolu_1", "{}", b"{}"), "a page"),
+        MESSAGES.missing_result(MESSAGES.message(b"{}"), call, "a page"),
+    ):
+        found = MESSAGES.message(raw)
+        assert (found.role, found.answers, found.text()) == ("tool", "toolu_1", "a page")

@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.json_bytes import VALUES, spelled_array
+from support.media_samples import PNG, data_url
+from support.responses_items import inputs
+
+from proxy.core.content_types import media_type
+from proxy.core.conversation.attachment import Replacement, Route
+from proxy.core.conversation.message import Argument, Carried, Parts, Shown, ToolCall, Words
+from proxy.errors import MalformedRequest
+from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
+from proxy.wire.responses.wire import RESPONSES
+
+CALL = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": '{"a": 1}'}
+EXEC = {"type": "custom_tool_call", "call_id": "e", "name": "exec", "input": "pwd"}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+WORDS = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so", "annotations": []}]}
+IMAGE = {"type": "input_image", "image_url": data_url(PNG, "image/png"), "detail": "low"}
+SHOWN = Shown(Route.IMAGE, media_type(PNG), PNG)
+
+
+def read(*items):
+    return ResponsesMessage.read(", ".join(json.dumps(item) for item in items).encode())
+
+
+def said(text):
+    return {"type": "input_text", "text": text}
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def opened(message):
+    """Its items."""
+    return json.loads(b"[" + message.raw + b"]")
+
+
+def everything_of(message):
+    """All that the core asks of a message."""
+    texts = dict(message.texts())
+    message.text(), message.media(), message.images, message.may_hold_media, list(message.addresses())
+    message.conversational(), list(message.arguments()), message.parts()
+    for at in texts:
+        changed = message.changed({at: "new"})
+        assert dict(changed.texts()) == {**texts, at: "new"}
+    if message.can_carry_a_note:
+        at, content = message.with_note("a note", after=True)
+        assert "a note" in message.changed({at: content}).text()
+
+
+@given(inputs())
+def test_every_message_can_be_asked_everything(items):
+    for message in RESPONSES.parse(json.dumps({"input": items}).encode()).conversation:
+        everything_of(message)
+
+
+@given(st.one_of(VALUES, st.lists(VALUES, max_size=4).map(spelled_array)), st.sampled_from([b"", b',"store":1']))
+def test_any_json_is_read_or_is_malformed(value, more):
+    try:
+        request = RESPONSES.parse(b'{"input":' + value + more + b"}")
+    except MalformedRequest:
+        return
+    for message in request.conversation:
+        everything_of(message)
+    RESPONSES.render(request, request.conversation.messages, {})
+
+
+@pytest.mark.parametrize(
+    ("item", "role"),
+    [
+        (user("hi"), "user"),
+        ("hi", "user"),
+        ({"role": "developer", "content": "x"}, "developer"),
+        ({"role": "critic", "content": "x"}, "critic"),
+        (WORDS, "assistant"),
+        (THOUGHT, "assistant"),
+        (CALL, "assistant"),
+        ({"type": "function_call_output", "call_id": "c", "output": "x"}, "tool"),
+        ({"type": "additional_tools", "tools": []}, "developer"),
+        ({"type": "item_reference", "id": "x"}, "reference"),
+        ({"type": "compaction"}, "reference"),
+        ({"type": "mcp_list_tools"}, "item"),
+        ({"type": "hologram"}, "item"),
+    ],
+)
+def test_who_speaks_in_an_item(item, role):
+    assert read(item).role == role
+
+
+@pytest.mark.parametrize(
+    ("item", "must_stay"),
+    [
+        ({"type": "item_reference", "id": "x"}, True),
+        ({"type": "compaction"}, True),
+        ({"type": "mcp_list_tools"}, True),
+        ({"type": "tool_search_output", "call_id": "c", "tools": []}, True),
+        ({"type": "function_call_output", "call_id": "c", "output": "x"}, False),
+        (user("hi"), False),
+        (CALL, False),
+    ],
+)
+def test_what_later_messages_rest_on_must_stay(item, must_stay):
+    assert read(item).must_stay is must_stay
+
+
+def test_only_what_nobody_knows_is_a_companion_by_itself():
+    assert read({"type": "hologram"}).is_companion
+    assert not any(read(item).is_companion for item in (user("hi"), CALL, {"type": "compaction"}))
+
+
+def test_items_of_the_model_are_one_message_with_all_its_calls():
+    message = read(THOUGHT, WORDS, CALL, EXEC)
+    assert message.calls == (ToolCall("c", "ls"), ToolCall("e", "exec"))
+    assert [json.loads(bytes(raw)) for raw in message.items()] == [THOUGHT, WORDS, CALL, EXEC]
+    assert message.again(message.raw) == message
+    assert message.unmarked() == message.raw
+
+
+def test_an_output_names_its_call_and_its_tool():
+    message = read({"type": "function_call_output", "call_id": "c", "name": "ls", "output": "x"})
+    assert (message.answers, message.name, message.calls) == ("c", "ls", ())
+
+
+def test_no_text_of_a_message_is_in_its_repr():
+    assert "secret" not in repr(read(user("secret")))
+
+
+def test_arguments_stand_at_the_places_of_their_calls():
+    message = read(THOUGHT, CALL, EXEC, {"type": "shell_call", "call_id": "s", "action": {}})
+    found = list(message.arguments())
+    assert found == [Argument((1, "arguments"), "c", '{"a": 1}'), Argument((2, "input"), "e", "pwd")]
+    changed = opened(message.changed({at: "new" for at, _, _ in found}))
+    assert (changed[1]["arguments"], changed[2]["input"]) == ("new", "new")
+    assert list(read(WORDS).arguments()) == []
+
+
+def test_reasoning_may_neither_be_changed_nor_left_out():
+    message = read({**THOUGHT, "content": [{"text": "hm"}]}, WORDS)
+    assert (list(message.thoughts()), message.reasoning(), message.reasoning_bytes) == ([], None, 0)
+    assert list(message.texts()) == [((1, "content", 0, "text"), "so")]
+
+
+def test_a_message_is_told_part_by_part():
+    at, (text, image, odd, plain) = read(user([said("a"), IMAGE, 7, "b"])).parts()
+    assert at == (0, "content")
+    assert (text.text, plain.text, odd.text, image.text) == ("a", "b", None, None)
+    assert image.attachment.content() == PNG
+    assert json.loads(image.rest) == {**IMAGE, "image_url": data_url(PNG, "image/png")}
+    assert (text.attachment, text.rest, odd.raw) == (None, b"", b"7")
+
+
+@pytest.mark.parametrize(
+    ("items", "found"),
+    [
+        (["hi"], ((0,), ["hi"])),
+        ([user("hi")], ((0, "content"), ["hi"])),
+        ([{"type": "function_call_output", "output": "x"}], ((0, "output"), ["x"])),
+        ([THOUGHT, WORDS, CALL], ((1, "content"), ["so"])),
+        ([WORDS, WORDS], None),
+        ([THOUGHT, CALL], None),
+        ([user({"text": "x"})], None),
+        ([{"type": "shell_call_output", "output": []}], None),
+    ],
+)
+def test_parts_are_those_of_the_one_content_of_a_message(items, found):
+    parts = read(*items).parts()
+    assert (parts and (parts[0], [part.text for part in parts[1]])) == found
+
+
+def test_media_are_counted_and_images_among_them():
+    message = read(user([IMAGE, {"type": "input_file", "file_id": "f"}]), user([IMAGE]))
+    assert len(message.media()) == 3
+    assert message.images == 2
+    assert not read(user("an input_image")).media()
+    assert message.images_among([SHOWN, Words("x"), Carried(json.dumps(IMAGE).encode()), Carried(b'"input_text"')]) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        (IMAGE, True),
+        ({"type": "input_file"}, True),
+        ({"type": "hologram"}, True),
+        (said("hi"), False),
+        ({"type": "output_text", "text": "type"}, False),
+    ],
+)
+def test_a_message_may_hold_media_if_a_part_is_no_plain_one(part, found):
+    assert read(user([part])).may_hold_media is found
+
+
+@pytest.mark.parametrize("name", ["input_image", "computer_screenshot", "image", "image_generation_call"])
+def test_images_are_told_by_the_names_of_their_parts(name):
+    assert may_hold_images(json.dumps({"type": name}).encode())
+    assert not may_hold_images(json.dumps({"type": "input_text", "text": f'"{name}"'}).encode())
+
+
+def test_what_stands_elsewhere_is_named():
+    link = {"type": "input_image", "image_url": "https://example.org/a.png"}
+    assert list(read(user([link])).addresses()) == ["https://example.org/a.png"]
+    assert list(read(user("https://example.org/a.png")).addresses()) == []
+    routed = json.dumps({"routing": "file", "file": {"file_data": "artifact:x"}})
+    assert "artifact:x" in list(read({"type": "function_call_output", "call_id": "c", "output": routed}).addresses())
+    assert list(read(user(routed)).addresses()) == []
+
+
+def test_content_inside_a_text_is_replaced_by_words():
+    text = f"see {data_url(PNG, 'image/png')} there"
+    assert read(user(text)).with_replaced(text, lambda _: Replacement("[a picture]")) == "see [a picture] there"
+
+
+def changed(item, *items, as_text=False):
+    """An item with these parts in the place of what it says."""
+    message = read(item)
+    at, _ = message.parts()
+    return opened(message.changed({at: Parts(items, as_text)}))[0]
+
+
+@pytest.mark.parametrize(
+    ("item", "items", "as_text", "content"),
+    [
+        (user("hi"), [Words("a")], False, "a"),
+        (user("hi"), [Words("a"), Words("b")], True, [said("a"), said("b")]),
+        (user([IMAGE]), [Words("a"), Words("b")], True, "a\nb"),
+        (user([IMAGE]), [Words("a"), Words("b")], False, [said("a"), said("b")]),
+        (user([IMAGE]), [Words("a"), Carried(b'{"type":"x"}')], True, [said("a"), {"type": "x"}]),
+        (user([IMAGE]), [Words("a", b'{"type":"input_text","text":"old","x":1}')], True, [{**said("a"), "x": 1}]),
+        (WORDS, [Words("a")], False, [{"type": "output_text", "text": "a", "annotations": []}]),
+    ],
+)
+def test_parts_are_written_as_the_message_and_its_reader_want_them(item, items, as_text, content):
+    assert changed(item, *items, as_text=as_text)["content"] == content
+
+
+def test_media_are_shown_as_a_part_of_the_api():
+    (part,) = changed(user([IMAGE]), SHOWN)["content"]
+    assert (part["type"], part["image_url"]) == ("input_image", IMAGE["image_url"])
+
+
+def test_a_text_alone_becomes_a_message_once_it_has_parts():
+    found = changed("hi", Words("hi"), SHOWN)
+    assert (found["type"], found["role"]) == ("message", "user")
+    assert [part["type"] for part in found["content"]] == ["input_text", "input_image"]
+    assert changed("hi", Words("ho")) == "ho"
+
+
+def test_what_is_not_changed_keeps_its_bytes():
+    raw = b'{"role" : "assistant","n":1.50,"content":"a"} , {"type":"function_call","call_id":"c","name":"x"}'
+    message = ResponsesMessage.read(raw)
+    assert b'"n":1.50' in message.changed({(0, "content"): "b"}).raw
+    assert b'{"type":"function_call","call_id":"c","name":"x"}' in message.changed({(0, "content"): "b"}).raw
+    assert "content" not in opened(message.changed({(0, "content"): None}))[0]
+
+
+@pytest.mark.parametrize(
+    ("item", "can"),
+    [
+        (user("hi"), True),
+        (user([IMAGE]), True),
+        (user(None), True),
+        ({"type": "message", "role": "user"}, True),
+        (user({"a": 1}), False),
+        (CALL, False),
+        ({"type": "shell_call_output", "output": []}, False),
+    ],
+)
+def test_a_note_goes_only_where_a_text_may_stand(item, can):
+    assert read(item).can_carry_a_note is can
+
+
+@pytest.mark.parametrize(
+    ("content", "after", "found"),
+    [
+        ([IMAGE], True, [IMAGE, said("a note")]),
+        ([IMAGE], False, [said("a note"), IMAGE]),
+        ("", True, "a note"),
+        (None, False, "a note"),
+    ],
+)
+def test_a_note_is_what_a_message_says_or_a_part_of_it(content, after, found):
+    message = read(user(content))
+    at, note = message.with_note("a note", after=after)
+    assert opened(message.changed({at: note}))[0]["content"] == found
+
+
+def test_another_message_is_one_item_with_a_text_or_with_parts():
+    message = read(user("hi"))
+    assert opened(message.beside("developer", "x")) == [{"type": "message", "role": "developer", "content": "x"}]
+    found = opened(message.beside("assistant", [Words("x")]))
+    assert found[0]["content"] == [{"type": "output_text", "text": "x", "annotations": []}]
+    assert message.beside("developer", "x").role == "developer"
+
+
+def test_a_client_repeats_calls_by_their_meaning_and_words_as_they_are():
+    spelled = {**CALL, "arguments": '{"a":1}', "id": "fc_1", "status": "completed"}
+    assert read(THOUGHT, WORDS, CALL).conversational() == read(spelled).conversational() == [["c", "ls", {"a": 1}]]
+    assert read(user([said(" a"), said("b ")])).conversational() == "a\nb"
+    assert len(read(*[CALL] * 1_001).conversational()) == 1_000
+
+
+@given(st.sets(st.integers(0, 5), max_size=4))
+def test_calls_are_put_back_at_their_positions_among_all_calls(positions):
+    """Those that are put back and those that are there fill all positions from 0."""
+    there = iter({**CALL, "call_id": f"there_{number}"} for number in range(6))
+    wanted = [{**CALL, "call_id": f"back_{number}"} if number in positions else next(there) for number in range(6)]
+    message = read(THOUGHT, WORDS, *(call for number, call in enumerate(wanted) if number not in positions))
+    back = {number: json.dumps(wanted[number]).encode() for number in positions}
+    found = message.with_calls(back)
+    assert opened(found) == [THOUGHT, WORDS, *wanted]
+    assert [call.id for call in found.calls] == [call["call_id"] for call in wanted]
+
+
+@pytest.mark.parametrize(
+    ("item", "brings"),
+    [({"type": "additional_tools", "tools": []}, True), ({"type": "configuration_update"}, False), (user("x"), False)],
+)
+def test_only_additional_tools_bring_tools(item, brings):
+    assert brings_tools(read(item)) is brings

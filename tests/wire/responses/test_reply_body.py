@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.wire.responses.reply_body import ReplyBody, said_by_us, shown_of
+
+OWN = {"type": "function_call", "call_id": "o", "name": RETRIEVAL_TOOL, "arguments": "{}"}
+FETCH = {"type": "function_call", "call_id": "f", "name": "fetch", "arguments": "{}"}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+
+
+def words(text):
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+THEIRS = [FETCH, THOUGHT, words("So."), words(RETRIEVAL_TOOL), {"type": "web_search_call", "id": "ws_1"}, 7]
+
+
+def body(*output, **members):
+    return json.dumps({"id": "resp_1", "status": "completed", "output": output, **members}, indent=2).encode()
+
+
+def outputs(told):
+    return json.loads(told)["output"]
+
+
+@given(st.lists(st.sampled_from(THEIRS), max_size=5))
+def test_a_response_without_our_calls_keeps_its_bytes(output):
+    answer, written = ReplyBody(), body(*output)
+    assert answer.read(written) is None
+    assert answer.told() is written
+
+
+@given(st.lists(st.sampled_from([*THEIRS, OWN]), max_size=6))
+def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
+    answer = ReplyBody()
+    said = answer.read(body(*output)[:-1] + b', "odd": 1.50}')
+    assert outputs(answer.told()) == [item for item in output if item is not OWN]
+    assert b"1.50" in answer.told()
+    assert (said is not None) == (OWN in output)
+    assert said is None or len(said.own) == output.count(OWN)
+
+
+def test_a_response_that_broke_off_stands_without_our_calls():
+    answer = ReplyBody()
+    assert answer.read(body(words("So"), OWN, status="incomplete")) is None
+    assert json.loads(answer.told()) == {"id": "resp_1", "status": "incomplete", "output": [words("So")]}
+
+
+@pytest.mark.parametrize(
+    "written", [b"read_artifact", b'["read_artifact"]', b'{"output": "read_artifact"}', b'{"read_artifact": 1}']
+)
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_what_is_no_response_keeps_its_bytes(written, rounds):
+    answer = ReplyBody()
+    for _ in range(rounds):
+        answer.read(body(OWN))
+        answer.next_round()
+    assert answer.read(written) is None
+    assert answer.told() == written
+
+
+def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of_the_others():
+    answer = ReplyBody()
+    assert answer.read(body(THOUGHT, words("Let me look."), OWN))
+    answer.next_round()
+    assert answer.read(body(THOUGHT, words("It is 7."), id="resp_2")) is None
+    told = json.loads(answer.told())
+    assert told["id"] == "resp_2"
+    assert told["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
+
+
+def usage(prompt, reply):
+    return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
+
+
+def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
+    answer = ReplyBody()
+    answer.read(body(OWN, usage=usage(100, 10)))
+    assert answer.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    assert json.loads(answer.told())["usage"] == usage(100, 10)
+    answer.next_round()
+    answer.read(body(words("So."), usage=usage(150, 20)))
+    assert json.loads(answer.told())["usage"] == usage(100, 30)
+    assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
+
+
+def test_the_usage_of_a_first_round_stands_as_it_came():
+    answer = ReplyBody()
+    answer.read(body(FETCH, OWN, usage={"input_tokens": 100, "output_tokens": 10}))
+    assert json.loads(answer.told())["usage"] == {"input_tokens": 100, "output_tokens": 10}
+
+
+def test_a_usage_that_only_one_round_tells_is_told_as_it_came():
+    answer = ReplyBody()
+    answer.read(body(OWN, usage=usage(100, 10)))
+    answer.next_round()
+    answer.read(body(words("So.")))
+    assert "usage" not in json.loads(answer.told())
+    assert ReplyBody().usage == {}
+
+
+@pytest.mark.parametrize("spoken", [(), (words("So."),)])
+def test_a_model_that_is_stopped_ends_with_a_word(spoken):
+    answer = ReplyBody()
+    for _ in range(2):
+        assert answer.read(body(THOUGHT, *spoken, OWN))
+        ending = answer.stopped("Stopped.")
+        answer.next_round()
+    assert outputs(ending) == ([*spoken] * 2 if spoken else [said_by_us("Stopped.", 1)])
+
+
+def test_a_model_that_spoke_only_in_an_earlier_round_has_spoken():
+    answer = ReplyBody()
+    answer.read(body(words("So."), OWN))
+    answer.next_round()
+    answer.read(body(OWN))
+    assert outputs(answer.stopped("Stopped.")) == [words("So.")]
+
+
+def test_reasoning_is_shown_only_with_what_it_belongs_to():
+    output = [json.dumps(item).encode() for item in (THOUGHT, words("So."), OWN)]
+    assert shown_of(output, is_last=True) == output[:2]
+    assert shown_of(output, is_last=False) == output[1:2]
+
+
+@pytest.mark.parametrize(("store", "kept"), [(True, True), (None, True), (False, False)])
+def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(store, kept):
+    named = {"type": "reasoning", "id": "rs_9", "summary": []}
+    said = ReplyBody().read(body(named, OWN, store=store))
+    assert (b"rs_9" in said.message) == kept
+
+
+def test_what_we_say_is_a_message_of_the_model_with_an_id_of_its_own():
+    first, second = said_by_us("Stopped.", 1), said_by_us("Stopped.", 2)
+    assert first["id"] != second["id"]
+    assert (first["type"], first["role"], first["status"]) == ("message", "assistant", "completed")
+    assert [part["text"] for part in first["content"]] == ["Stopped."]

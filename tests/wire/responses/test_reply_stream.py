@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.answer_shapes import cut
+from support.model_turns import Call, Reply, Usage
+from support.responses_answers import answered
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
+from proxy.wire.responses import reply_stream
+from proxy.wire.responses.reply_stream import MAX_KEPT_BYTES, ReplyStream
+
+READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
+FETCHES = Call("fetch", {"n": 1})
+EXECUTES = Call("exec", "ls")
+REPLIES = st.builds(
+    Reply,
+    st.sampled_from(["", "Hello.", "Long words. " * 9]),
+    st.lists(st.sampled_from([READS, FETCHES, EXECUTES]), max_size=4),
+    st.sampled_from(["", "hm"]),
+)
+LAST = REPLIES.filter(lambda reply: READS not in reply.calls and (reply.text or reply.calls))
+PLACES = st.lists(st.integers(0, 12_000), max_size=6)
+
+
+def came_of(reply, number=1, prompt=100):
+    body = {"model": "m", "stream": True, "include": ["reasoning.encrypted_content"]}
+    return answered(body, reply, Usage(prompt, 0, 10), number)[0].body
+
+
+def output_of(reply, number=1):
+    return answered({"include": ["reasoning.encrypted_content"]}, reply, Usage(0, 0, 0), number)[1]
+
+
+def fed(stream, came, places=()):
+    return b"".join(stream.feed(piece) for piece in cut(came, places))
+
+
+def is_own(item):
+    return item.get("name") == RETRIEVAL_TOOL
+
+
+def understood(told):
+    """The response of a stream as a strict client reads it: events and items are numbered without a gap, one
+    beginning, one end, in which all items stand."""
+    events = [json.loads(one.split(b"data: ")[1]) for one in told.split(b"\n\n") if one]
+    assert [event["type"] for event in events] == [
+        one.split(b"\n")[0].removeprefix(b"event: ").decode() for one in told.split(b"\n\n") if one
+    ]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    names = [event["type"] for event in events]
+    assert names.count("response.created") == 1
+    assert names.index("response.completed") == len(names) - 1
+    for kind in ("added", "done"):
+        found = [event for event in events if event["type"] == f"response.output_item.{kind}"]
+        assert [event["output_index"] for event in found] == list(range(len(found)))
+    response = events[-1]["response"]
+    assert [event["item"] for event in events if event["type"] == "response.output_item.done"] == response["output"]
+    items = [item["id"] for item in response["output"]]
+    for event in events:
+        assert "item_id" not in event or items[event["output_index"]] == event["item_id"]
+    return response
+
+
+@given(REPLIES.filter(lambda reply: READS not in reply.calls), PLACES)
+def test_a_stream_without_our_calls_keeps_its_bytes(reply, places):
+    came, stream = came_of(reply), ReplyStream()
+    told = fed(stream, came, places)
+    assert stream.end() is None
+    assert told + stream.last_words() == came
+    assert stream.usage == {}
+
+
+@given(REPLIES, PLACES)
+def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places):
+    stream = ReplyStream()
+    told = fed(stream, came_of(reply), places)
+    said, output = stream.end(), output_of(reply)
+    assert (said is not None) == (READS in reply.calls)
+    if said is not None:
+        assert [json.loads(call.raw) for call in said.own] == [item for item in output if is_own(item)]
+        assert json.loads(b"[" + said.message + b"]") == output
+    assert understood(told + stream.last_words())["output"] == [item for item in output if not is_own(item)]
+
+
+@given(st.lists(REPLIES, max_size=3), LAST, PLACES)
+def test_rounds_are_one_stream_with_the_id_of_the_last(replies, last, places):
+    stream, told, wanted = ReplyStream(), b"", []
+    rounds = [*(Reply(one.text, (*one.calls, READS), one.thought) for one in replies), last]
+    for number, reply in enumerate(rounds, 1):
+        told += fed(stream, came_of(reply, number), places)
+        wanted += [item for item in output_of(reply, number) if not is_own(item)]
+        if number < len(rounds):
+            assert stream.end() is not None
+            stream.next_round()
+    assert stream.end() is None
+    response = understood(told + stream.last_words())
+    assert response["output"] == wanted
+    assert response["id"] == f"resp_{len(rounds):024d}"
+
+
+def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply("", (READS,)), prompt=100))
+    assert stream.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+    stream.next_round()
+    told += fed(stream, came_of(Reply("So."), 2, prompt=150))
+    assert stream.usage == {"prompt_tokens": 250, "completion_tokens": 20, "total_tokens": 270}
+    usage = understood(told + stream.last_words())["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (100, 20, 120)
+
+
+@pytest.mark.parametrize("texts", [("", ""), ("So.", ""), ("", "So."), ("So.", "So.")])
+def test_a_model_that_is_stopped_ends_with_a_word(texts):
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply(texts[0], (READS,))))
+    stream.next_round()
+    told += fed(stream, came_of(Reply(texts[1], (READS,)), 2))
+    assert stream.end() is not None
+    output = understood(told + stream.stopped("Stopped."))["output"]
+    assert [item["content"][0]["text"] for item in output] == [text for text in texts if text] or ["Stopped."]
+
+
+def test_what_ends_a_stream_waits_until_it_is_known_whether_another_round_follows():
+    stream, came = ReplyStream(), came_of(Reply("Hello."))
+    told = fed(stream, came)
+    assert b"response.completed" not in told
+    assert b"Hello." in told
+    assert b"response.completed" in stream.last_words()
+
+
+def test_an_end_in_which_its_server_lists_no_items_lists_none():
+    stream = ReplyStream()
+    fed(stream, came_of(Reply("Let me look.", (READS,))))
+    stream.next_round()
+    fed(stream, came_of(Reply(""), 2))
+    assert json.loads(stream.last_words().split(b"data: ")[1])["response"]["output"] == []
+
+
+def test_a_comment_passes_in_every_round():
+    stream = ReplyStream()
+    fed(stream, came_of(Reply("", (READS,))))
+    assert stream.feed(b": still here\n\n") == b": still here\n\n"
+    assert stream.feed(b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
+
+
+def test_an_event_without_end_passes_as_it_comes():
+    stream = ReplyStream()
+    piece = b"data: " + b"x" * (MAX_KEPT_BYTES + 1)
+    assert stream.feed(piece) == piece
+    assert stream.feed(b"more") == b"more"
+    assert stream.end() is None
+    assert stream.last_words() == b""
+
+
+def test_a_round_that_is_too_long_to_keep_passes_and_stands_as_the_answer(monkeypatch):
+    monkeypatch.setattr(reply_stream, "MAX_KEPT_BYTES", 1_000)
+    stream, came = ReplyStream(), came_of(Reply("x" * 2_000, (READS,)))
+    told = fed(stream, came)
+    assert told.endswith(came[came.index(b"event: response.completed") :])
+    assert stream.end() is None
+    assert stream.last_words() == b""
+
+
+def test_a_stream_that_breaks_off_in_our_call_stands_as_it_is():
+    came = came_of(Reply("Let me look.", (READS,)))
+    stream = ReplyStream()
+    told = stream.feed(came[: came.index(b"response.completed")])
+    assert stream.end() is None
+    assert b"read_artifact" not in told + stream.last_words()
+
+
+def test_half_an_event_at_the_end_is_the_client_s():
+    stream = ReplyStream()
+    told = stream.feed(b'data: {"type": "response.out')
+    assert stream.end() is None
+    assert told + stream.last_words() == b'data: {"type": "response.out'
+
+
+@pytest.mark.parametrize("name", ["response.incomplete", "response.failed"])
+def test_a_response_that_is_not_completed_stands_without_our_calls(name):
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply("So", (READS,))).replace(b"response.completed", name.encode()))
+    assert stream.end() is None
+    ending = stream.last_words()
+    assert name.encode() in ending
+    assert RETRIEVAL_TOOL.encode() not in told + ending
+
+
+def test_an_own_call_that_never_ended_gets_no_answer():
+    came = came_of(Reply("", (READS,)))
+    done = next(one for one in came.split(b"\n\n") if b"response.output_item.done" in one)
+    stream = ReplyStream()
+    fed(stream, came.replace(done + b"\n\n", b""))
+    assert stream.end() is None
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(is_stored):
+    came = came_of(Reply("", (READS,), "hm")).replace(b'"encrypted_content"', b'"sealed"')
+    if not is_stored:
+        came = came.replace(b'"object": "response",', b'"object": "response", "store": false,')
+    stream = ReplyStream()
+    fed(stream, came)
+    said = stream.end()
+    assert said is not None
+    assert (b'"rs_' in said.message) == is_stored

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.json_bytes import spelled_array
+from support.model_turns import Reply, Usage
+from support.responses_answers import answered
+from support.responses_items import inputs
+
+from proxy.core.conversation.message import ToolCall
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.wire.responses.wire import HELD, PART_UNSEEN, RESPONSES, SHAPE, UNTOUCHED
+
+USER = {"role": "user", "content": "go"}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+WEATHER = {"type": "function", "name": "weather"}
+TOOLS_ITEM = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
+
+
+def call(name="a", kind="function_call"):
+    return {"type": kind, "call_id": name, "name": "ls", "arguments": "{}"}
+
+
+def output(name="a", kind="function_call_output"):
+    return {"type": kind, "call_id": name, "output": f"of {name}"}
+
+
+def body_of(*items, **members):
+    return json.dumps({"model": "m", "input": items, **members}).encode()
+
+
+def read(*items, **members):
+    return RESPONSES.parse(body_of(*items, **members))
+
+
+def answer(stream):
+    return answered({"model": "m", "stream": stream}, Reply("Hi."), Usage(100, 0, 10), 1)[0].body
+
+
+@given(inputs(), st.sampled_from([None, 1]))
+def test_a_request_is_read_as_views_of_its_items_and_written_with_their_bytes(items, indent):
+    spelled = [json.dumps(item, indent=indent).encode() for item in items]
+    request = RESPONSES.parse(b'{"model":"m","temperature":0.10,"input":' + spelled_array(spelled) + b"}")
+    assert [bytes(item) for message in request.conversation for item in message.items()] == spelled
+    rendered = RESPONSES.render(request, list(request.conversation), {})
+    assert json.loads(rendered) == {"model": "m", "temperature": 0.1, "input": items}
+    assert b"0.10" in rendered
+    assert all(message.raw in rendered for message in request.conversation)
+
+
+def test_members_that_are_given_stand_for_those_that_came():
+    request = read(USER, max_output_tokens=9)
+    assert request.reply_limit == ("max_output_tokens", 9)
+    rendered = RESPONSES.render(request, [], {"max_output_tokens": b"5"})
+    assert json.loads(rendered) == {"model": "m", "input": [], "max_output_tokens": 5}
+
+
+@pytest.mark.parametrize("body", [b'{"input": "hi"}', b'{"prompt": {"id": "p"}}', b'{"input": null}', b'{"input": []}'])
+def test_an_input_may_be_a_text_or_nothing(body):
+    request = RESPONSES.parse(body)
+    assert [message.role for message in request.conversation] == (["user"] if b"hi" in body else [])
+    assert json.loads(RESPONSES.render(request, request.conversation.messages, {})) == {
+        **json.loads(body),
+        **({"input": []} if b"null" in body else {}),
+    }
+
+
+def test_a_text_becomes_an_item_beside_others():
+    request = RESPONSES.parse(b'{"input": "hi"}')
+    more = RESPONSES.message(json.dumps(call()).encode())
+    body = json.loads(RESPONSES.render(request, [*request.conversation, more], {}))
+    assert body["input"] == [{"role": "user", "content": "hi"}, call()]
+
+
+@pytest.mark.parametrize(
+    ("members", "shape"),
+    [
+        ({}, SHAPE),
+        ({"prompt": {"id": "p"}}, PART_UNSEEN),
+        ({"prompt": None}, SHAPE),
+        ({"previous_response_id": "resp_1"}, HELD),
+        ({"previous_response_id": None, "conversation": ""}, SHAPE),
+        ({"conversation": {"id": "conv_1"}}, HELD),
+        ({"truncation": "auto"}, HELD),
+        ({"truncation": "disabled"}, SHAPE),
+    ],
+)
+def test_what_stands_elsewhere_is_told_by_the_members(members, shape):
+    assert read(USER, **members).shape is shape
+
+
+@pytest.mark.parametrize("items", [[USER, {"type": "item_reference", "id": "x"}], [USER, {"id": "x"}]])
+def test_what_only_the_server_knows_is_no_measure(items):
+    assert read(*items).shape is PART_UNSEEN
+    longer = body_of(*items, call(), output())
+    known = read(*items, call(), output())
+    assert RESPONSES.parse(longer, known, known.shared_messages(longer)).shape is PART_UNSEEN
+
+
+def test_a_request_that_ends_with_the_wish_for_a_compaction_is_not_touched():
+    trigger = {"type": "compaction_trigger"}
+    assert read(USER, trigger).shape is UNTOUCHED
+    assert [message.role for message in read(USER, trigger).conversation] == ["developer"]
+    assert read(trigger, USER).shape is SHAPE
+
+
+def test_an_output_that_comes_late_makes_the_whole_be_read_again():
+    items = [USER, call(kind="custom_tool_call"), output(kind="custom_tool_call_output"), USER]
+    known = read(*items)
+    later = [*items, output(kind="custom_tool_call_output"), USER]
+    body = body_of(*later)
+    shared = known.shared_messages(body)
+    request = RESPONSES.parse(body, known, shared)
+    assert shared == 4
+    assert request.conversation == read(*later).conversation
+    assert request.conversation[1] is not known.conversation[1]
+
+
+def test_a_request_that_goes_on_is_read_from_where_it_does():
+    known = read(USER, call(), output(), USER)
+    body = body_of(USER, call(), output(), USER, call("b"), output("b"))
+    request = RESPONSES.parse(body, known, known.shared_messages(body))
+    assert request.conversation[1] is known.conversation[1]
+    assert request.shape is SHAPE
+
+
+def test_only_where_the_upstream_holds_the_rest_is_the_cutting_left_to_it():
+    assert RESPONSES.left_to_the_upstream(read(USER, previous_response_id="r")) == {"truncation": b'"auto"'}
+    assert RESPONSES.left_to_the_upstream(read(USER, truncation="auto")) == {}
+    assert RESPONSES.left_to_the_upstream(read(USER)) == {}
+
+
+@pytest.mark.parametrize(
+    ("members", "found"),
+    [
+        ({"instructions": b'"be brief"'}, b'"be brief"'),
+        ({"instructions": b"null"}, b""),
+        ({"instructions": b'""'}, b""),
+        ({}, b""),
+    ],
+)
+def test_instructions_are_a_member_of_the_request(members, found):
+    assert RESPONSES.instructions(members) == found
+
+
+def test_tools_that_come_as_items_count_as_tools():
+    tools = [{"type": "namespace", "name": "fs", "tools": [{"name": "cat"}]}, {"type": "custom", "name": "exec"}]
+    item = {"type": "additional_tools", "role": "developer", "tools": tools}
+    request = read(item, USER, tools=[{"name": "ls"}])
+    assert RESPONSES.tool_names(RESPONSES.tools(request)) == ["ls", "cat", "exec"]
+    assert request.conversation[0].text() == ""
+    assert RESPONSES.tool_names(RESPONSES.tools(read(item, USER))) == ["cat", "exec"]
+    assert json.loads(RESPONSES.tools(read(USER, tools=[WEATHER]))) == [WEATHER]
+
+
+def test_our_tool_is_offered_only_in_a_list_of_the_request_that_is_all_there():
+    assert RESPONSES.with_tool(read(USER, tools=[WEATHER], store=False), "auto") is not None
+    assert RESPONSES.with_tool(read(USER, tools=[WEATHER], store=False, prompt={"id": "p"}), "auto") is not None
+    assert RESPONSES.with_tool(read(USER, tools=[WEATHER], store=False, conversation="c"), "always") is None
+    assert RESPONSES.with_tool(read(TOOLS_ITEM, USER, tools=[WEATHER], store=False), "always") is None
+
+
+def test_a_choice_of_tools_is_read_from_the_request():
+    assert RESPONSES.forces_a_call({"tool_choice": b'"required"'})
+    assert not RESPONSES.forces_a_call({})
+
+
+def test_images_are_told_by_the_names_of_parts_and_members():
+    assert RESPONSES.may_hold_images(b'{"type":"image_generation_call"}')
+    assert not RESPONSES.may_hold_images(b'{"type":"input_text","text":"an image"}')
+    assert RESPONSES.may_name_images(b'{"type":"input_image","image_url":"https://example.org"}')
+    assert not RESPONSES.may_name_images(b'{"type":"input_image","file_id":"f"}')
+
+
+def test_results_are_items_that_name_their_calls():
+    message = RESPONSES.message(json.dumps(call("c", "custom_tool_call")).encode())
+    missing = json.loads(RESPONSES.missing_result(message, ToolCall("c", "ls"), "interrupted"))
+    assert missing == {"type": "custom_tool_call_output", "call_id": "c", "output": "interrupted"}
+    assert json.loads(RESPONSES.result(OwnCall(0, "c", "{}", b""), "text")) == {**output("c"), "output": "text"}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_plain"),
+    [
+        (answer(stream=True).split(b"\n\n", 2)[2], True),
+        (answer(stream=False), True),
+        (b'{"output": [], "error": null}', False),
+        (b'{"output": [{}], "error": {"code": "x"}}', False),
+        (b'{"output": [{}], "error": null}', True),
+        (b'{"output": [{}], "status": "incomplete"}', False),
+        (b'{"type":"response.output_item.added"}\n\n{"type":"error"}', False),
+        (b"", False),
+    ],
+)
+def test_a_response_is_plainly_a_reply_once_an_item_has_begun_and_no_word_of_a_refusal_stands_there(evidence, is_plain):
+    assert RESPONSES.is_plainly_a_reply(evidence) is is_plain
+
+
+SILENT = ["created", "queued", "in_progress", "metadata"]
+
+
+@pytest.mark.parametrize("name", [*(f"response.{name}" for name in SILENT), "keepalive", "ping"])
+def test_that_a_response_was_created_or_waits_says_nothing(name):
+    assert not RESPONSES.says_something(json.dumps({"x": 1, "type": name}).encode())
+    assert not RESPONSES.says_something(b"")
+
+
+@pytest.mark.parametrize("data", [b'{"type":"response.failed"}', b'{"type":"error"}', b"[DONE]", b'{"type":7}', b"{}"])
+def test_any_other_event_says_something(data):
+    assert RESPONSES.says_something(data)
+
+
+def test_the_end_of_an_answer_says_what_was_counted_and_that_it_is_whole():
+    assert RESPONSES.counted(answer(stream=True)[-4_096:]).prompt == 100
+    assert RESPONSES.counted(b"{}") is None
+    assert RESPONSES.is_complete(answer(stream=True))
+    assert not RESPONSES.is_complete(answer(stream=True)[:-1])
+
+
+def test_a_key_of_the_operator_goes_up_as_a_bearer_s():
+    assert RESPONSES.credentials("sk") == [(b"authorization", b"Bearer sk")]
