@@ -76,7 +76,7 @@ def test_what_no_edit_names_keeps_its_bytes(history, budget):
     assert made.after == sum((size_of(message, ByteClassCounter()) for message in made.sent), Size())
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)  # each plans a history turn by turn, twice
 @given(histories(), budgets())
 def test_a_plan_with_memory_is_the_plan_without_while_the_mark_moves(history, budget):
     made, known, earlier = pipeline(budget), None, None
