@@ -20,7 +20,7 @@ from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromH
 from proxy.shell.endpoints.answers import Refusal
 from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.telemetry.recent import MAX_DECISIONS
-from proxy.wire.chat_completions.errors import error_body
+from proxy.wire.openai_errors import error_body
 
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": Refusal, "description": "Why not."}}

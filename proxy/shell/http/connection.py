@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
 from proxy.shell.http.framing import Requests
 from proxy.shell.resources.logs import logger
-from proxy.wire.chat_completions.errors import error_body
+from proxy.wire.openai_errors import error_body
 
 STATE_KEY: Final = "connection"
 """In `scope["state"]`."""

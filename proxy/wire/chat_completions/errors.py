@@ -1,27 +1,12 @@
-"""Errors in OpenAI's shape, as bodies and as the end of streams."""
+"""The end of a stream of chat completions that has to tell an error."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from proxy.core.text import jsontext
-from proxy.errors import ContextOverflow, ProxyError
+from proxy.wire.openai_errors import error_in_body
 
 _DONE: Final = b"data: [DONE]\n\n"
-_MAX_MESSAGE_CHARS: Final = 2_000
-
-
-def error_body(error: ProxyError) -> bytes:
-    """An error of the proxy in OpenAI's shape."""
-    described: dict[str, Any] = {
-        "message": error.message,
-        "type": error.type,
-        "param": error.param,
-        "code": error.code,
-    }
-    if isinstance(error, ContextOverflow) and error.upstream_message is not None:
-        described["upstream"] = {"message": error.upstream_message}
-    return jsontext.dump({"error": described})
 
 
 def error_in_stream(status: int, body: bytes) -> bytes:
@@ -34,20 +19,3 @@ def error_in_stream(status: int, body: bytes) -> bytes:
     """
     # Line ends in JSON are white space, and most clients do not read data of several lines.
     return b"data: " + error_in_body(status, body).replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n" + _DONE
-
-
-def error_in_body(status: int, body: bytes) -> bytes:
-    """The body of a response for a client that does not see its status; anything that is no OpenAI error becomes one.
-
-    >>> error_in_body(503, b"")
-    b'{"error":{"message":"HTTP 503","type":"upstream_error","param":null,"code":"503"}}'
-    """
-    try:
-        is_known = "error" in jsontext.members(body) or status == 200
-    except jsontext.NotJson:
-        is_known = False
-    if is_known:
-        return body
-    message = body.decode("utf-8", "replace")[:_MAX_MESSAGE_CHARS]
-    said = {"message": message or f"HTTP {status}", "type": "upstream_error", "param": None, "code": str(status)}
-    return jsontext.dump({"error": said})

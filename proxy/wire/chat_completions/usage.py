@@ -1,67 +1,21 @@
-"""The upstream's counts over several rounds of one response: for the client, and for the account that pays.
-
-Rule: the client gets the size of its own prompt, because agents decide by it when to compact: the prompt's counts are
-those of the first round, whose prompt was the client's. The counts of the model's output are added up, and so is the
-cost. The sum of all rounds is for the record.
-"""
+"""What chat completions call the counts of the upstream."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import ClassVar
 
-_OF_THE_PROMPT: Final = re.compile(r"(?:prompt|input|cached?)_\w*tokens(?:_details)?")
-"""`prompt_tokens` and `prompt_tokens_details` of OpenAI, `prompt_cache_hit_tokens` of DeepSeek, `cached_tokens` of
-Kimi, `cache_read_input_tokens` of Anthropic behind LiteLLM.
-https://api-docs.deepseek.com/api/create-chat-completion"""
-_TOTALS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
+from proxy.wire.rounds_usage import RoundsUsage
 
 
-class AnswerUsage:
-    """The usage of one response, round by round."""
+class AnswerUsage(RoundsUsage):
+    """The usage of one response, round by round. The record has the names of this API."""
 
-    def __init__(self) -> None:
-        self._first: Mapping[str, Any] = {}
-        self._whole: Mapping[str, Any] = {}
-        """Of the finished rounds."""
-
-    def add(self, usage: Mapping[str, Any]) -> None:
-        """A round is over; `usage` is its last one, empty if there was none."""
-        self._first = self._first or usage
-        self._whole = added(self._whole, usage)
-
-    def told(self, usage: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The usage of a later round as the client gets it."""
-        first, whole = self._first or usage, added(self._whole, usage)
-        told = {**whole, **{name: found for name, found in first.items() if _OF_THE_PROMPT.fullmatch(name)}}
-        counted: list[Any] = [found for name in _TOTALS if _is_number(found := told.get(name))]
-        if len(counted) == len(_TOTALS):
-            told["total_tokens"] = counted[0] + counted[1]
-        return told
-
-    def totals(self, usage: Mapping[str, Any]) -> dict[str, int]:
-        """Tokens of all rounds together, including this one; empty if nobody counted."""
-        whole = added(self._whole, usage)
-        return {name: found for name in _TOTALS if isinstance(found := whole.get(name), int) and _is_number(found)}
-
-
-def added(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
-    """The usage of two rounds together: numbers are added, anything else is taken from the last one.
-
-    >>> added({"total_tokens": 3, "details": {"cached": 1}}, {"total_tokens": 4, "details": {"cached": 2}, "x": None})
-    {'total_tokens': 7, 'details': {'cached': 3}, 'x': None}
-    """
-    return {**before, **{name: _together(before.get(name), found) for name, found in usage.items()}}
-
-
-def _together(before: Any, found: Any) -> Any:
-    if isinstance(before, dict) and isinstance(found, dict):
-        return added(before, found)
-    if _is_number(before) and _is_number(found):
-        return before + found
-    return before if found is None else found
-
-
-def _is_number(found: Any) -> bool:
-    return isinstance(found, int | float) and not isinstance(found, bool)
+    totals_of: ClassVar[Mapping[str, str]] = {
+        name: name for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    }
+    of_the_prompt: ClassVar[re.Pattern[str]] = re.compile(r"(?:prompt|input|cached?)_\w*tokens(?:_details)?")
+    """`prompt_tokens` and `prompt_tokens_details` of OpenAI, `prompt_cache_hit_tokens` of DeepSeek, `cached_tokens` of
+    Kimi, `cache_read_input_tokens` of Anthropic behind LiteLLM.
+    https://api-docs.deepseek.com/api/create-chat-completion"""

@@ -11,20 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.errors import ProxyError
 from proxy.wire.chat_completions import answer_end, errors, tools
 from proxy.wire.chat_completions.answer_body import AnswerBody
 from proxy.wire.chat_completions.answer_stream import AnswerStream
 from proxy.wire.chat_completions.assistant import result_of
 from proxy.wire.chat_completions.counted import counted_in
 from proxy.wire.chat_completions.message import ChatMessage
-from proxy.wire.error_bodies import holds_nothing, judge_answer
+from proxy.wire.error_bodies import holds_nothing
+from proxy.wire.json_wire import JsonWire
 from proxy.wire.request import Request, RequestShape, read_request
 
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
@@ -43,11 +42,10 @@ SHAPE: Final = RequestShape("messages", ("max_completion_tokens", "max_tokens"),
 """Of the two limits, the newer name takes precedence."""
 
 
-class ChatCompletions:
+class ChatCompletions(JsonWire):
     """`/chat/completions`; the protocol describes each member."""
 
     path: Final = "/chat/completions"
-    content_type: Final = b"application/json"
     results_hold_media: Final = False
     results_may_repeat: Final = False
 
@@ -74,10 +72,6 @@ class ChatCompletions:
         """By the name of the part that holds one."""
         return _may_hold_images(raw)
 
-    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """A bearer token."""
-        return [(b"authorization", b"Bearer " + key.encode())]
-
     def may_name_images(self, raw: bytes) -> bool:
         """By the same name; the quotes around it are escaped inside a text."""
         return b"image_url" in raw
@@ -86,10 +80,6 @@ class ChatCompletions:
         """The names in a tool list."""
         return tools.tool_names(found or None)
 
-    def tools(self, request: Request) -> bytes:
-        """The member of that name."""
-        return bytes(request.members.get(request.shape.tools, b""))
-
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end."""
         return tools.with_tool(request.members, policy)
@@ -97,10 +87,6 @@ class ChatCompletions:
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
-
-    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
-        """The upstream holds nothing."""
-        return {}
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """A message of the role `tool`."""
@@ -138,22 +124,6 @@ class ChatCompletions:
     def streamed_reply(self) -> AnswerStream:
         """Chunks."""
         return AnswerStream()
-
-    def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
-    ) -> Verdict:
-        """By the words of this API's servers, in whatever shape."""
-        return judge_answer(status, headers, body, sent=sent, request=request)
-
-    id_header: Final = b"x-request-id"
-
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it is only in a header
-        """In OpenAI's shape."""
-        return errors.error_body(error)
-
-    def error_in_body(self, status: int, body: bytes) -> bytes:
-        """In OpenAI's shape."""
-        return errors.error_in_body(status, body)
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """An event with it, and `[DONE]`."""

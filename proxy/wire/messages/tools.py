@@ -6,19 +6,15 @@ https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, is_offered
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
+from proxy.wire.tool_list import MAX_NAMES, OwnTool
 
 _FORCES: Final = frozenset({"any", "tool"})
-_MAX_NAMES: Final = 1_000
-_NO_TOOLS: Final = frozenset((b"null", b"[]"))
-_MAX_REMEMBERED_BYTES: Final = 256 * 1024
-"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
 _DEFINITION: Final = jsontext.dump({"name": SPEC.name, "description": SPEC.description, "input_schema": SPEC.schema})
 
 
@@ -29,7 +25,7 @@ def tool_names(tools: Raw | None) -> list[str]:
     ['bash', '']
     """
     found = jsontext.opened(tools)
-    return [_name(tool) for tool in found[:_MAX_NAMES]] if isinstance(found, list) else []
+    return [_name(tool) for tool in found[:MAX_NAMES]] if isinstance(found, list) else []
 
 
 def _name(tool: Any) -> str:
@@ -37,26 +33,12 @@ def _name(tool: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
+_OWN: Final = OwnTool(_DEFINITION, tool_names)
+
+
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
     """The `tools` of a request with ours at the end; None if its agent does not have our tool."""
-    if policy == "never":
-        return None
-    tools = bytes(members.get("tools", b"null"))
-    if policy == "auto" and tools in _NO_TOOLS:
-        return None
-    return (_with_tool if len(tools) <= _MAX_REMEMBERED_BYTES else _with_tool.__wrapped__)(tools, policy)
-
-
-@functools.lru_cache(64)
-def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
-    if not is_offered(tool_names(tools), policy):
-        return None
-    if tools == b"null":
-        return jsontext.join_array([_DEFINITION])
-    if not tools.startswith(b"["):
-        return None
-    inside = tools[1:-1].strip()
-    return b"[" + inside + b"," * bool(inside) + _DEFINITION + b"]"
+    return _OWN.appended(members, policy)
 
 
 def forces_a_call(members: Mapping[str, Raw]) -> bool:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
-from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.errors import ProxyError
-from proxy.wire.error_bodies import judge_answer
+from proxy.wire.json_wire import JsonWire
 from proxy.wire.messages import answer_end, errors, tools
 from proxy.wire.messages.answer_body import AnswerBody
 from proxy.wire.messages.answer_stream import AnswerStream
@@ -53,14 +52,13 @@ _HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
 """Of a request that continues a conversation that the upstream holds."""
 
 
-class Messages:
+class Messages(JsonWire):
     """`/messages`; the protocol describes each member."""
 
     path: Final = "/messages"
-    content_type: Final = b"application/json"
     results_hold_media: Final = True
     results_may_repeat: Final = False
-    id_header: Final = b"request-id"
+    id_header: ClassVar[bytes] = b"request-id"
 
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
@@ -104,10 +102,6 @@ class Messages:
         """The names in a tool list."""
         return tools.tool_names(found or None)
 
-    def tools(self, request: Request) -> bytes:
-        """The member of that name."""
-        return bytes(request.members.get("tools", b""))
-
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if the upstream holds the conversation."""
         return tools.with_tool(request.members, policy) if request.shape.is_whole else None
@@ -115,10 +109,6 @@ class Messages:
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """By `tool_choice`."""
         return tools.forces_a_call(members)
-
-    def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
-        """Nothing: no member asks for it."""
-        return {}
 
     def missing_result(self, _: Message, call: ToolCall, text: str) -> bytes:
         """A user message with one block."""
@@ -156,12 +146,6 @@ class Messages:
     def streamed_reply(self) -> AnswerStream:
         """Events."""
         return AnswerStream()
-
-    def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
-    ) -> Verdict:
-        """By the words of any API's servers, because gateways pass on other servers' words."""
-        return judge_answer(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError, request_id: str = "") -> bytes:
         """In Anthropic's shape."""

@@ -1,5 +1,4 @@
-"""Errors in the shape of the Responses API: bodies are those of chat completions; the end of a stream has its own
-events.
+"""The end of a stream of the Responses API that has to tell an error; bodies have OpenAI's shape.
 
 Rule: a stream ends with both events, because some clients read only `response.failed` (Codex,
 codex-rs/codex-api/src/sse/responses.rs), and others raise on `error` (openai-python, src/openai/_streaming.py).
@@ -10,9 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from proxy.core.text import jsontext
-from proxy.wire.chat_completions.errors import error_body, error_in_body
-
-__all__ = ["error_body", "error_in_body", "error_in_stream"]
+from proxy.wire.openai_errors import error_in_body
 
 _SERVER_ERROR: Final = "server_error"
 

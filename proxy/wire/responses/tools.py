@@ -5,19 +5,15 @@ Rule: the client's own entries in the list keep their bytes. https://platform.op
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec, is_offered
+from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
+from proxy.wire.tool_list import MAX_NAMES, OwnTool
 
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
-_MAX_NAMES: Final = 1_000
-_NO_TOOLS: Final = frozenset((b"null", b"[]"))
-_MAX_REMEMBERED_BYTES: Final = 256 * 1024
-"""Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
 
 
 def tool_for(spec: ToolSpec) -> bytes:
@@ -26,16 +22,13 @@ def tool_for(spec: ToolSpec) -> bytes:
     return jsontext.dump({"type": "function", **said})
 
 
-_DEFINITION: Final = tool_for(SPEC)
-
-
 def tool_names(tools: Raw) -> list[str]:
     """The names in a tool list, including those inside namespaces; a tool of the server is named by its type.
 
     >>> tool_names(b'[{"type":"function","name":"ls"},{"type":"web_search"},{"tools":[{"name":"cat"}]}]')
     ['ls', 'web_search', 'cat']
     """
-    return list(_names(jsontext.opened(tools) if tools else None))[:_MAX_NAMES]
+    return list(_names(jsontext.opened(tools) if tools else None))[:MAX_NAMES]
 
 
 def _names(tools: Any, depth: int = 0) -> Iterator[str]:
@@ -51,35 +44,23 @@ def _name(tool: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
+_OWN: Final = OwnTool(tool_for(SPEC), tool_names)
+
+
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
     """The `tools` of a request with ours at the end; None if its agent does not have our tool.
 
     It is never added if the upstream holds a part of the conversation, or may be asked to continue from this response:
     hidden calls could not be put back there. Nor is it added if the client fetches the response later.
     """
-    if policy == "never" or bytes(members.get("store", b"true")) != b"false" or is_true(members.get("background")):
+    if bytes(members.get("store", b"true")) != b"false" or is_true(members.get("background")):
         return None
-    tools = bytes(members.get("tools", b"null"))
-    if policy == "auto" and tools in _NO_TOOLS:
-        return None
-    return (_with_tool if len(tools) <= _MAX_REMEMBERED_BYTES else _with_tool.__wrapped__)(tools, policy)
+    return _OWN.appended(members, policy)
 
 
 def is_true(raw: Raw | None) -> bool:
     """Whether a member exists and is true."""
     return raw is not None and bytes(raw) == b"true"
-
-
-@functools.lru_cache(64)
-def _with_tool(tools: bytes, policy: RetrievalPolicy) -> bytes | None:
-    if not is_offered(tool_names(tools), policy):
-        return None
-    if tools == b"null":
-        return jsontext.join_array([_DEFINITION])
-    if not tools.startswith(b"["):
-        return None
-    inside = tools[1:-1].strip()
-    return b"[" + inside + b"," * bool(inside) + _DEFINITION + b"]"
 
 
 def forces_a_call(members: Mapping[str, Raw]) -> bool:

@@ -16,14 +16,12 @@ from typing import Final
 import msgspec
 
 from proxy.core.conversation.message import Message, ToolCall
-from proxy.core.overflow import Sent, Verdict
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.core.retrieval_tool.assistant_message import OwnCall
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.errors import ProxyError
-from proxy.wire.error_bodies import judge_answer
+from proxy.wire.json_wire import JsonWire
 from proxy.wire.request import Request, RequestShape, read_request
 from proxy.wire.responses import errors, tools
 from proxy.wire.responses.counted import counted_in
@@ -66,12 +64,10 @@ UNTOUCHED: Final = SHAPE._replace(read=read_untouched)
 """The request asks for a compaction of its whole input."""
 
 
-class Responses:
+class Responses(JsonWire):
     """`/responses`; the protocol describes each member."""
 
     path: Final = "/responses"
-    id_header: Final = b"x-request-id"
-    content_type: Final = b"application/json"
     results_hold_media: Final = True
     results_may_repeat: Final = True
 
@@ -185,24 +181,6 @@ class Responses:
     def streamed_reply(self) -> ReplyStream:
         """Events."""
         return ReplyStream()
-
-    def judged(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
-    ) -> Verdict:
-        """By the words of any API's servers."""
-        return judge_answer(status, headers, body, sent=sent, request=request)
-
-    def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
-        """A bearer token."""
-        return [(b"authorization", b"Bearer " + key.encode())]
-
-    def error(self, error: ProxyError, request_id: str = "") -> bytes:  # noqa: ARG002 - it is only in a header
-        """In OpenAI's shape."""
-        return errors.error_body(error)
-
-    def error_in_body(self, status: int, body: bytes) -> bytes:
-        """In OpenAI's shape."""
-        return errors.error_in_body(status, body)
 
     def error_in_stream(self, status: int, body: bytes) -> bytes:
         """The event `error`, and `response.failed`."""

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.chat_completions.usage import AnswerUsage, added
+from proxy.wire.chat_completions.usage import AnswerUsage
 
 COUNTS = st.integers(0, 10**6)
 USAGES = st.builds(
@@ -41,24 +40,14 @@ def test_the_record_holds_the_tokens_of_all_rounds(rounds):
     }
 
 
-def test_a_round_that_nobody_counted_changes_nothing():
+def test_the_servers_own_names_of_the_prompts_counts_are_those_of_the_first_round():
     usage = AnswerUsage()
-    usage.add({})
-    usage.add({"prompt_tokens": 5, "completion_tokens": 2})
-    assert usage.told({}) == {"prompt_tokens": 5, "completion_tokens": 2}
-    assert AnswerUsage().told({}) == AnswerUsage().totals({}) == {}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "together"),
-    [
-        ({"cost": 0.5}, {"cost": 0.25}, {"cost": 0.75}),
-        ({"tier": "flex"}, {"tier": "default"}, {"tier": "default"}),
-        ({"tier": "flex"}, {"tier": None}, {"tier": "flex"}),
-        ({"cached": True}, {"cached": True}, {"cached": True}),
-        ({"details": {"audio": 1}}, {"details": {"text": 2}}, {"details": {"audio": 1, "text": 2}}),
-        ({"details": {"audio": 1}}, {"details": 7}, {"details": 7}),
-    ],
-)
-def test_numbers_of_two_rounds_are_added_and_anything_else_is_as_the_last_one_said(before, now, together):
-    assert added(before, now) == together
+    usage.add({"prompt_cache_hit_tokens": 3, "cached_tokens": 4, "cache_read_input_tokens": 5, "cost": 0.5})
+    assert usage.told(
+        {"prompt_cache_hit_tokens": 30, "cached_tokens": 40, "cache_read_input_tokens": 50, "cost": 1}
+    ) == {
+        "prompt_cache_hit_tokens": 3,
+        "cached_tokens": 4,
+        "cache_read_input_tokens": 5,
+        "cost": 1.5,
+    }

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import ContextOverflow
-from proxy.wire.responses.errors import error_body, error_in_body, error_in_stream, event
+from proxy.wire.openai_errors import error_body
+from proxy.wire.responses.errors import error_in_stream, event
 
 
 def told(status, body):
@@ -54,11 +55,6 @@ def test_whatever_an_upstream_sent_the_stream_ends_with_its_words(status, body):
     first, second = told(status, b"?" + body)
     assert first["code"] == str(status)
     assert first["message"] == second["response"]["error"]["message"] == (b"?" + body).decode("utf-8", "replace")
-
-
-def test_bodies_are_those_of_chat_completions():
-    assert error_in_body(429, b'{"error": "x"}') == b'{"error": "x"}'
-    assert json.loads(error_body(ContextOverflow("too long")))["error"]["code"] == "context_length_exceeded"
 
 
 def test_an_event_stands_under_its_name():

@@ -45,19 +45,3 @@ def test_the_record_holds_the_tokens_of_all_rounds_under_the_names_that_it_has_f
         "completion_tokens": sum(one["output_tokens"] for one in rounds),
         "total_tokens": sum(one["total_tokens"] for one in rounds),
     }
-
-
-def test_a_round_that_nobody_counted_changes_nothing():
-    assert over([{}, {"input_tokens": 5, "output_tokens": 2}]).told({}) == {
-        "input_tokens": 5,
-        "output_tokens": 2,
-        "total_tokens": 7,
-    }
-    assert ResponseUsage().told({}) == ResponseUsage().totals({}) == {}
-
-
-def test_what_is_no_number_is_no_total():
-    assert ResponseUsage().totals({"input_tokens": "5", "output_tokens": True, "total_tokens": 3}) == {
-        "total_tokens": 3
-    }
-    assert "total_tokens" not in ResponseUsage().told({"input_tokens": "5", "output_tokens": 2})
