@@ -52,6 +52,8 @@ class RequestShape(NamedTuple):
     about the request."""
     tools: str = "tools"
     """The member with the tool list."""
+    items_add_tools: bool = False
+    """Whether items of the message list may add tools."""
 
 
 @dataclass(frozen=True, slots=True)

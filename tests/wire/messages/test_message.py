@@ -60,6 +60,22 @@ def test_images_in_results_are_media_there():
     assert parts[1].attachment.payload == PNG
 
 
+@pytest.mark.parametrize(
+    ("content", "may"),
+    [
+        ([IMAGE], True),
+        ([{"type": "document", "source": {"type": "file", "file_id": "f"}}], True),
+        ([result(1, [text("shot"), IMAGE])], True),
+        ([{"type": "resource", "resource": {}}], True),
+        ([text("a"), use(1), {"type": "thinking", "thinking": "b", "signature": "S"}], False),
+        ([{"type": "redacted_thinking", "data": "R"}, text("a", **MARK)], False),
+        ([result(1, "a"), result(2, [text("b")])], False),
+    ],
+)
+def test_only_what_may_hold_media_is_searched_for_them(content, may):
+    assert ApiMessage.read(spelled(user(content))).may_hold_media is may
+
+
 def test_a_result_that_is_a_string_stays_one():
     (found,) = read(user([result(1, "a")]))
     noted = found.changed({at: "note" + said for at, said in found.texts()})
