@@ -13,9 +13,9 @@ import msgspec
 
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.messages.blocks import CALL, RESULT, kind_of, listed
+from proxy.wire.messages.blocks import CALL, RESULT, THINKING, kind_of, listed
 
-_NO_TOOLS: Final = frozenset({"text", "thinking", "redacted_thinking", CALL})
+_NO_TOOLS: Final = THINKING | {"text", CALL}
 """Kinds of blocks that bring no tools, whatever they contain."""
 
 

@@ -45,6 +45,7 @@ from proxy.wire.messages.blocks import (
     IMAGE,
     MARK,
     RESULT,
+    THINKING,
     brings_tools,
     images_in,
     kind_of,
@@ -301,6 +302,18 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([_written(item) for item in items])
         )
         return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
+
+    def unsealed(self) -> Self | None:
+        """Without its thinking, all of which is signed or encrypted."""
+        if self.role != "assistant":
+            return self
+        blocks = listed(self.content())
+        gone: dict[Path, bytes | None] = {
+            ("content", position): None for position, block in enumerate(blocks) if kind_of(block) in THINKING
+        }
+        if not gone:
+            return self
+        return replace(self, raw=spliced(self.raw, gone)) if len(gone) < len(blocks) else None
 
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""

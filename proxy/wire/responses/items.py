@@ -264,6 +264,11 @@ def sealed(content: Any) -> str:
     return " a" * (length // _BYTES_PER_TOKEN)
 
 
+def is_sealed(item: Any) -> bool:
+    """Whether an item is encrypted reasoning."""
+    return isinstance(item, dict) and item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
 def _strings(found: Any) -> Iterator[str]:
     """All strings in a value that a model may read, in order, as deep as msgspec parses."""
     left = [found]

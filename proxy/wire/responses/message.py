@@ -43,6 +43,7 @@ from proxy.wire.responses.items import (
     Kind,
     call_of,
     head_of,
+    is_sealed,
     meant_by,
     media_in,
     read_texts,
@@ -269,6 +270,16 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
     def unmarked(self) -> bytes:
         """As received: this API has no cache marks."""
         return self.raw
+
+    def unsealed(self) -> Self | None:
+        """Without its encrypted reasoning; reasoning in plain text, of open models, stays."""
+        if self.role != "assistant" or b'"encrypted_content"' not in self.raw:
+            return self
+        raws = self.items()
+        left = [raw for raw in raws if not is_sealed(jsontext.opened(raw))]
+        if len(left) == len(raws):
+            return self
+        return replace(self, raw=b",".join(left), kind=head_of(left[-1]).kind) if left else None
 
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""

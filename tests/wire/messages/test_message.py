@@ -266,3 +266,19 @@ def test_a_plain_text_stays_one_as_long_as_it_is_one(parts, content):
 def test_any_call_has_an_id_and_a_name_or_empty_ones(block):
     (call,) = read(assistant([block]))[0].calls
     assert (call.id, call.name) == (("toolu_1", "Read") if block == use(1) else ("", ""))
+
+
+@given(histories())
+def test_without_its_thinking_a_message_keeps_every_other_block(history):
+    for message in history:
+        for view in views(message):
+            left = view.unsealed()
+            blocks = view.content() if isinstance(view.content(), list) else []
+            kept = [block for block in blocks if block["type"] not in ("thinking", "redacted_thinking")]
+            if len(kept) == len(blocks) or view.role != "assistant":
+                assert left is view
+            elif not kept:
+                assert left is None
+            else:
+                assert (left.content(), left.calls, left.role) == (kept, view.calls, view.role)
+                assert left.is_companion == view.is_companion
