@@ -154,7 +154,7 @@ class ReplyStream:
         data = data_of(self._end)
         response = self._final.get("response")
         if isinstance(response, dict):
-            if response.get("output"):
+            if isinstance(response.get("output"), list):  # some servers list nothing here, the client has seen it all
                 changes["response", "output"] = jsontext.join_array([*self._before, *self._shown, *(said or [])])
             if isinstance(usage := response.get("usage"), dict) and self._rounds:
                 changes["response", "usage"] = jsontext.dump(self._usage.told(usage))
