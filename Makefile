@@ -108,7 +108,7 @@ docs: .docs-tools/made ## the documentation as a site, in .site; fails on a brok
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
-config.example.yaml: proxy/config/settings.py proxy/reference.py .venv/made
+config.example.yaml: $(wildcard proxy/config/*.py) proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference > $@
 
 docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made

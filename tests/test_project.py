@@ -51,7 +51,7 @@ def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeyp
 
 
 def test_every_setting_has_its_docstring():
-    said = reference._docstrings(reference.settings)
+    said = reference.settings_docstrings()
     silent = [
         f"{name}.{field}"
         for name, fields in said.items()
