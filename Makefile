@@ -123,6 +123,7 @@ docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find p
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra compression --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+	@$(LOCK) -c requirements-dev.lock --extra compression -o requirements-image.lock
 	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 
 clean: ## remove what was made
