@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
-from proxy.config.settings import RoutedUpstream, Settings
+from proxy.config.settings import Settings
 from proxy.config.types import Mode
+from proxy.config.upstreams import RoutedUpstream
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice

@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from proxy.config.settings import UpstreamSettings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
 from proxy.shell.upstream.upload import Upload, Whole
