@@ -182,8 +182,15 @@ class Planner:
             unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
             lambda message, call: wire.message(wire.missing_result(message, call, text)),
         )
+        return await self._made_for(refused, request, keeping=keeping)
+
+    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+        """A plan for the history of a request without the reasoning that its upstream could not verify."""
+        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+
+    async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
-        return await in_thread(self.made, wire, request, refused.tenant, terms, refused.resolved)
+        return await in_thread(self.made, refused.wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, on the same terms as its own plan."""

@@ -75,7 +75,12 @@ class Judge:
             and planned.request.shape.is_whole  # otherwise a call may be where it cannot be seen
             and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
         )
-        return Outcome(answer.status, verdict, media, is_unpaired, fitting)
+        has_broken_seals = (
+            self._heals
+            and verdict.kind is VerdictKind.SEAL
+            and any(message.unsealed() is not message for message in planned.request.conversation)
+        )
+        return Outcome(answer.status, verdict, media, is_unpaired, has_broken_seals, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""

@@ -19,6 +19,7 @@ COMPACTION: Final = "compaction"
 """"All content blocks before it are ignored": https://platform.claude.com/docs/en/build-with-claude/compaction"""
 CALL: Final = "tool_use"
 RESULT: Final = "tool_result"
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 IMAGE: Final = "image"
 DOCUMENT: Final = "document"
 _THOUGHTS: Final = {"thinking": "thinking", "compaction": "content"}
