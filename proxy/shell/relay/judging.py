@@ -193,7 +193,7 @@ class Judge:
         went_well: bool,
     ) -> None:
         """Compare the upstream's count of a prompt with the estimate."""
-        if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
+        if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
         if not planned.request.shape.is_whole:
@@ -209,6 +209,8 @@ class Judge:
         if planned.request.has_images:
             self._learning.note_prompt(profile.model, counted, planned.tenant)
             self._learn_images(planned, estimate, counted)
+        elif planned.inputs.is_rough:
+            self._learning.note_prompt(profile.model, counted, planned.tenant)
         else:
             self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant)
 
