@@ -54,9 +54,9 @@ class PeekedResponse:
         self._held: list[bytes] = []
         self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
         types, codings = _described_by(answer.headers)
-        self._is_event_stream = any([b"event-stream" in value for value in types])
-        self._is_json = any([b"json" in value for value in types])
-        self.is_plain = all([value in (b"", b"identity") for value in codings])
+        self._is_event_stream = any(b"event-stream" in value for value in types)
+        self._is_json = any(b"json" in value for value in types)
+        self.is_plain = all(value in (b"", b"identity") for value in codings)
         """Whether the body is not compressed."""
         self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if any(map(is_zlibs, codings)) else None
         self.evidence = b""
