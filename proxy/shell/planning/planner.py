@@ -42,6 +42,8 @@ SMALL_BYTES: Final = 4 * 1024
 INLINE_BYTES: Final = 32 * 1024
 """New bytes that are processed on the event loop: tiktoken counts 6 MB a second or more, so this takes about 5 ms at
 most. A thread costs 0.1 ms and waits for its turn."""
+WAITED_SECONDS: Final = 0.000_5
+"""Least time of a look-up that is told: asking what is remembered takes microseconds, and is the proxy's own time."""
 
 _NOTHING: Final[Resolved] = {}
 _COPIES: Final = 4
@@ -125,7 +127,7 @@ class Planner:
                 planned = await self._run(came, match, resolved)
         if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
             planned = await self._run(came, match, resolved)
-        if lookup_seconds:
+        if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
