@@ -100,6 +100,13 @@ class Outcome:
     """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
     that this one was cut."""
 
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
+        know of."""
+        accepted = self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
+        return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
+
 
 RetryStrategy: TypeAlias = Generator[Attempt, Outcome, None]
 

@@ -53,8 +53,7 @@ _IMAGE_HEAD_CHARACTERS: Final = 90_000
 
 def kind_of(block: Any) -> str:
     """The `type` of a block; empty if it has none."""
-    found = block.get("type") if isinstance(block, Mapping) else None
-    return found if isinstance(found, str) else ""
+    return jsontext.string_in(block, "type")
 
 
 def text_in(block: Any) -> str | None:

@@ -278,7 +278,7 @@ def _strings(found: Any) -> Iterator[str]:
             yield one
         elif isinstance(one, list):
             left.extend(reversed(one))
-        elif isinstance(one, dict) and one.get("type") not in _MEDIA_TYPES:
+        elif isinstance(one, dict) and jsontext.string_in(one, "type") not in _MEDIA_TYPES:
             is_image = one.get("type") == "image_generation_call"
             names = [name for name in one if name not in _NEVER_READ and not (is_image and name == "result")]
             left.extend(one[name] for name in reversed(names))
@@ -295,7 +295,7 @@ def media_in(item: Any) -> Iterator[ImageView | None]:
     for name in ("content", "output", "outputs"):
         said = item.get(name)
         for part in said if isinstance(said, list) else [said]:
-            if isinstance(part, dict) and part.get("type") in _MEDIA_TYPES:
+            if isinstance(part, dict) and jsontext.string_in(part, "type") in _MEDIA_TYPES:
                 yield _viewed(part)
 
 

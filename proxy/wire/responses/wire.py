@@ -96,9 +96,11 @@ class Responses(JsonWire):
         """Each message is one item or several; a plain text stays one if it is the only message."""
         found: dict[str, Raw] = {**request.members, **members}
         raws = [message.raw for message in messages]
-        if len(raws) == 1 and raws[0][:1] == b'"':
+        if bytes(found.get(SHAPE.messages, b"null"))[:1] == b"[":
+            found[SHAPE.messages] = jsontext.join_array(raws)
+        elif len(raws) == 1 and raws[0][:1] == b'"':
             found[SHAPE.messages] = raws[0]
-        elif raws or SHAPE.messages in found:
+        elif raws:
             found[SHAPE.messages] = jsontext.join_array([_as_item(raw) for raw in raws])
         return jsontext.join_object(found)
 

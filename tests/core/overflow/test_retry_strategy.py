@@ -99,6 +99,20 @@ def test_an_answer_that_was_accepted_ends_it(situation, status):
     assert second(situation, status, Verdict(VerdictKind.ACCEPTED)) is None
 
 
+@given(SITUATIONS, st.sampled_from([200, 201, 302]), st.builds(Verdict, st.just(VerdictKind.ACCEPTED), MAYBE))
+def test_nothing_follows_a_final_outcome_in_any_situation(situation, status, verdict):
+    outcome = Outcome(status, verdict)
+    assert outcome.is_final
+    assert len(sends(situation, outcome)) == 1
+
+
+def test_a_plain_acceptance_is_final_and_a_proof_of_a_cut_is_not():
+    accepted = Verdict(VerdictKind.ACCEPTED)
+    assert Outcome(200, accepted).is_final
+    assert not Outcome(200, accepted, fitting_tokens=4_000).is_final
+    assert not Outcome(400, accepted).is_final
+
+
 @given(SITUATIONS, STATUSES, VERDICTS)
 def test_every_overflow_is_tried_once_more(situation, status, verdict):
     assert not verdict.is_overflow or second(situation, status, verdict) is not None
