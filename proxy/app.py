@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import ASGIApp
 
-from proxy.config.settings import RoutedUpstream, Settings, UpstreamSettings
+from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
@@ -33,7 +34,7 @@ from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.operator.explaining import Explainer
+from proxy.shell.operator.explaining import Destination, Explainer
 from proxy.shell.operator.readiness import Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
@@ -92,21 +93,22 @@ def forget_what_is_gone() -> None:
     gc.freeze()
 
 
-Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and for the given one; returns why it did not list them, or None if it did."""
-
-
-def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
-    """What explains requests without a running proxy, and what first asks the upstream for a model, as a proxy does;
-    nothing is written."""
-    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning)
+def create_explainer(settings: Settings) -> Explainer:
+    """What explains requests without a running proxy; nothing is written."""
     folder = create_folder(settings)
     kept = settings.artifacts
     store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
     here = AccessResolver(settings.artifacts, folder.place_of("")).here
-    explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
-    return explainer, models.ask_now
+    return Explainer(
+        settings, [_destination(settings, one) for one in settings.named_upstreams.values()], store.place_of, here
+    )
+
+
+def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
+    settings = settings.before(one)
+    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning)
+    return Destination(one, _planner(settings, models, learning), models, learning.ratio)
 
 
 def _operator_api() -> ASGIApp:
@@ -139,11 +141,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     tenants = _tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tenants, recorder, resolver)
-    lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
-    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
+    lanes = [Lane.of(settings.before(one), one, shared) for one in settings.named_upstreams.values()]
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+    checks = [upstream_check(lane.route.relay) for lane in lanes]
+    readiness = Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -168,7 +170,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             yield
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
-    explainer = Explainer(settings, routes.default.planner, store.place_of, ways.here, lanes[-1].learning.ratio)
+    explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     artifacts = _artifact_route(settings, reader, tenants)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
@@ -205,8 +207,7 @@ class Lane:
 
     @classmethod
     def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`one`: one of the upstreams in the settings."""
-        settings = settings.model_copy(update={"upstream": one})
+        """`settings`: those of a proxy that has only the upstream `one`."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
@@ -218,11 +219,12 @@ class Lane:
         relay = Relay(
             settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
-        if isinstance(one, RoutedUpstream):
-            route = Route(relay, planner, upstream.base_path, one.match, one.wire)
-        else:
-            route = Route(relay, planner, upstream.base_path)
-        return cls(upstream, learning, models, route)
+        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one))
+
+    @property
+    def destination(self) -> Destination:
+        """The same, for dry runs."""
+        return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

@@ -33,6 +33,7 @@ _PRIORITY: Final = (
     VerdictKind.RATE,
     VerdictKind.QUOTA,
     VerdictKind.PAIRING,
+    VerdictKind.SEAL,
     VerdictKind.POLICY,
     VerdictKind.MEDIA,
     VerdictKind.COUNT,

@@ -75,7 +75,12 @@ class Judge:
             and planned.request.shape.is_whole  # otherwise a call may be where it cannot be seen
             and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
         )
-        return Outcome(answer.status, verdict, media, is_unpaired, fitting)
+        has_broken_seals = (
+            self._heals
+            and verdict.kind is VerdictKind.SEAL
+            and any(message.unsealed() is not message for message in planned.request.conversation)
+        )
+        return Outcome(answer.status, verdict, media, is_unpaired, has_broken_seals, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
@@ -189,7 +194,7 @@ class Judge:
         went_well: bool,
     ) -> None:
         """Compare the upstream's count of a prompt with the estimate."""
-        if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
+        if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
         if not planned.request.shape.is_whole:
@@ -205,6 +210,8 @@ class Judge:
         if planned.request.has_images:
             self._learning.note_prompt(profile.model, counted, planned.tenant)
             self._learn_images(planned, estimate, counted)
+        elif planned.inputs.is_rough:
+            self._learning.note_prompt(profile.model, counted, planned.tenant)
         else:
             self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant)
 

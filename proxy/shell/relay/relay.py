@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
-from proxy.config.settings import RoutedUpstream, Settings
+from proxy.config.settings import Settings
 from proxy.config.types import Mode
+from proxy.config.upstreams import RoutedUpstream
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
@@ -192,7 +193,8 @@ class Relay:
                 is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
                 if is_guess:
                     self._recorder.overflowed(decision, outcome.verdict)
-                if following.attempt.rung is Rung.FITTED or (is_guess and outcome.status >= 400 and response.is_whole):
+                is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
+                if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
                     fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
                 await response.aclose()
                 journey = journey.uncompressed() if response.has_begun else journey

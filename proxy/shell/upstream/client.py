@@ -18,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
-from proxy.config.settings import UpstreamSettings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.resources.lean_imports import without_certificates
 

@@ -134,6 +134,16 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
     assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
 
 
+def test_a_history_with_broken_seals_is_sent_without_them_once():
+    outcome = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+    strategy = retry_strategy(SENT)
+    next(strategy)
+    assert strategy.send(outcome) == Attempt(Rung.REPAIRED, unseals=True)
+    with pytest.raises(StopIteration):
+        strategy.send(outcome)
+    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
+
+
 def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
     verdict = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
     assert second(SENT, 400, verdict) == Attempt(Rung.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
