@@ -30,8 +30,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     keep_large_blocks_apart()
-    for module in (app, reloading):
-        module.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
 
 
 @pytest.fixture(autouse=True, scope="module")
