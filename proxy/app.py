@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
+from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
@@ -58,6 +59,14 @@ SWITCH_SECONDS: Final = 0.0005
 up, because that happens after each read and write of a socket."""
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
+PREPARE_SECONDS: Final = 2
+"""From the start until the words of refusals are loaded, unless a refusal comes earlier."""
+
+
+async def _prepare_for_refusals() -> None:
+    """In a thread, so that no request waits for it, and not while the first ones come."""
+    await asyncio.sleep(PREPARE_SECONDS)
+    await asyncio.to_thread(prepare)
 
 
 async def _follow(learning: Learning) -> None:
@@ -149,6 +158,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
             at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
+            at_the_end.callback(asyncio.create_task(_prepare_for_refusals()).cancel)
             at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
             await store.start()
             yield

@@ -174,7 +174,6 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/parts.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/refusals.py": "live/test_live_limits.py",
     "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
-    "shell/http/connection.py": "live/test_live_limits.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/models/knowledge.py": "shell/models/test_learning.py",
     "shell/models/questions.py": "shell/models/test_discovery.py",
