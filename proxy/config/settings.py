@@ -33,6 +33,7 @@ from proxy.config.sources import (
 from proxy.config.types import (
     AgentPath,
     Folder,
+    History,
     Key,
     KeyFile,
     MaxChars,
@@ -301,7 +302,7 @@ class Settings(BaseSettings):
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"
     """`on`; `observe`: plan and log only; `off`: neither. The header `x-context-proxy-mode` beats it."""
-    history: Literal["heal", "off"] = "heal"
+    history: History = "heal"
     """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
     or whose encrypted or signed reasoning it cannot verify, send it once more, repaired. Never before a refusal."""
     compress_api: bool = False

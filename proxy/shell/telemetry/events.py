@@ -21,6 +21,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),
     (("media_refused", "media_refusal_learned"), "media were refused and sent as text instead; what is remembered"),
     (("overflow_detected", "overflow_retried", "original_retried"), "the upstream refused; what was sent next"),
+    (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
         ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned"),
         "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
