@@ -1,4 +1,4 @@
-"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `completion`.
+"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`, `completion`.
 
 Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
 another's imports.
@@ -123,6 +123,12 @@ def _artifacts(options: argparse.Namespace) -> int:
     return command.show_artifact(folder, days, options.name, None if options.whole else query)
 
 
+def _mcp(options: argparse.Namespace) -> int:
+    from proxy.commands.mcp import serve_mcp  # noqa: PLC0415 - for this command alone
+
+    return serve_mcp(_settings(options))
+
+
 def _settings(options: argparse.Namespace) -> Settings:
     return load(options.config, _flags(options))
 
@@ -187,6 +193,10 @@ def _parser() -> argparse.ArgumentParser:
     models.set_defaults(run=_models)
 
     _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
+
+    mcp = commands.add_parser("mcp", help="artifacts for an agent on this machine, by MCP on standard input and output")
+    _add_settings_flags(mcp)
+    mcp.set_defaults(run=_mcp)
 
     completion = commands.add_parser("completion", help="a script that completes this command line at TAB")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print the script for")

@@ -319,6 +319,13 @@ class LogSettings(_Section):
     """The least severe level that is logged."""
 
 
+def _can_speak_mcp(enabled: bool) -> bool:
+    """A missing extra should be noticed at the start."""
+    if enabled and find_spec("mcp") is None:
+        raise ValueError("needs a package not installed: pip install mcp")
+    return enabled
+
+
 def _can_be_traced(enabled: bool) -> bool:
     """A missing extra should be noticed at the start."""
     try:
@@ -361,6 +368,9 @@ class Settings(BaseSettings):
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
+    mcp: Annotated[bool, AfterValidator(_can_speak_mcp)] = False
+    """`true`: answer `/mcp`, where MCP clients read and search artifacts with the key that these came with
+    ([MCP](mcp.md)). Needs the extra `mcp`."""
     language: Literal["en", "zh"] = "en"
     """Language of the notices that models read."""
     defaults: DefaultSettings = DefaultSettings()
