@@ -121,8 +121,9 @@ docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find p
 	@$(BIN)/python -m handbook $(@F) > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
-	@$(LOCK) --upgrade --extra compression --extra mcp --extra otel --group dev -o requirements-dev.lock
+	@$(LOCK) --upgrade --extra compression --extra mcp --extra otel --extra redis --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+	@$(LOCK) -c requirements-dev.lock --extra redis -o requirements-image.lock
 	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 
 clean: ## remove what was made

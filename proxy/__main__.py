@@ -95,8 +95,19 @@ def _models(options: argparse.Namespace) -> int:
     configure_logging(settings.log, sys.stderr)
     if options.forget:
         Learning(settings.data_dir, settings.upstream.base_url).erase()
+        if settings.state.url is not None and (problem := _forget_everywhere(settings)) is not None:
+            print(f"only this machine has forgotten; {problem}", file=sys.stderr)
+            return 1
     print_models(settings, Pipelines(settings).result_limits, options.name, as_json=options.json)
     return 0
+
+
+def _forget_everywhere(settings: Settings) -> str | None:
+    from proxy.app import create_folder, create_tenants  # noqa: PLC0415 - for this command alone
+    from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
+
+    assert settings.state.url is not None
+    return forget_everywhere(settings.state.url, create_tenants(settings, create_folder(settings)).circle)
 
 
 def _artifacts(options: argparse.Namespace) -> int:

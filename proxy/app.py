@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -53,6 +53,7 @@ from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
     from proxy.shell.endpoints.mcp_server import McpEndpoint
+    from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.telemetry.tracing import Tracer
 
 SWITCH_SECONDS: Final = 0.0005
@@ -131,10 +132,10 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     rights = _rights(settings, tenants)
     mcp = _mcp(settings, tools, rights)
     lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
-    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
+    state = _state(settings, lanes, tenants, metrics)
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+    readiness = _readiness(lanes, store)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -152,6 +153,9 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             for lane in lanes:
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
+            if state is not None:
+                at_the_end.push_async_callback(state.close)
+                await state.start()
             at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
             at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
             await store.start()
@@ -164,12 +168,19 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     artifacts = ArtifactRoute(reader, rights)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
-    asked = probes(readiness)
+    asked = probes(readiness, {} if state is None else {"state": lambda: state.problem})
     parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
-    pass_through = PassThrough(routes, settings.server.body_timeout_seconds)
-    rest = WithParts(inherited.operator_api, parts)
     compress_api = _compress_api(settings, routes, shared, guard, workload)
-    return Dispatcher(fitted, pass_through, asked, rest, lifespan, routes.default.base_path, compress_api, mcp)
+    return Dispatcher(
+        fitted,
+        PassThrough(routes, settings.server.body_timeout_seconds),
+        asked,
+        WithParts(inherited.operator_api, parts),
+        lifespan,
+        routes.default.base_path,
+        compress_api,
+        mcp,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +267,21 @@ def _compress_api(
         return None
     kept_by_hash = ArtifactsByHash(shared.store, shared.reader)
     return CompressApi(routes, shared.tenants, guard, kept_by_hash, settings.server, workload)
+
+
+def _readiness(lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
+    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
+    return Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+
+
+def _state(settings: Settings, lanes: Sequence[Lane], tenants: Tenants, metrics: Metrics) -> SharedLearning | None:
+    """What shares lessons with other replicas, if enabled."""
+    if settings.state.url is None or not settings.learning.enabled:
+        return None
+    from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
+
+    learning = {lane.learning.upstream: lane.learning for lane in lanes}
+    return SharedLearning(settings.state.url, tenants.circle, learning, metrics.state_failures.inc)
 
 
 def _mcp(settings: Settings, tools: ArtifactTools, rights: ArtifactRights) -> McpEndpoint | None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock", ROOT / "requirements-docs.lock"]
+LOCKS = [ROOT / f"requirements{name}.lock" for name in ("", "-dev", "-docs", "-image")]
 
 
 def test_the_example_is_what_the_settings_say():
@@ -134,8 +134,11 @@ def test_a_lock_names_versions_and_hashes_and_no_place(lock):
 
 
 def test_the_locks_agree_and_hold_every_requirement():
-    run, dev = (dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS[:2])
-    assert run.items() <= dev.items()
+    run, dev, _, image = (
+        dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS
+    )
+    assert run.items() <= image.items() <= dev.items()
+    assert image.keys() - run.keys() == {"redis", "async-timeout"}, "what replicas need, and no more"
 
     def names(requirements):
         return {re.match(r"[A-Za-z0-9.-]+", requirement)[0].lower() for requirement in requirements}
@@ -148,7 +151,7 @@ def test_the_locks_agree_and_hold_every_requirement():
 def test_the_demo_is_a_small_install():
     """No extra, and few packages: who tries it waits for all of them."""
     assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
-    assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "mcp", "otel"}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "mcp", "otel", "redis"}
     assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
 
 

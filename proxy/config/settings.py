@@ -48,6 +48,7 @@ from proxy.config.types import (
     Mode,
     PublicUrl,
     SentKey,
+    StateUrl,
     StoreUrl,
     Tokenizer,
     key_in,
@@ -310,6 +311,19 @@ class ArtifactSettings(_Section):
     machine."""
 
 
+class StateSettings(_Section):
+    """What replicas tell each other. Without it, the file in `data_dir` serves the workers of one machine."""
+
+    _fill_url = model_validator(mode="before")(staticmethod(_key_from_file("url")))
+
+    url: StateUrl | None = None
+    """A server of Redis or Valkey, `redis://host:6379/0` (`rediss://` with TLS), through which replicas share what they
+    learn: limits, ratios, refused media and tools. Needs the extra `redis`; requests never wait for it
+    ([operations](operations.md#shared-learning))."""
+    url_file: KeyFile | None = None
+    """A file that holds this URL and nothing else, as it may have a password in it; `url` beats it."""
+
+
 class LogSettings(_Section):
     """What is logged to standard output."""
 
@@ -382,6 +396,7 @@ class Settings(BaseSettings):
     learning: LearningSettings = LearningSettings()
     media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    state: StateSettings = StateSettings()
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
 

@@ -25,6 +25,8 @@ class Ready(_Answer):
     """Requests would be served well."""
 
     status: Literal["ready"] = "ready"
+    without: dict[str, str] = {}
+    """What requests do without for now, `state`, and why; absent if there is nothing."""
 
 
 class NotReady(_Answer):
@@ -33,6 +35,8 @@ class NotReady(_Answer):
     status: Literal["not ready"] = "not ready"
     reasons: dict[str, str]
     """What is not ready, `upstream` or `store`, and why."""
+    without: dict[str, str] = {}
+    """As above."""
 
 
 class Reloaded(_Answer):

@@ -61,6 +61,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the data folder cannot be written; only what was learned is lost",
     ),
     (
+        ("state_lost", "state_found"),
+        "the server at `state.url` is away, or there again; meanwhile each replica goes by what it knows and learns",
+    ),
+    (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),
         "where the windows of models come from: lists, the catalogue, what a self-hosted server has allocated",
     ),
