@@ -76,7 +76,8 @@ e2e: .venv/made ## real clients and coding agents, directly and through the prox
 	@.deploy-tools/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
+# Left out: what is no manifest, a patch (a test applies it), and a PodMonitor, whose kind is not Kubernetes' own.
+MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml %/patch.yaml %/podmonitor.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
 
 validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by the tools and schemas of each format
 	.deploy-tools/bin/hadolint Dockerfile
