@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import ASGIApp
 
-from proxy.config.settings import RoutedUpstream, Settings, UpstreamSettings
+from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
+from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
@@ -34,7 +36,7 @@ from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.operator.explaining import Explainer
+from proxy.shell.operator.explaining import Destination, Explainer
 from proxy.shell.operator.readiness import Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
@@ -61,6 +63,14 @@ SWITCH_SECONDS: Final = 0.0005
 up, because that happens after each read and write of a socket."""
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
+PREPARE_SECONDS: Final = 2
+"""From the start until the words of refusals are loaded, unless a refusal comes earlier."""
+
+
+async def _prepare_for_refusals() -> None:
+    """In a thread, so that no request waits for it, and not while the first ones come."""
+    await asyncio.sleep(PREPARE_SECONDS)
+    await asyncio.to_thread(prepare)
 
 
 async def _follow(learning: Learning) -> None:
@@ -81,21 +91,22 @@ def tune_interpreter() -> None:
     keep_large_blocks_apart()
 
 
-Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and for the given one; returns why it did not list them, or None if it did."""
-
-
-def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
-    """What explains requests without a running proxy, and what first asks the upstream for a model, as a proxy does;
-    nothing is written."""
-    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning)
+def create_explainer(settings: Settings) -> Explainer:
+    """What explains requests without a running proxy; nothing is written."""
     folder = create_folder(settings)
     kept = settings.artifacts
     store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
     here = AccessResolver(settings.artifacts, folder.place_of("")).here
-    explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
-    return explainer, models.ask_now
+    return Explainer(
+        settings, [_destination(settings, one) for one in settings.named_upstreams.values()], store.place_of, here
+    )
+
+
+def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
+    settings = settings.before(one)
+    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning)
+    return Destination(one, _planner(settings, models, learning), models, learning.ratio)
 
 
 def _operator_api() -> ASGIApp:
@@ -131,11 +142,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     rights = _rights(settings, tenants)
     mcp = _mcp(settings, tools, rights)
-    lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
+    lanes = [Lane.of(settings.before(one), one, shared) for one in settings.named_upstreams.values()]
     state = _state(settings, lanes, tenants, metrics)
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = _readiness(lanes, store)
+    readiness = _readiness(settings, lanes, store)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -157,6 +168,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 at_the_end.push_async_callback(state.close)
                 await state.start()
             at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
+            at_the_end.callback(asyncio.create_task(_prepare_for_refusals()).cancel)
             at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
             await store.start()
             if mcp is not None:
@@ -164,12 +176,12 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             yield
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
-    explainer = Explainer(settings, routes.default.planner, store.place_of, ways.here, lanes[-1].learning.ratio)
-    artifacts = ArtifactRoute(reader, rights)
-
+    explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness, {} if state is None else {"state": lambda: state.problem})
-    parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
+    parts = Parts(
+        settings.server, guard, metrics, asked, recorder.recent, explainer, ArtifactRoute(reader, rights), reload
+    )
     compress_api = _compress_api(settings, routes, shared, guard, workload)
     return Dispatcher(
         fitted,
@@ -206,8 +218,7 @@ class Lane:
 
     @classmethod
     def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`one`: one of the upstreams in the settings."""
-        settings = settings.model_copy(update={"upstream": one})
+        """`settings`: those of a proxy that has only the upstream `one`."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
@@ -219,11 +230,12 @@ class Lane:
         relay = Relay(
             settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
-        if isinstance(one, RoutedUpstream):
-            route = Route(relay, planner, upstream.base_path, one.match, one.wire)
-        else:
-            route = Route(relay, planner, upstream.base_path)
-        return cls(upstream, learning, models, route)
+        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one))
+
+    @property
+    def destination(self) -> Destination:
+        """The same, for dry runs."""
+        return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
@@ -269,9 +281,9 @@ def _compress_api(
     return CompressApi(routes, shared.tenants, guard, kept_by_hash, settings.server, workload)
 
 
-def _readiness(lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
-    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
-    return Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
+    checks = [upstream_check(lane.route.relay) for lane in lanes]
+    return Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
 
 
 def _state(settings: Settings, lanes: Sequence[Lane], tenants: Tenants, metrics: Metrics) -> SharedLearning | None:

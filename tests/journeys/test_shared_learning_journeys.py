@@ -89,8 +89,8 @@ def test_a_conversation_goes_on_while_the_server_is_away_and_is_shared_when_it_i
     world = replicas(build, server, tmp_path)
     server.stop()
     assert world.ask(chat("why?"), proxy=0).status_code == 200
-    eventually(lambda: "without" in ready(world, 0))
-    assert set(ready(world, 0)["without"]) == {"state"}
+    eventually(lambda: "unavailable" in ready(world, 0))
+    assert set(ready(world, 0)["unavailable"]) == {"state"}
     assert not known_to(world, 1)
     assert world.ask(chat("why?"), proxy=1).headers["x-context-proxy-attempts"] == "2"
     metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text

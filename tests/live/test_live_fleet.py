@@ -106,7 +106,7 @@ async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_s
     for replica in fleet.replicas[1:]:
         assert (await replica.logged(event="state_lost"))["reason"]
         ready = fleet.client.get(f"{replica.base_url.removesuffix('/v1')}/readyz")
-        assert (ready.status_code, set(ready.json().get("without", {}))) == (200, {"state"})
+        assert (ready.status_code, set(ready.json().get("unavailable", {}))) == (200, {"state"})
 
     fleet.state.start()
     for replica in fleet.replicas[1:]:

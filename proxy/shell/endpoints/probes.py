@@ -28,11 +28,12 @@ def probes(readiness: Readiness, notes: Mapping[str, Note] = NO_NOTES) -> dict[s
         return 200, {"status": "ok"}
 
     async def ready() -> _Found:
-        said = {name: why for name, note in notes.items() if (why := note()) is not None}
-        without: dict[str, Any] = {"without": said} if said else {}
-        if problems := await readiness.problems():
-            return 503, {"status": "not ready", "reasons": problems, **without}
-        return 200, {"status": "ready", **without}
+        is_ready, problems = await readiness.looked()
+        if not is_ready:
+            return 503, {"status": "not ready", "reasons": problems}
+        noted = {name: why for name, note in notes.items() if (why := note()) is not None}
+        unavailable = {**problems, **noted}
+        return 200, {"status": "ready", "unavailable": unavailable} if unavailable else {"status": "ready"}
 
     return {ALIVE_PATH: _answering(alive), READY_PATH: _answering(ready)}
 
