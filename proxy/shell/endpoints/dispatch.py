@@ -301,12 +301,14 @@ class Dispatcher:
         lifespan: Lifespan,
         base_path: bytes,
         compress_api: CompressPaths | None = None,
+        mcp: ASGIApp | None = None,
     ) -> None:
         """`base_path`: of the upstream's base URL. `compress_api`: what answers its own paths; None: they are passed
-        through like others."""
+        through like others. `mcp`: what answers `/mcp`; None: nothing is there."""
         self._fitted = fitted
         self._base_path = base_path
         self._compress_api = compress_api
+        self._mcp = mcp
         self._pass_through = pass_through
         self._probes = probes
         self._rest = rest
@@ -321,6 +323,8 @@ class Dispatcher:
             await self._api(scope, receive, send, road)
         elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):
             await self._probes[scope["path"]](scope, receive, send)
+        elif self._mcp is not None and scope["path"] == "/mcp":
+            await self._mcp(scope, receive, send)
         elif scope["path"] == "/" and scope["method"] == "HEAD":
             await _here(send, request_id_of(scope["headers"]))
         else:
