@@ -192,7 +192,7 @@ What limits the targets that are not met (figures of November 2026, taken one by
   and proxy share two cores, and other work on them decides this figure: 0.8 to 1.3.
 * **Start.** Nearly all of it is imports (pydantic and the settings 0.1 s, aiohttp 0.06, our own modules 0.2) and
   reading the catalogue of models (0.06); the figure doubles with the load. FastAPI is loaded with the first request to
-  the operator's API, the words of refusals two seconds after the start, httpx in a thread beside the first request.
+  the operator's API, the words of refusals two seconds after the start, httpx in a thread once the port is open.
 * **The exponent**, if it is over its target: the cost of a turn beyond nginx is mostly copying its body, and bodies
   grow; a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). Planning a turn costs the same at 20 KB
   and at 2 MB, except for one comparison of bytes, 0.1 ms for 2 MB.
