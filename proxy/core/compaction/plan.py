@@ -9,7 +9,7 @@ the next cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, TypeAlias
@@ -95,6 +95,18 @@ class Progress:
     def copy(self) -> Progress:
         """An independent copy."""
         return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before, self.earlier)
+
+    def exchanged(self, others: Mapping[int, Message], pipeline: Pipeline) -> Progress | None:
+        """The progress if these messages had stood at these indexes; None if another one might have come of it."""
+        window: ContextWindow | None = self.window
+        for index, message in others.items():
+            if window is not None and index < self.messages:
+                entry = prepared(index, message, message.name, pipeline.local, pipeline.notices, pipeline.counter)
+                window = window.exchanged(entry, task_tokens(pipeline.budget))
+        if window is None:
+            return None
+        earlier = [point.exchanged(others, pipeline) for point in self.earlier]
+        return replace(self, window=window, earlier=tuple([point for point in earlier if point is not None]))
 
     def within(self, shared: int) -> Progress | None:
         """The last point that the first `shared` messages lead to; None if all points are beyond."""
@@ -244,6 +256,7 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
         if less_cut.over(high) is None:
             window.become(less_cut)
     if window.over(high) is not None:
+        window.is_desperate = as_it_was.is_desperate = True
         window.note_what_is_gone(pipeline.notices, 0, brief=True)
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
