@@ -13,7 +13,7 @@ from proxy import reference
 ROOT = Path(__file__).parent.parent
 GRAFANA = json.loads((ROOT / "deploy" / "grafana" / "context-proxy.json").read_text())
 BASE_UNITS = ("seconds", "bytes", "tokens", "ratio")
-COUNTED = ("requests", "streams", "artifacts", "attempts", "overflows", "cured", "edits", "rounds")
+COUNTED = ("requests", "streams", "artifacts", "attempts", "overflows", "cured", "edits", "rounds", "failures")
 
 
 def series() -> dict[str, tuple[str, ...]]:

@@ -40,6 +40,7 @@ from proxy.config.types import (
     Modalities,
     Mode,
     PublicUrl,
+    StateUrl,
     StoreUrl,
     Tokenizer,
     key_from_file,
@@ -257,6 +258,19 @@ class ArtifactSettings(Section):
     machine."""
 
 
+class StateSettings(Section):
+    """What replicas tell each other. Without it, the file in `data_dir` serves the workers of one machine."""
+
+    _fill_url = model_validator(mode="before")(staticmethod(key_from_file("url")))
+
+    url: StateUrl | None = None
+    """A server of Redis or Valkey, `redis://host:6379/0` (`rediss://` with TLS), through which replicas share what they
+    learn: limits, ratios, refused media and tools. Needs the extra `redis`; requests never wait for it
+    ([operations](operations.md#shared-learning))."""
+    url_file: KeyFile | None = None
+    """A file that holds this URL and nothing else, as it may have a password in it; `url` beats it."""
+
+
 class LogSettings(Section):
     """What is logged to standard output."""
 
@@ -264,6 +278,13 @@ class LogSettings(Section):
     """`json`: one object a line; `console`: coloured, for people; `auto`: console on a terminal, else json."""
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe level that is logged."""
+
+
+def _can_speak_mcp(enabled: bool) -> bool:
+    """A missing extra should be noticed at the start."""
+    if enabled and find_spec("mcp") is None:
+        raise ValueError("needs a package not installed: pip install mcp")
+    return enabled
 
 
 def _can_be_traced(enabled: bool) -> bool:
@@ -308,6 +329,9 @@ class Settings(BaseSettings):
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
+    mcp: Annotated[bool, AfterValidator(_can_speak_mcp)] = False
+    """`true`: answer `/mcp`, where MCP clients read and search artifacts with the key that these came with
+    ([MCP](mcp.md)). Needs the extra `mcp`."""
     language: Literal["en", "zh"] = "en"
     """Language of the notices that models read."""
     defaults: DefaultSettings = DefaultSettings()
@@ -319,6 +343,7 @@ class Settings(BaseSettings):
     learning: LearningSettings = LearningSettings()
     media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    state: StateSettings = StateSettings()
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
 
