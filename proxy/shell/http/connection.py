@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
 from proxy.shell.http.framing import Requests
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.wire.openai_errors import error_body
 
 STATE_KEY: Final = "connection"
@@ -244,6 +244,7 @@ def telling(app: ASGIApp) -> ASGIApp:
         try:
             await app(scope, receive, send)
         finally:
+            write_lines_for("")  # the connection's timers begin here, and belong to no request
             connection = scope.get("state", {}).get(STATE_KEY)
             if connection is not None:
                 connection.request_over()
