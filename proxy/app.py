@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -31,8 +31,10 @@ from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.learning import Learning
+from proxy.shell.models.prices import Prices
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Explainer
+from proxy.shell.operator.overview import Overview, Priced
 from proxy.shell.operator.readiness import Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
@@ -44,6 +46,7 @@ from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
+from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
 SWITCH_SECONDS: Final = 0.0005
 """How long a planning thread may keep the interpreter while the event loop waits for it. Python's default of 5 ms adds
 up, because that happens after each read and write of a socket."""
+UPSTREAM: Final = "upstream"
+FURTHER_UPSTREAM: Final = "upstreams[{}]"
+"""Names of checks, as the settings have them."""
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
 
@@ -106,6 +112,8 @@ class Inherited:
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: RecentDecisions = field(default_factory=RecentDecisions)
+    history: History | None = None
+    """None before the first application."""
     operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
 
 
@@ -115,7 +123,8 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     inherited = inherited or Inherited()
     configure_logging(settings.log)
     metrics, tracer = inherited.metrics, _tracer(settings)
-    recorder = Recorder(metrics, tracer, inherited.recent)
+    history = _history(settings, inherited)
+    recorder = Recorder(metrics, tracer, inherited.recent, history)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder, metrics)
@@ -125,10 +134,9 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tenants, recorder, resolver)
     lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
-    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+    readiness = _readiness(lanes, store)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -143,9 +151,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             at_the_end.push_async_callback(store.close)
             at_the_end.push_async_callback(resolver.aclose)
             at_the_end.push_async_callback(readiness.close)
+            at_the_end.push_async_callback(history.close)
             for lane in lanes:
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
+            at_the_end.callback(asyncio.create_task(history.write_for_ever()).cancel)
             at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
             at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
             await store.start()
@@ -157,7 +167,10 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness)
-    parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
+    overview = Overview(history, readiness.problems, _priced(lanes))
+    parts = Parts(
+        settings.server, guard, metrics, asked, recorder.recent, history, overview, explainer, artifacts, reload
+    )
     pass_through = PassThrough(routes, settings.server.body_timeout_seconds)
     rest = WithParts(inherited.operator_api, parts)
     compress_api = None
@@ -207,6 +220,29 @@ class Lane:
         else:
             route = Route(relay, planner, upstream.base_path)
         return cls(upstream, learning, models, route)
+
+
+def _readiness(lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
+    checks = {FURTHER_UPSTREAM.format(index): upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
+    return Readiness({UPSTREAM: upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+
+
+def _priced(lanes: Sequence[Lane]) -> list[Priced]:
+    """The upstreams with the names of their checks: the one that takes what matches no other is the last."""
+    names = [*(FURTHER_UPSTREAM.format(index) for index in range(len(lanes) - 1)), UPSTREAM]
+    return [
+        Priced(lane.upstream.host, name, Prices(lane.models.catalogue))
+        for lane, name in zip(reversed(lanes), reversed(names), strict=True)
+    ]
+
+
+def _history(settings: Settings, inherited: Inherited) -> History:
+    """What keeps the decisions of all applications of this process, one after another."""
+    stored = settings.decisions.stored if settings.enabled else 0
+    if inherited.history is None:
+        inherited.history = History(inherited.recent, settings.data_dir / FILE_NAME, stored)
+    inherited.history.max_rows = stored
+    return inherited.history
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:

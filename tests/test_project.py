@@ -162,6 +162,7 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",
     "shell/endpoints/dispatch.py": "live/test_live_passing.py",
+    "shell/endpoints/events.py": "journeys/test_dashboard_api_journeys.py",
     "shell/endpoints/model_union.py": "journeys/test_upstreams_journeys.py",
     "shell/endpoints/operator.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/operator_api.py": "handbook/test_api_page.py",

@@ -319,6 +319,14 @@ class LogSettings(_Section):
     """The least severe level that is logged."""
 
 
+class DecisionSettings(_Section):
+    """The record of finished requests, for `/decisions` and the dashboard: sizes, names and reasons, never content."""
+
+    stored: int = Field(default=5_000, ge=0, le=100_000)
+    """How many of the latest requests to keep in the data folder, where all workers share them and find them again
+    after a restart. 0: each worker remembers only its own, in memory."""
+
+
 def _can_be_traced(enabled: bool) -> bool:
     """A missing extra should be noticed at the start."""
     try:
@@ -373,6 +381,7 @@ class Settings(BaseSettings):
     media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     log: LogSettings = LogSettings()
+    decisions: DecisionSettings = DecisionSettings()
     tracing: TracingSettings = TracingSettings()
 
     @classmethod

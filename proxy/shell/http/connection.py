@@ -165,6 +165,11 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.parser.resume_writing()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is stopping, so that responses without an end should end."""
+        return self._connections.is_draining
+
     def request_over(self) -> None:
         """The application is done with its request."""
         self._is_busy = False

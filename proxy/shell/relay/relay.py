@@ -225,6 +225,7 @@ class Relay:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamResponse:
+        decision.upstream = self._upstream.host
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
         decision.note_answer(answer.status)
@@ -233,14 +234,15 @@ class Relay:
     def learn_from(self, served: Served, decision: Decision) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, sent = served.response, served.sent
+        if isinstance(response, PeekedResponse | StreamedResponse):
+            decision.counted = response.counted
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
         if not isinstance(response, UpstreamResponse):
-            counted = None if isinstance(response, WholeResponse) else response.counted
-            went_well = response.status < 400
-            self._judge.learn_from_usage(
-                sent.send.planned, response.prompt_tokens, decision, counted, went_well=went_well
-            )
+            went_well, told = response.status < 400, decision.counted
+            of_told = None if told is None else told.prompt
+            prompt = response.prompt_tokens if isinstance(response, WholeResponse) else of_told
+            self._judge.learn_from_usage(sent.send.planned, prompt, decision, told, went_well=went_well)
 
     async def pass_through(
         self,

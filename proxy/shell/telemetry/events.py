@@ -73,6 +73,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "a compression that the proxy cannot read; a request to another path without a response",
     ),
     (
+        ("decisions_not_kept",),
+        "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
+        "file works again; a broken one is put aside",
+    ),
+    (
         ("learning_not_kept", "learning_not_read", "learning_not_erased", "owner_secret_not_kept"),
         "the data folder cannot be written; only what was learned is lost",
     ),

@@ -19,6 +19,7 @@ from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision
 from proxy.shell.telemetry.edit_lines import edit_lines, summary_of
+from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
@@ -40,9 +41,16 @@ _MAX_TOLD: Final = 1_024
 class Recorder:
     """Writes decisions to the log, the metrics and the recent decisions."""
 
-    def __init__(self, metrics: Metrics, tracer: Tracer | None = None, recent: RecentDecisions | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        recent: RecentDecisions | None = None,
+        history: History | None = None,
+    ) -> None:
         self._tracer = tracer
         self._metrics = metrics
+        self._history = history
         self.recent = RecentDecisions() if recent is None else recent
         self._log = logger().bind()  # bound only once, as every request writes a line
         self._told: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_TOLD)
@@ -220,13 +228,23 @@ class Recorder:
     def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
         planned = decision.planned
         plan = planned.plan if planned is not None else None
-        self.recent.add(Recorded(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None))
-        before = planned.tokens_before if planned is not None and decision.sent is not None else 0
-        totals = self.recent.totals
-        totals.count(
+        was_sent = planned is not None and decision.sent is not None
+        recorded = Recorded(
+            time.time(),
+            line,
+            plan.blocks if plan else (),
+            plan.budget if plan else None,
+            decision.sent_tokens if was_sent else None,
+            decision.went_well if decision.refused_as_too_long else None,
+        )
+        self.recent.add(recorded)
+        if self._history is not None:
+            self._history.add(recorded)
+        before = planned.tokens_before if planned is not None and was_sent else 0
+        self.recent.totals.count(
             tokens_before=before,
             tokens_saved=before - decision.sent_tokens if before else 0,
-            survived=decision.went_well if decision.refused_as_too_long else None,
+            survived=recorded.survived,
             prefix_kept=decision.prefix_kept,
         )
 
