@@ -318,7 +318,7 @@ class Turn(_Answer):
     changed: int
     """1: it was edited."""
     troubled: int
-    """1: it failed, was refused, sent twice or came with a warning."""
+    """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
 
 
 class Conversation(_Answer):

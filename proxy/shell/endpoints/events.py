@@ -69,7 +69,7 @@ async def _tell(scope: Scope, send: Send) -> None:
     history = parts.history
     connection = scope.get("state", {}).get(STATE_KEY)
     newest = await history.page(Wanted(limit=1))
-    last, told = newest[0]["id"] if newest else 0, b""
+    last, told = newest[0]["id"] if newest else 0, b"[]"
     await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
     while connection is None or not connection.is_draining:
         decisions = await history.page(Wanted(limit=MAX_AT_ONCE, after=last))

@@ -232,7 +232,7 @@ def entry_of(recorded: Recorded) -> Entry:
         "followed": "prefix_kept" in line,
         "prefix_kept": line.get("prefix_kept", 0.0),
     }
-    return Entry(recorded.ended, recorded.summary(), blocks, sums, recorded.is_troubled)
+    return Entry(recorded.ended, recorded.summary(), blocks, sums, recorded.trouble)
 
 
 def has_failed(line: Mapping[str, Any]) -> bool:

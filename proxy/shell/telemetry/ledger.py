@@ -77,8 +77,8 @@ class Entry(NamedTuple):
     """Message by message; None for a request that nothing was done to: its messages are not kept."""
     sums: Mapping[str, float]
     """What it adds to the sums of its five minutes, by name."""
-    troubled: bool
-    """Whether somebody should look at it."""
+    trouble: int = 0
+    """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ class Ledger:
     def conversations(self, limit: int) -> list[dict[str, Any]]:
         """The latest conversations, each with its latest turns, the oldest turn first."""
         found = self._database.execute(
-            "SELECT conversation, count(*), max(id), min(ended), max(ended), sum(changed), sum(troubled) FROM decisions"
-            " WHERE conversation != '' GROUP BY conversation ORDER BY max(id) DESC LIMIT ?",
+            "SELECT conversation, count(*), max(id), min(ended), max(ended), sum(changed), sum(troubled > 0)"
+            " FROM decisions WHERE conversation != '' GROUP BY conversation ORDER BY max(id) DESC LIMIT ?",
             (limit,),
         ).fetchall()
         names = ("conversation", "requests", "last", "began", "ended", "changed", "troubled")
@@ -262,7 +262,7 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
         line.get("upstream", ""),
         line.get("first_byte_ms"),
         bool(edits),
-        entry.troubled,
+        entry.trouble,
         line.get("tokens_before"),
         line.get("tokens_after"),
         line.get("room_tokens"),
@@ -282,7 +282,7 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
     if wanted.changed:
         terms.append(("changed = ?", 1))
     if wanted.troubled:
-        terms.append(("troubled = ?", 1))
+        terms.append(("troubled >= ?", 1))
     if wanted.conversation:
         terms.append(("conversation = ?", wanted.conversation))
     terms += [("instr(words, ?)", _storable(word)) for word in wanted.words.lower().split()]

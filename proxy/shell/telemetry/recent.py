@@ -72,11 +72,13 @@ class Recorded:
         return {**self.summary(), "blocks": described_blocks(self.sent_blocks())}
 
     @property
-    def is_troubled(self) -> bool:
-        """Whether somebody should look at it: it failed, was refused, needed a second send or comes with a warning."""
+    def trouble(self) -> int:
+        """Whether somebody should look at it: 2 if it failed, was refused or comes with a warning, 1 if a second send
+        has cured it, else 0."""
         line = self.line
-        failed = line["outcome"] != "answered" or line.get("status", 0) >= 400
-        return failed or "warning" in line or line.get("attempts", 1) > 1
+        if line["outcome"] != "answered" or line.get("status", 0) >= 400 or "warning" in line:
+            return 2
+        return int(line.get("attempts", 1) > 1)
 
     def sent_blocks(self) -> tuple[MessageReport, ...]:
         """The edits of the last send, in the model's tokens: an original that was sent in place of a refused plan has

@@ -15,10 +15,10 @@ from proxy.shell.telemetry import ledger as module
 from proxy.shell.telemetry.ledger import SLOT_SECONDS, Entry, Ledger, Wanted
 
 
-def entry(name: str, ended: float = 1_000.0, *, troubled: bool = False, blocks: Any = None, **members: Any) -> Entry:
+def entry(name: str, ended: float = 1_000.0, *, trouble: int = 0, blocks: Any = None, **members: Any) -> Entry:
     line = {"request_id": name, "outcome": "answered", "status": 200, "model": "m", "upstream": "u", **members}
     sums = {"requests": 1, "tokens_before": 100, "tokens_sent": 60, "first_byte_ms": 5.0, "waited": 1}
-    return Entry(ended, line, blocks, sums, troubled)
+    return Entry(ended, line, blocks, sums, trouble)
 
 
 def ids(ledger: Ledger, **wanted: Any) -> list[str]:
@@ -48,7 +48,7 @@ def test_a_search_finds_all_words_wherever_they_stand_and_whatever_their_case(le
     ledger.add(
         [
             entry("one", model="Qwen3-Coder", edits={"old_exchange": 3}, conversation="abc123"),
-            entry("two", outcome="upstream_timeout", status=504, troubled=True, problem="silent for 3 s"),
+            entry("two", outcome="upstream_timeout", status=504, trouble=2, problem="silent for 3 s"),
             entry("three", model="100%_sure"),
         ]
     )
