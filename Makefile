@@ -108,7 +108,7 @@ docs: .docs-tools/made ## the documentation as a site, in .site; fails on a brok
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
-config.example.yaml: proxy/config/settings.py proxy/reference.py .venv/made
+config.example.yaml: $(wildcard proxy/config/*.py) proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference > $@
 
 docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
@@ -123,6 +123,7 @@ docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find p
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
 	@$(LOCK) --upgrade --extra compression --extra otel --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+	@$(LOCK) -c requirements-dev.lock --extra compression -o requirements-image.lock
 	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 
 clean: ## remove what was made

@@ -79,9 +79,8 @@ def _explain(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
-    explainer, ask = create_explainer(settings)
-    file, model = options.file, options.model
-    return explain_file(explainer, settings, file, model, ask=ask, as_json=options.json, as_diff=options.diff)
+    explainer = create_explainer(settings)
+    return explain_file(explainer, settings, options.file, options.model, as_json=options.json, as_diff=options.diff)
 
 
 def _models(options: argparse.Namespace) -> int:

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import ASGIApp
 
-from proxy.config.settings import RoutedUpstream, Settings, UpstreamSettings
+from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
+from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
@@ -33,7 +35,7 @@ from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.prices import Prices
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.operator.explaining import Explainer
+from proxy.shell.operator.explaining import Destination, Explainer
 from proxy.shell.operator.overview import Overview, Priced
 from proxy.shell.operator.readiness import Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
@@ -58,11 +60,16 @@ if TYPE_CHECKING:
 SWITCH_SECONDS: Final = 0.0005
 """How long a planning thread may keep the interpreter while the event loop waits for it. Python's default of 5 ms adds
 up, because that happens after each read and write of a socket."""
-UPSTREAM: Final = "upstream"
-FURTHER_UPSTREAM: Final = "upstreams[{}]"
-"""Names of checks, as the settings have them."""
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
+PREPARE_SECONDS: Final = 2
+"""From the start until the words of refusals are loaded, unless a refusal comes earlier."""
+
+
+async def _prepare_for_refusals() -> None:
+    """In a thread, so that no request waits for it, and not while the first ones come."""
+    await asyncio.sleep(PREPARE_SECONDS)
+    await asyncio.to_thread(prepare)
 
 
 async def _follow(learning: Learning) -> None:
@@ -83,21 +90,22 @@ def tune_interpreter() -> None:
     keep_large_blocks_apart()
 
 
-Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and for the given one; returns why it did not list them, or None if it did."""
-
-
-def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
-    """What explains requests without a running proxy, and what first asks the upstream for a model, as a proxy does;
-    nothing is written."""
-    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning)
+def create_explainer(settings: Settings) -> Explainer:
+    """What explains requests without a running proxy; nothing is written."""
     folder = create_folder(settings)
     kept = settings.artifacts
     store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
     here = AccessResolver(settings.artifacts, folder.place_of("")).here
-    explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
-    return explainer, models.ask_now
+    return Explainer(
+        settings, [_destination(settings, one) for one in settings.named_upstreams.values()], store.place_of, here
+    )
+
+
+def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
+    settings = settings.before(one)
+    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning)
+    return Destination(one, _planner(settings, models, learning), models, learning.ratio)
 
 
 def _operator_api() -> ASGIApp:
@@ -133,10 +141,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     tenants = _tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tenants, recorder, resolver)
-    lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
+    lanes = [Lane.of(settings.before(one), one, shared) for one in settings.named_upstreams.values()]
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = _readiness(lanes, store)
+    checks = [upstream_check(lane.route.relay) for lane in lanes]
+    readiness = Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -148,26 +157,29 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 at_the_end.push_async_callback(lane.upstream.aclose)
                 at_the_end.push_async_callback(lane.models.close)
             at_the_end.callback(reader.close)
-            at_the_end.push_async_callback(store.close)
-            at_the_end.push_async_callback(resolver.aclose)
-            at_the_end.push_async_callback(readiness.close)
-            at_the_end.push_async_callback(history.close)
+            for close in (store.close, resolver.aclose, readiness.close, history.close):
+                at_the_end.push_async_callback(close)
             for lane in lanes:
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
-            at_the_end.callback(asyncio.create_task(history.write_for_ever()).cancel)
-            at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
-            at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
+            for work in (
+                history.write_for_ever(),
+                give_memory_back(workload),
+                _prepare_for_refusals(),
+                look_after(settings.data_dir, tenants),
+            ):
+                at_the_end.callback(asyncio.create_task(work).cancel)
             await store.start()
             yield
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
-    explainer = Explainer(settings, routes.default.planner, store.place_of, ways.here, lanes[-1].learning.ratio)
+    explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     artifacts = _artifact_route(settings, reader, tenants)
 
     guard = Guard(settings.server.admin_key, settings.server.host_names)
     asked = probes(readiness)
-    overview = Overview(history, readiness.problems, _priced(lanes))
+    named = zip(settings.named_upstreams, lanes, strict=True)
+    overview = Overview(history, readiness.looked, [lane.priced(name) for name, lane in named])
     parts = Parts(
         settings.server, guard, metrics, asked, recorder.recent, history, overview, explainer, artifacts, reload
     )
@@ -202,8 +214,7 @@ class Lane:
 
     @classmethod
     def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`one`: one of the upstreams in the settings."""
-        settings = settings.model_copy(update={"upstream": one})
+        """`settings`: those of a proxy that has only the upstream `one`."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
@@ -215,25 +226,16 @@ class Lane:
         relay = Relay(
             settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
-        if isinstance(one, RoutedUpstream):
-            route = Route(relay, planner, upstream.base_path, one.match, one.wire)
-        else:
-            route = Route(relay, planner, upstream.base_path)
-        return cls(upstream, learning, models, route)
+        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one))
 
+    def priced(self, name: str) -> Priced:
+        """The same, for the overview; `name`: of its check."""
+        return Priced(self.upstream.host, name, Prices(self.models.catalogue))
 
-def _readiness(lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
-    checks = {FURTHER_UPSTREAM.format(index): upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
-    return Readiness({UPSTREAM: upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
-
-
-def _priced(lanes: Sequence[Lane]) -> list[Priced]:
-    """The upstreams with the names of their checks: the one that takes what matches no other is the last."""
-    names = [*(FURTHER_UPSTREAM.format(index) for index in range(len(lanes) - 1)), UPSTREAM]
-    return [
-        Priced(lane.upstream.host, name, Prices(lane.models.catalogue))
-        for lane, name in zip(reversed(lanes), reversed(names), strict=True)
-    ]
+    @property
+    def destination(self) -> Destination:
+        """The same, for dry runs."""
+        return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
 
 
 def _history(settings: Settings, inherited: Inherited) -> History:

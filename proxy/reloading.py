@@ -49,7 +49,7 @@ def loaded_again(load: Load, running: Settings) -> tuple[Settings, list[str]]:
     kept = {name.partition(".")[2]: _value(running, name) for name in FIXED if name.startswith("server.")}
     server = wanted.server.model_copy(update=kept)
     settings = wanted.model_copy(update={"server": server, "data_dir": running.data_dir})
-    if problem := leads_here(settings.upstream.base_url, server.host, server.port) or unwritable(settings):
+    if problem := leads_here(settings.named_upstreams, server.host, server.port) or unwritable(settings):
         raise SettingsRefused(problem)
     return settings, waiting
 

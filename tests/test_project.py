@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock", ROOT / "requirements-docs.lock"]
+LOCKS = [ROOT / f"requirements{name}.lock" for name in ("", "-dev", "-image", "-docs")]
 
 
 def test_the_example_is_what_the_settings_say():
@@ -51,7 +51,7 @@ def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeyp
 
 
 def test_every_setting_has_its_docstring():
-    said = reference._docstrings(reference.settings)
+    said = reference.settings_docstrings()
     silent = [
         f"{name}.{field}"
         for name, fields in said.items()
@@ -134,8 +134,10 @@ def test_a_lock_names_versions_and_hashes_and_no_place(lock):
 
 
 def test_the_locks_agree_and_hold_every_requirement():
-    run, dev = (dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS[:2])
-    assert run.items() <= dev.items()
+    run, dev, image = (
+        dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS[:3]
+    )
+    assert run.items() <= image.items() <= dev.items()
 
     def names(requirements):
         return {re.match(r"[A-Za-z0-9.-]+", requirement)[0].lower() for requirement in requirements}
@@ -143,6 +145,10 @@ def test_the_locks_agree_and_hold_every_requirement():
     project = PROJECT["project"]
     assert names(project["dependencies"]) <= set(run), "make lock"
     assert names(PROJECT["dependency-groups"]["dev"]) <= set(dev), "make lock"
+    compression = names(project["optional-dependencies"]["compression"])
+    assert set(image) - set(run) == compression, (
+        "a client may compress its bodies, and nobody adds packages to an image"
+    )
 
 
 def test_the_demo_is_a_small_install():
@@ -169,7 +175,6 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/parts.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/refusals.py": "live/test_live_limits.py",
     "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
-    "shell/http/connection.py": "live/test_live_limits.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/models/knowledge.py": "shell/models/test_learning.py",
     "shell/models/questions.py": "shell/models/test_discovery.py",

@@ -6,7 +6,9 @@ is never quoted.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -120,6 +122,18 @@ def key_in(path: Path) -> str:
 
 KeyFile = Annotated[Path, BeforeValidator(_named), AfterValidator(_readable)]
 """A file that holds a key and nothing else, as Docker and Kubernetes mount secrets; its path is not secret."""
+
+
+def key_from_file(name: str) -> Callable[[Any], Any]:
+    """Fill an unset key from the file named for it; the file's own field reports what is wrong with the file."""
+
+    def filled(given: Any) -> Any:
+        if isinstance(given, dict) and given.get(name) is None and given.get(f"{name}_file"):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                return {**given, name: key_in(Path(given[f"{name}_file"]))}
+        return given
+
+    return filled
 
 
 def _max_chars(given: int) -> int:

@@ -120,19 +120,22 @@ def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any) -> None
     world = build(8_000, answer=hold)
     asking = threading.Thread(target=world.ask, args=(growing(12),), kwargs={"x_request_id": "now"})
     root = world.proxies[0].removesuffix("/v1")
-    with httpx.stream("GET", f"{root}/events", trust_env=False, timeout=20) as stream:
-        assert stream.headers["content-type"] == "text/event-stream"
-        told = lines_of(stream)
-        asking.start()
-        running = next(one["running"] for one in told if one["running"])
-        assert [one["request_id"] for one in running] == ["now"]
-        opened = at(world, "/decisions/now")
-        assert (opened["outcome"], len(opened["blocks"])) == ("running", 25)
+    try:
+        with httpx.stream("GET", f"{root}/events", trust_env=False, timeout=20) as stream:
+            assert stream.headers["content-type"] == "text/event-stream"
+            told = lines_of(stream)
+            asking.start()
+            running = next(one["running"] for one in told if one["running"] and world.upstream.received)
+            assert [one["request_id"] for one in running] == ["now"]
+            opened = at(world, "/decisions/now")
+            assert (opened["outcome"], len(opened["blocks"])) == ("running", 25)
+            over.set()
+            finished = next(one["decisions"] for one in told if one["decisions"])
+            assert [one["request_id"] for one in finished] == ["now"]
+            answers.Decision.model_validate(finished[0])
+    finally:
         over.set()
-        finished = next(one["decisions"] for one in told if one["decisions"])
-        assert [one["request_id"] for one in finished] == ["now"]
-        answers.Decision.model_validate(finished[0])
-    asking.join()
+        asking.join()
 
 
 def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:

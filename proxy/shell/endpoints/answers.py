@@ -22,17 +22,19 @@ class Alive(_Answer):
 
 
 class Ready(_Answer):
-    """Requests would be served well."""
+    """Requests would be served well, except those for an upstream that is unavailable."""
 
     status: Literal["ready"] = "ready"
+    unavailable: dict[str, str] = {}
+    """Which of several upstreams do not respond (`upstreams[0]`, as in the settings), and why; absent: all do."""
 
 
 class NotReady(_Answer):
-    """Requests would not be served well."""
+    """Requests would not be served well: no upstream responds, or nothing can be stored."""
 
     status: Literal["not ready"] = "not ready"
     reasons: dict[str, str]
-    """What is not ready, `upstream` or `store`, and why."""
+    """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
 
 
 class Reloaded(_Answer):
@@ -410,10 +412,18 @@ class WouldBeKept(_Answer):
     place: str
 
 
+class Destination(_Answer):
+    """An upstream."""
+
+    base_url: str
+
+
 class Explanation(_Answer):
     """What would be done to a request."""
 
     model: str
+    upstream: Destination
+    """Where the request would go."""
     mode: Literal["on", "observe", "off"]
     """From the settings; with `observe` and `off` a real request is forwarded unchanged."""
     fits: bool

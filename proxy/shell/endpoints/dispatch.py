@@ -29,7 +29,7 @@ from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
-from proxy.shell.http.disconnect import UntilClientLeaves
+from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.relay import Response, Served, header
@@ -182,7 +182,7 @@ class FittedEndpoint:
             announced = _announced_bytes(headers)
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
-            async with UntilClientLeaves(receive) as client:
+            async with UntilClientLeaves(receive, connection=connection_of(scope)) as client:
                 route = await self._routes.of(wire, headers, body, road.model)
                 served = await self._served(scope, route, wire, road, body, decision, alive, sender)
                 del body  # a response may take minutes
@@ -255,7 +255,8 @@ class PassThrough:
         try:
             if _DOT_SEGMENT.search(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
-            async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
+            told_by = (upload.finished, None) if upload else (None, connection_of(scope))
+            async with UntilClientLeaves(receive, *told_by) as client:
                 body = aiter(upload) if upload else None
                 if len(self._routes.all) > 1 and model_union.is_asked(scope):
                     await model_union.send_union(self._routes.all, scope, send)

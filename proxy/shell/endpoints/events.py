@@ -18,7 +18,7 @@ from proxy.core.text import jsontext
 from proxy.errors import TooManyListeners
 from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.endpoints.refusals import refusal
-from proxy.shell.http.connection import STATE_KEY
+from proxy.shell.http.disconnect import STATE_KEY
 from proxy.shell.telemetry.ledger import Wanted
 
 LOOK_SECONDS: Final = 1.0

@@ -26,9 +26,10 @@ def probes(readiness: Readiness) -> dict[str, ASGIApp]:
         return 200, {"status": "ok"}
 
     async def ready() -> _Found:
-        if problems := await readiness.problems():
+        is_ready, problems = await readiness.looked()
+        if not is_ready:
             return 503, {"status": "not ready", "reasons": problems}
-        return 200, {"status": "ready"}
+        return 200, {"status": "ready", "unavailable": problems} if problems else {"status": "ready"}
 
     return {ALIVE_PATH: _answering(alive), READY_PATH: _answering(ready)}
 

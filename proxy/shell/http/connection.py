@@ -19,12 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
+from proxy.shell.http.disconnect import STATE_KEY
 from proxy.shell.http.framing import Requests
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.wire.openai_errors import error_body
 
-STATE_KEY: Final = "connection"
-"""In `scope["state"]`."""
 DRAIN_SECONDS: Final = 1.0
 """For an idle connection once the server stops. A request that is on its way then still gets its response, with the
 notice that it was the last one; closing at once would reset the connection. As nginx's keepalive_min_timeout:
@@ -110,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._limits = connections.limits
         self._requests = Requests(connections.limits.max_head_bytes)
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport
+        self._transport: _Output
         self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
         """Whether the application is handling a request of this connection."""
@@ -118,11 +117,14 @@ class Connection(asyncio.Protocol):
         """Whether further input is ignored."""
         self._held = b""
         """What has arrived of the requests after that one."""
+        self._is_lost = False
+        self._leave: Callable[[], None] | None = None
+        """Called when the connection is lost."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a stream
-        self._transport = transport
+        self._transport = _Output(transport, self._loop)
         is_admitted = self._connections.admit(self)
-        self.parser.connection_made(transport)
+        self.parser.connection_made(self._transport)
         if is_admitted:
             self._connections.waiting[self] = None
             self._wait(self._limits.head_seconds)
@@ -131,9 +133,18 @@ class Connection(asyncio.Protocol):
             self._refuse(TooManyConnections(f"all {most:,} connections are taken (server.max_connections)"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         self._stop_waiting()
         self._connections.forget(self)
         self.parser.connection_lost(exc)
+        if self._leave is not None:
+            self._leave()
+
+    def when_lost(self, then: Callable[[], None] | None) -> None:
+        """As Losable says."""
+        self._leave = then
+        if self._is_lost and then is not None:
+            self._loop.call_soon(then)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -194,6 +205,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_request(self) -> None:
         self._is_busy = True
+        self._transport.hold_next()
         self._stop_waiting()
         self._connections.waiting.pop(self, None)
 
@@ -234,6 +246,58 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class _Output(asyncio.Transport):
+    """The socket as uvicorn's protocol writes to it: the head of a response and what follows it in the same turn of the
+    loop go out together. A body that fits beside its head costs one system call, and wakes its client once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._socket = transport
+        self._loop = loop
+        self._is_head_next = False
+        self._head: bytes | None = None
+        """A head that is held."""
+
+    def hold_next(self) -> None:
+        """What is written next is the head of a response."""
+        self._is_head_next = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_head_next:
+            self._is_head_next, self._head = False, bytes(data)
+            self._loop.call_soon(self._send_head)
+        elif self._head is not None:
+            head, self._head = self._head, None
+            self._socket.writelines((head, data))
+        else:
+            self._socket.write(data)
+
+    def _send_head(self) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._socket.write(head)
+
+    def write_eof(self) -> None:
+        self._send_head()
+        self._socket.write_eof()
+
+    def close(self) -> None:
+        self._send_head()
+        self._socket.close()
+
+    def is_closing(self) -> bool:
+        return self._socket.is_closing()
+
+    def pause_reading(self) -> None:
+        self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._socket.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._socket.get_extra_info(name, default)
 
 
 def _answer(error: ProxyError) -> bytes:

@@ -64,24 +64,27 @@ def read_package() -> bytes:
     return gzip.decompress(packed)
 
 
+_reading: Final = threading.Lock()
+
+
 class Catalogue:
-    """Looks names up for one upstream. Reads nothing before the first name; safe to use from several threads."""
+    """Looks names up for one upstream. Reads nothing before the first name, and what all upstreams share only once;
+    safe to use from several threads."""
 
     def __init__(self, base_url: str, read: Callable[[], bytes] = read_package) -> None:
         self._base_url = base_url
         self._read = read
-        self._reading = threading.Lock()
         self._index: _Index | None = None
         self._here: tuple[str, ...] = ()
         self._own_server = is_own_server(base_url)
 
     def load(self) -> None:
         """Read the catalogue once; if it cannot be read, it is empty, and an event is logged."""
-        with self._reading:
+        with _reading:
             if self._index is not None:
                 return
             try:
-                index = _build(self._read())
+                index = _index_of(self._read)
             except (OSError, EOFError, zlib.error, ImportError, msgspec.MsgspecError, RecursionError) as error:
                 logger().warning("catalogue_unavailable", reason=type(error).__name__)
                 index = _Index({}, {})
@@ -139,6 +142,12 @@ class Catalogue:
 
 
 _provider: Final = msgspec.json.Decoder(_Provider)
+
+
+@functools.lru_cache(maxsize=1)
+def _index_of(read: Callable[[], bytes]) -> _Index:
+    """One for all upstreams, and for the settings that are read again; what cannot be read is tried again."""
+    return _build(read())
 
 
 def _build(text: bytes) -> _Index:

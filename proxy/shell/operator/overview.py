@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.shell.models.prices import Price, Prices
+from proxy.shell.operator.readiness import Looked
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS
 
@@ -43,13 +44,13 @@ class Overview:
     def __init__(
         self,
         history: History,
-        problems: Callable[[], Awaitable[Mapping[str, str]]],
+        looked: Callable[[], Awaitable[Looked]],
         upstreams: Sequence[Priced],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`problems`: name of a failed check → why it failed."""
+        """`looked`: what was found when everything was last checked."""
         self._history = history
-        self._problems = problems
+        self._looked = looked
         self._upstreams = upstreams
         self._clock = clock
 
@@ -57,7 +58,7 @@ class Overview:
         """The last hours."""
         now = self._clock()
         since = now - hours * 3600
-        problems = await self._problems()
+        problems = (await self._looked()).problems
         by_model = await self._history.slots(since, "model", "upstream")
         models = await asyncio.to_thread(self._by_model, by_model)
         upstreams = [

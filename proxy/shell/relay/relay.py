@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
-from proxy.config.settings import RoutedUpstream, Settings
+from proxy.config.settings import Settings
 from proxy.config.types import Mode
+from proxy.config.upstreams import RoutedUpstream
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
@@ -55,6 +56,12 @@ class Standing(NamedTuple):
     outcome: Outcome
     is_first: bool
     """Whether nothing was sent before."""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its judge compared its usage with what was sent, as with each whole response to a first send."""
+        is_whole = self.response.is_whole and not self.response.is_stream
+        return self.is_first and is_whole and self.outcome.verdict.kind is VerdictKind.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +193,8 @@ class Relay:
                 is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
                 if is_guess:
                     self._recorder.overflowed(decision, outcome.verdict)
-                if following.attempt.rung is Rung.FITTED or (is_guess and outcome.status >= 400 and response.is_whole):
+                is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
+                if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
                     fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
                 await response.aclose()
                 journey = journey.uncompressed() if response.has_begun else journey
@@ -238,11 +246,16 @@ class Relay:
             decision.counted = response.counted
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
-        if not isinstance(response, UpstreamResponse):
-            went_well, told = response.status < 400, decision.counted
-            of_told = None if told is None else told.prompt
-            prompt = response.prompt_tokens if isinstance(response, WholeResponse) else of_told
-            self._judge.learn_from_usage(sent.send.planned, prompt, decision, told, went_well=went_well)
+        if isinstance(response, UpstreamResponse):
+            return
+        planned, went_well = sent.send.planned, response.status < 400
+        if isinstance(response, WholeResponse):
+            self._judge.learn_from_usage(planned, response.prompt_tokens, decision, went_well=went_well)
+        else:
+            counted = decision.counted
+            prompt_tokens = None if counted is None else counted.prompt
+            not_compared = None if sent.is_compared else counted
+            self._judge.learn_from_usage(planned, prompt_tokens, decision, not_compared, went_well=went_well)
 
     async def pass_through(
         self,

@@ -127,7 +127,7 @@ def _in_json(text: str, replace: Replace, nested: int) -> str | None:
         return None
     if not isinstance(opened, dict | list) or _nodes(opened) > _MAX_NODES:
         return None
-    if isinstance(opened, dict) and opened.get("routing") in _ROUTED and nested == 0:
+    if isinstance(opened, dict) and jsontext.string_in(opened, "routing") in _ROUTED and nested == 0:
         changes = _routed_changes(opened, replace)
     else:
         changes = dict(_changes(opened, (), replace, nested))

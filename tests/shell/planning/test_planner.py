@@ -149,7 +149,61 @@ async def test_tenants_share_nothing():
     assert (await remembering.plan(CHAT_COMPLETIONS, b"one", body(run(6)))).known_messages > 0
 
 
-async def test_an_exact_tokenizer_counts_when_bytes_do_not_prove_that_it_fits():
+def model_planner(window: int, model: str) -> Planner:
+    """A planner for a model whose vocabulary is installed."""
+    return Planner(Pipelines(Settings()), lambda *_: ModelProfile(model, window), lambda *_: (1.0, False))
+
+
+async def test_an_exact_tokenizer_counts_when_the_estimate_comes_near_the_room():
     exact = planner(8_000, tokenizer="o200k_base")
     assert (await exact.plan(CHAT_COMPLETIONS, TENANT, body(run(2)))).inputs.counted_by == "bytes"
     assert (await exact.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).inputs.counted_by == "o200k_base"
+
+
+@pytest.mark.parametrize(("exchanges", "counted_by"), [(30, "bytes"), (34, "o200k_base")])
+async def test_what_fills_less_than_two_thirds_of_the_room_is_estimated_whatever_its_bytes(exchanges, counted_by):
+    raw = body(run(exchanges, 500), model="gpt-4o")  # 2 613 tokens each; two thirds are 81 749
+    planned = await model_planner(128_000, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, raw)
+    assert planned.inputs.counted_by == counted_by
+    assert planned.body() == raw
+
+
+async def test_a_conversation_that_has_been_counted_is_not_estimated_again():
+    remembering = model_planner(16_000, "gpt-4o")
+    plans = [await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(count))) for count in (10, 16, 40, 39)]
+    assert [planned.inputs.counted_by for planned in plans] == ["bytes", "bytes", "o200k_base", "o200k_base"]
+
+
+@pytest.mark.parametrize("window", [16_000, 32_000])
+async def test_growing_past_the_estimate_gives_what_counting_at_once_gives(window):
+    remembering = model_planner(window, "gpt-4o")
+    for exchanges in range(0, 90, 6):
+        raw = body(run(exchanges))
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        anew = await model_planner(window, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, raw)
+        assert again.body() == anew.body()
+        assert again.plan == anew.plan
+
+
+async def test_no_reply_limit_is_lowered_by_an_estimate():
+    raw = body(run(40), max_tokens=14_000)
+    planned = await model_planner(24_000, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, raw)
+    assert (planned.inputs.counted_by, planned.reasons) == ("o200k_base", {"clamp_reply": 1})
+    fits = await model_planner(24_000, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, body(run(40), max_tokens=500))
+    assert (fits.inputs.counted_by, fits.reasons) == ("bytes", {})
+
+
+@pytest.mark.parametrize(
+    ("model", "tokenizer"),
+    [
+        ("gpt-oss-120b", None),  # servers of one's own cut silently, and an exact count proves that
+        ("mine", "o200k_base"),  # usage tells how far that vocabulary is from the model's
+    ],
+)
+async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_counted_exactly(model, tokenizer):
+    sure = Planner(
+        Pipelines(Settings()), lambda *_: ModelProfile(model, 128_000, tokenizer=tokenizer), lambda *_: (1.0, True)
+    )
+    short = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(10, 500)))
+    long = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(12, 500)))
+    assert (short.inputs.counted_by, long.inputs.counted_by) == ("bytes", "o200k_base")

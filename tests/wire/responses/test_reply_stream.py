@@ -11,6 +11,7 @@ from support.responses_answers import answered
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.wire.responses import reply_stream
+from proxy.wire.responses.errors import event as written
 from proxy.wire.responses.reply_stream import MAX_KEPT_BYTES, ReplyStream
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
@@ -125,11 +126,26 @@ def test_a_model_that_is_stopped_ends_with_a_word(texts):
 
 
 def test_what_ends_a_stream_waits_until_it_is_known_whether_another_round_follows():
-    stream, came = ReplyStream(), came_of(Reply("Hello."))
-    told = fed(stream, came)
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply("Hello.", (READS,))))
     assert b"response.completed" not in told
     assert b"Hello." in told
     assert b"response.completed" in stream.last_words()
+
+
+def test_a_stream_without_a_call_of_ours_ends_at_once():
+    stream, came = ReplyStream(), came_of(Reply("Hello."))
+    assert fed(stream, came) == came
+    assert stream.last_words() == b""
+
+
+def test_every_event_that_ends_a_stream_is_told():
+    stream = ReplyStream()
+    failed = written({"type": "response.failed", "response": {"error": {"code": "server_error"}}, "sequence_number": 3})
+    told = fed(stream, came_of(Reply("", (READS,))) + written({"type": "error", "sequence_number": 2}) + failed)
+    assert stream.end() is None
+    told += stream.last_words()
+    assert told.count(b"event: error\n") == told.count(b"event: response.failed\n") == 1
 
 
 def test_an_end_in_which_its_server_lists_no_items_lists_none():
