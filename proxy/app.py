@@ -296,6 +296,7 @@ def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> Arti
         max_bytes=settings.artifacts.max_bytes,
         on_saved=metrics.saved,
         on_swept=metrics.stored,
+        on_failed=metrics.not_saved,
     )
 
 
