@@ -1,5 +1,6 @@
-# context-proxy in Debian's own Python, with the extra `compression`. All Python packages come from the lock files, checked by their hashes; at run time
-# nothing is downloaded, nothing is written outside /data, and nothing runs as root.
+# context-proxy in Debian's own Python, with the extras `compression` and `redis`. All Python packages come from the lock
+# files, checked by their hashes; at run time nothing is downloaded, nothing is written outside /data, and nothing runs as
+# root.
 #
 #   docker build -t context-proxy .
 #   docker run --rm --read-only --cap-drop ALL -p 127.0.0.1:8787:8787 -v context-proxy:/data \

@@ -145,16 +145,16 @@ def test_the_locks_agree_and_hold_every_requirement():
     project = PROJECT["project"]
     assert names(project["dependencies"]) <= set(run), "make lock"
     assert names(PROJECT["dependency-groups"]["dev"]) <= set(dev), "make lock"
-    compression = names(project["optional-dependencies"]["compression"])
-    assert set(image) - set(run) == compression, (
-        "a client may compress its bodies, and nobody adds packages to an image"
+    extras = [names(project["optional-dependencies"][extra]) for extra in ("compression", "redis")]
+    assert set(image) - set(run) == set().union(*extras) | {"async-timeout"}, (
+        "a client may compress its bodies, replicas share what they learn, and nobody adds packages to an image"
     )
 
 
 def test_the_demo_is_a_small_install():
     """No extra, and few packages: who tries it waits for all of them."""
     assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
-    assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "otel"}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "mcp", "otel", "redis"}
     assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
 
 
@@ -165,10 +165,12 @@ TRIED_ELSEWHERE = {
     "demo/contest.py": "demo/test_demo.py",
     "demo/loglines.py": "demo/test_incident.py",
     "shell/endpoints/artifact_endpoint.py": "journeys/test_artifact_journeys.py",
+    "shell/endpoints/artifact_rights.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",
     "shell/endpoints/dispatch.py": "live/test_live_passing.py",
     "shell/endpoints/events.py": "journeys/test_dashboard_api_journeys.py",
+    "shell/endpoints/mcp_server.py": "journeys/test_mcp_journeys.py",
     "shell/endpoints/model_union.py": "journeys/test_upstreams_journeys.py",
     "shell/endpoints/operator.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/operator_api.py": "handbook/test_api_page.py",

@@ -33,12 +33,14 @@ from proxy.config.sources import (
 from proxy.config.types import (
     AgentPath,
     Folder,
+    History,
     Key,
     KeyFile,
     MaxChars,
     Modalities,
     Mode,
     PublicUrl,
+    StateUrl,
     StoreUrl,
     Tokenizer,
     key_from_file,
@@ -256,6 +258,19 @@ class ArtifactSettings(Section):
     machine."""
 
 
+class StateSettings(Section):
+    """What replicas tell each other. Without it, the file in `data_dir` serves the workers of one machine."""
+
+    _fill_url = model_validator(mode="before")(staticmethod(key_from_file("url")))
+
+    url: StateUrl | None = None
+    """A server of Redis or Valkey, `redis://host:6379/0` (`rediss://` with TLS), through which replicas share what they
+    learn: limits, ratios, refused media and tools. Needs the extra `redis`; requests never wait for it
+    ([operations](operations.md#shared-learning))."""
+    url_file: KeyFile | None = None
+    """A file that holds this URL and nothing else, as it may have a password in it; `url` beats it."""
+
+
 class LogSettings(Section):
     """What is logged to standard output."""
 
@@ -271,6 +286,13 @@ class DecisionSettings(Section):
     stored: int = Field(default=5_000, ge=0, le=100_000)
     """How many of the latest requests to keep in the data folder, where all workers share them and find them again
     after a restart. 0: each worker remembers only its own, in memory."""
+
+
+def _can_speak_mcp(enabled: bool) -> bool:
+    """A missing extra should be noticed at the start."""
+    if enabled and find_spec("mcp") is None:
+        raise ValueError("needs a package not installed: pip install mcp")
+    return enabled
 
 
 def _can_be_traced(enabled: bool) -> bool:
@@ -309,12 +331,15 @@ class Settings(BaseSettings):
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"
     """`on`; `observe`: plan and log only; `off`: neither. The header `x-context-proxy-mode` beats it."""
-    history: Literal["heal", "off"] = "heal"
+    history: History = "heal"
     """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
     or whose encrypted or signed reasoning it cannot verify, send it once more, repaired. Never before a refusal."""
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
+    mcp: Annotated[bool, AfterValidator(_can_speak_mcp)] = False
+    """`true`: answer `/mcp`, where MCP clients read and search artifacts with the key that these came with
+    ([MCP](mcp.md)). Needs the extra `mcp`."""
     language: Literal["en", "zh"] = "en"
     """Language of the notices that models read."""
     defaults: DefaultSettings = DefaultSettings()
@@ -326,6 +351,7 @@ class Settings(BaseSettings):
     learning: LearningSettings = LearningSettings()
     media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    state: StateSettings = StateSettings()
     log: LogSettings = LogSettings()
     decisions: DecisionSettings = DecisionSettings()
     tracing: TracingSettings = TracingSettings()

@@ -26,7 +26,8 @@ class Ready(_Answer):
 
     status: Literal["ready"] = "ready"
     unavailable: dict[str, str] = {}
-    """Which of several upstreams do not respond (`upstreams[0]`, as in the settings), and why; absent: all do."""
+    """What requests do without, and why: of several upstreams those that do not respond (`upstreams[0]`, as in the
+    settings), and `state`, the server of what replicas learn; absent: nothing."""
 
 
 class NotReady(_Answer):

@@ -82,6 +82,10 @@ async def _checked(check: Check) -> str | None:
         return f"no answer within {LOOK_SECONDS:g} s"
 
 
+Note: TypeAlias = Callable[[], str | None]
+"""Why something that requests do without does not work; None if it does."""
+
+
 def upstream_check(relay: Relay) -> Check:
     """Whether the upstream responds at all: a refusal is a response, as the key to use is the client's."""
 

@@ -296,7 +296,7 @@ class Planner:
         the first of this request; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`:
         whether a later one may continue from this plan."""
         # What has been counted exactly is not estimated again: both decide the same.
-        is_counted = known is not None and not known.inputs.is_rough and _goes_on(known, shared)
+        is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
         inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
         steps, progress = resolving(inputs.pipeline, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
@@ -340,14 +340,14 @@ def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> li
 
 def _progress(known: Planned | None, inputs: PlanInputs, shared: int) -> Progress | None:
     """The progress of a known plan, if a plan with these inputs may continue from it."""
-    if known is None or not _goes_on(known, shared):
+    if known is None or known.progress is None or not (known.inputs is inputs or known.inputs == inputs):
         return None
-    return known.progress if known.inputs is inputs or known.inputs == inputs else None
+    return known.progress.within(shared)
 
 
-def _goes_on(known: Planned, shared: int) -> bool:
+def _reaches(known: Planned, shared: int) -> bool:
     """Whether a plan whose first `shared` messages are those of a known plan may continue from it."""
-    return known.progress is not None and known.progress.messages <= shared
+    return known.progress is not None and known.progress.within(shared) is not None
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
+from proxy.shell.relay.held_conversations import HeldConversations
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
@@ -97,6 +98,7 @@ class Relay:
         self._tenants = tenants
         self._recorder = recorder
         self._retrieval = retrieval
+        self._held = HeldConversations()
         self._log = logger()
 
     async def serve(
@@ -128,6 +130,8 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._plans.kept(planned, tenant.hex(), decision)
+        if self._settings.overflow.retry:
+            planned = self._asked_at_once(planned, tenant.hex(), decision)
         larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
         journey = Journey(target, sent_headers, body, planned, tenant.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
@@ -136,6 +140,13 @@ class Relay:
             return Served(sent.response, sent)
         rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
         return Served(await watched(sent.response, rounds), sent)
+
+    def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
+        """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
+        asking = self._held.planned(planned, tenant)
+        if asking is not planned:
+            decision.note_plan(asking)
+        return asking
 
     async def _observed(self, answer: UpstreamResponse, planned: Planned, decision: Decision) -> Response:
         """A response that passes unchanged; the cause of a refusal is recorded."""
@@ -186,6 +197,7 @@ class Relay:
                             await response.aclose()
                             return fallback
                         self._raise_for(send, outcome)
+                        self._held.note(send.planned, outcome, response.evidence, journey.tenant)
                         return Standing(response, send, outcome, is_first)
                 except BaseException:
                     await response.aclose()

@@ -38,6 +38,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("overflow_detected", "overflow_retried", "original_retried"),
         "the upstream refused; what was sent next, with the same members as `request_planned`",
     ),
+    (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
         ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned"),
         "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
@@ -56,7 +57,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),
     (
         ("artifact_read",),
-        "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered",
+        "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered; with a "
+        "`tool`: a client of MCP, with the tool that it called",
     ),
     (
         ("image_fetched", "image_not_fetched"),
@@ -82,6 +84,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the data folder cannot be written; only what was learned is lost",
     ),
     (
+        ("state_lost", "state_found"),
+        "the server at `state.url` is away, or there again; meanwhile each replica goes by what it knows and learns",
+    ),
+    (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),
         "where the windows of models come from: lists, the catalogue, what a self-hosted server has allocated",
     ),
@@ -94,6 +100,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("planning_failed", "reference_failed", "judging_failed", "request_failed"),
         "a defect of the proxy; the request is sent unchanged if possible",
     ),
+    (("mcp_failed",), "the SDK of MCP reports a failure of its own; only its kind, as its words may quote a client"),
     (("metrics_not_shared",), "no folder for temporary files: each worker's `/metrics` reports its own figures"),
     (("listening",), "the port is open"),
     (

@@ -143,6 +143,11 @@ class Metrics:
             "Reads of artifacts for a model before its client had the response.",
             registry=registry,
         )
+        self.state_failures = Counter(
+            "context_proxy_state_failures",
+            "Comparisons with the server at `state.url` that failed; one every four seconds as long as it is away.",
+            registry=registry,
+        )
         # Looked up once: finding the child of a label costs as much as counting.
         self._answered = self.requests.labels("answered")
         for error in (ContextOverflow, UpstreamUnreachable, UpstreamTimeout):
