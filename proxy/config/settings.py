@@ -280,6 +280,14 @@ class LogSettings(Section):
     """The least severe level that is logged."""
 
 
+class DecisionSettings(Section):
+    """The record of finished requests, for `/decisions` and the dashboard: sizes, names and reasons, never content."""
+
+    stored: int = Field(default=5_000, ge=0, le=100_000)
+    """How many of the latest requests to keep in the data folder, where all workers share them and find them again
+    after a restart. 0: each worker remembers only its own, in memory."""
+
+
 def _can_speak_mcp(enabled: bool) -> bool:
     """A missing extra should be noticed at the start."""
     if enabled and find_spec("mcp") is None:
@@ -345,6 +353,7 @@ class Settings(BaseSettings):
     artifacts: ArtifactSettings = ArtifactSettings()
     state: StateSettings = StateSettings()
     log: LogSettings = LogSettings()
+    decisions: DecisionSettings = DecisionSettings()
     tracing: TracingSettings = TracingSettings()
 
     @classmethod

@@ -34,7 +34,7 @@ from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.relay import Response, Served, header
 from proxy.shell.relay.routes import Route, Routes
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -253,6 +253,7 @@ class PassThrough:
     async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
+        write_lines_for(request_id.decode())
         wire = wire_over(road.path)
         sender = ResponseSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
 from proxy.shell.http.disconnect import STATE_KEY
 from proxy.shell.http.framing import Requests
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.wire.openai_errors import error_body
 
 DRAIN_SECONDS: Final = 1.0
@@ -176,6 +176,11 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.parser.resume_writing()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is stopping, so that responses without an end should end."""
+        return self._connections.is_draining
+
     def request_over(self) -> None:
         """The application is done with its request."""
         self._is_busy = False
@@ -312,6 +317,7 @@ def telling(app: ASGIApp) -> ASGIApp:
         try:
             await app(scope, receive, send)
         finally:
+            write_lines_for("")  # the connection's timers begin here, and belong to no request
             connection = scope.get("state", {}).get(STATE_KEY)
             if connection is not None:
                 connection.request_over()

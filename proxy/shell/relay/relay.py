@@ -245,6 +245,7 @@ class Relay:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamResponse:
+        decision.upstream = self._upstream.host
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
         decision.note_answer(answer.status)
@@ -253,6 +254,8 @@ class Relay:
     def learn_from(self, served: Served, decision: Decision) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, sent = served.response, served.sent
+        if isinstance(response, PeekedResponse | StreamedResponse):
+            decision.counted = response.counted
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
         if isinstance(response, UpstreamResponse):
@@ -261,7 +264,7 @@ class Relay:
         if isinstance(response, WholeResponse):
             self._judge.learn_from_usage(planned, response.prompt_tokens, decision, went_well=went_well)
         else:
-            counted = response.counted
+            counted = decision.counted
             prompt_tokens = None if counted is None else counted.prompt
             not_compared = None if sent.is_compared else counted
             self._judge.learn_from_usage(planned, prompt_tokens, decision, not_compared, went_well=went_well)
