@@ -39,7 +39,7 @@ from proxy.shell.models.prices import Prices
 from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.operator.explaining import Destination, Explainer
 from proxy.shell.operator.overview import Overview, Priced
-from proxy.shell.operator.readiness import Readiness, upstream_check
+from proxy.shell.operator.readiness import Note, Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
@@ -193,7 +193,8 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     guard = Guard(settings.server.admin_key, settings.server.host_names)
-    asked = probes(readiness, {} if state is None else {"state": lambda: state.problem})
+    notes: dict[str, Note] = {} if state is None else {"state": lambda: state.problem}
+    asked = probes(readiness, notes)
     named = zip(settings.named_upstreams, lanes, strict=True)
     parts = Parts(
         settings.server,
@@ -202,7 +203,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
         asked,
         recorder.recent,
         history,
-        Overview(history, readiness.looked, [lane.priced(name) for name, lane in named]),
+        Overview(history, readiness.looked, [lane.priced(name) for name, lane in named], state=notes.get("state")),
         explainer,
         ArtifactRoute(reader, rights),
         reload,

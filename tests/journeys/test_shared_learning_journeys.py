@@ -91,6 +91,8 @@ def test_a_conversation_goes_on_while_the_server_is_away_and_is_shared_when_it_i
     assert world.ask(chat("why?"), proxy=0).status_code == 200
     eventually(lambda: "unavailable" in ready(world, 0))
     assert set(ready(world, 0)["unavailable"]) == {"state"}
+    overview = world.client.get(world.proxies[0].removesuffix("/v1") + "/overview").json()
+    assert [said["words"].split(",")[0] for said in overview["health"]] == ["What replicas learn is not shared"]
     assert not known_to(world, 1)
     assert world.ask(chat("why?"), proxy=1).headers["x-context-proxy-attempts"] == "2"
     metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.shell.models.prices import Price, Prices
-from proxy.shell.operator.readiness import Looked
+from proxy.shell.operator.readiness import Looked, Note
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import SLOT_SECONDS
 
@@ -47,12 +47,15 @@ class Overview:
         looked: Callable[[], Awaitable[Looked]],
         upstreams: Sequence[Priced],
         clock: Callable[[], float] = time.time,
+        state: Note | None = None,
     ) -> None:
-        """`looked`: what was found when everything was last checked."""
+        """`looked`: what was found when everything was last checked. `state`: why lessons are not shared with other
+        replicas; None where nothing is shared."""
         self._history = history
         self._looked = looked
         self._upstreams = upstreams
         self._clock = clock
+        self._state = state
 
     async def of(self, hours: int) -> dict[str, Any]:
         """The last hours."""
@@ -69,13 +72,19 @@ class Overview:
         width = max(SLOT_SECONDS, -(-hours * 3600 // BARS // SLOT_SECONDS) * SLOT_SECONDS)
         return {
             "hours": hours,
-            "health": [*_unwell(upstreams, problems, lately), *_unkept(self._history)],
+            "health": [*_unwell(upstreams, problems, lately), *self._unshared(), *_unkept(self._history)],
             "upstreams": upstreams,
             "totals": {**_told(sums), **_money(models)},
             "models": models[:MAX_MODELS],
             "bars": _bars(await self._history.slots(since, "slot"), since, now, width),
             "bar_seconds": width,
         }
+
+    def _unshared(self) -> Iterable[dict[str, str]]:
+        problem = None if self._state is None else self._state()
+        if problem is not None:
+            words = f"What replicas learn is not shared, and each goes on with what it knows: {problem}"
+            yield {"level": "warn", "words": words}
 
     async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         sums = _added([row for row in rows if row["upstream"] == one.host])

@@ -31,7 +31,9 @@ class Stage:
         self.problems: dict[str, str] = {}
         self.recent = RecentDecisions()
         self.history = History(self.recent, path, 1_000, lambda: NOW)
-        self.overview = Overview(self.history, self._ask, [self.upstream("api.openai.com", "upstream")], lambda: NOW)
+        self.state: str | None = None
+        upstreams = [self.upstream("api.openai.com", "upstream")]
+        self.overview = Overview(self.history, self._ask, upstreams, lambda: NOW, lambda: self.state)
 
     def upstream(self, host: str, check: str) -> Priced:
         def read() -> bytes:
@@ -130,6 +132,15 @@ async def test_what_went_wrong_an_hour_ago_is_history(stage: Stage) -> None:
     stage.served(ago=3_600, survived=False, outcome="context_length_exceeded", status=400)
     stage.served(survived=True, attempts=2)
     assert (await stage.overview.of(24))["health"] == []
+
+
+async def test_shared_learning_that_is_away_is_said_and_no_more_once_it_is_back(stage: Stage) -> None:
+    stage.state = "Connection refused"
+    (said,) = (await stage.overview.of(1))["health"]
+    assert said["level"] == "warn"
+    assert said["words"].endswith("each goes on with what it knows: Connection refused")
+    stage.state = None
+    assert (await stage.overview.of(1))["health"] == []
 
 
 async def test_a_history_that_is_not_kept_is_said(tmp_path: Path) -> None:
