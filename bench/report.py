@@ -190,9 +190,9 @@ What limits the targets that are not met (figures of November 2026, taken one by
 * **First token.** After a pause, a request mostly waits for memory: 0.2 ms to plan it, 0.2 for everything before and
   after that, and 0.5 in the server and the client library, as much as with the proxy switched off. Upstream, client
   and proxy share two cores, and other work on them decides this figure: 0.8 to 1.3.
-* **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (aiohttp 0.1 s, rich 0.06 if the demo is
-  installed, because structlog looks for it); the figure doubles with the load. FastAPI, 0.26 s of it when this was
-  measured, is now loaded with the first request to the operator's API.
+* **Start.** Nearly all of it is imports (pydantic and the settings 0.1 s, aiohttp 0.06, our own modules 0.2) and
+  reading the catalogue of models (0.06); the figure doubles with the load. FastAPI is loaded with the first request to
+  the operator's API, the words of refusals two seconds after the start, httpx in a thread once the port is open.
 * **The exponent**, if it is over its target: the cost of a turn beyond nginx is mostly copying its body, and bodies
   grow; a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). Planning a turn costs the same at 20 KB
   and at 2 MB, except for one comparison of bytes, 0.1 ms for 2 MB.

@@ -161,7 +161,7 @@ def render_log() -> str:
     """The page about the log and the reasons for edits."""
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
     said = _docstrings(edits)[edits.Reason.__name__]
-    reasons = [f"| `{reason.value}` | {said[reason.name]} |" for reason in edits.Reason]
+    reasons = [f"| `{reason.value}` | {' '.join(said[reason.name].split())} |" for reason in edits.Reason]
     return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.app import Inherited, create_app, tune_interpreter, unwritable
+from proxy.app import Inherited, create_app, forget_what_is_gone, unwritable
 from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
@@ -125,7 +125,7 @@ class Reloadable:
         finally:
             await generation.stop()
         del generation
-        tune_interpreter()
+        forget_what_is_gone()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The server's start and end: starts the first application, and stops everything at the end."""

@@ -169,6 +169,7 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",
     "shell/endpoints/dispatch.py": "live/test_live_passing.py",
+    "shell/endpoints/events.py": "journeys/test_dashboard_api_journeys.py",
     "shell/endpoints/mcp_server.py": "journeys/test_mcp_journeys.py",
     "shell/endpoints/model_union.py": "journeys/test_upstreams_journeys.py",
     "shell/endpoints/operator.py": "journeys/test_operator_api_journeys.py",

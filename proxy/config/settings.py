@@ -33,6 +33,7 @@ from proxy.config.sources import (
 from proxy.config.types import (
     AgentPath,
     Folder,
+    History,
     Key,
     KeyFile,
     MaxChars,
@@ -279,6 +280,14 @@ class LogSettings(Section):
     """The least severe level that is logged."""
 
 
+class DecisionSettings(Section):
+    """The record of finished requests, for `/decisions` and the dashboard: sizes, names and reasons, never content."""
+
+    stored: int = Field(default=5_000, ge=0, le=100_000)
+    """How many of the latest requests to keep in the data folder, where all workers share them and find them again
+    after a restart. 0: each worker remembers only its own, in memory."""
+
+
 def _can_speak_mcp(enabled: bool) -> bool:
     """A missing extra should be noticed at the start."""
     if enabled and find_spec("mcp") is None:
@@ -322,7 +331,7 @@ class Settings(BaseSettings):
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"
     """`on`; `observe`: plan and log only; `off`: neither. The header `x-context-proxy-mode` beats it."""
-    history: Literal["heal", "off"] = "heal"
+    history: History = "heal"
     """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
     or whose encrypted or signed reasoning it cannot verify, send it once more, repaired. Never before a refusal."""
     compress_api: bool = False
@@ -344,6 +353,7 @@ class Settings(BaseSettings):
     artifacts: ArtifactSettings = ArtifactSettings()
     state: StateSettings = StateSettings()
     log: LogSettings = LogSettings()
+    decisions: DecisionSettings = DecisionSettings()
     tracing: TracingSettings = TracingSettings()
 
     @classmethod

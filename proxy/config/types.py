@@ -21,7 +21,7 @@ from proxy.core.models.profile import Modality
 STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
 """No user, no password, no query: those come from the environment."""
-_ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses)/?$")
+_ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses|/messages|/v1/models)/?$")
 """What clients add to a base URL themselves."""
 _VALKEY: Final = re.compile(r"^valkey(s?)://")
 _DATABASE: Final = re.compile(r"(?:/[0-9]{0,4})?")
@@ -166,6 +166,8 @@ Mode = Annotated[
     BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
 ]
 """YAML reads an unquoted `on` as true."""
+History = Annotated[Literal["heal", "off"], BeforeValidator(lambda value: "off" if value is False else value)]
+"""YAML reads an unquoted `off` as false."""
 Tokenizer = Literal["o200k_base", "cl100k_base", "bytes"]
 """The vocabularies that are installed with the proxy, and the estimate by bytes."""
 Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]

@@ -59,6 +59,8 @@ class RoutedUpstream(UpstreamSettings):
     """Another upstream, for the requests that match. If it has a key, that key replaces the client's, which belongs to
     another provider."""
 
+    base_url: BaseUrl = Field(examples=["https://api.anthropic.com/v1"])
+    """The API that these requests are forwarded to; without a path, `/v1` is added."""
     match: str = Field(default="*", min_length=1, examples=["claude-*"])
     """Glob over the model's name, ignoring case: `claude-*`."""
     wire: Literal["chat_completions", "messages", "responses"] | None = None
@@ -72,7 +74,7 @@ class RoutedUpstream(UpstreamSettings):
     def takes(self, path: str, model: str) -> bool:
         """Whether wire and model match.
 
-        >>> claude = RoutedUpstream(match="claude-*", wire="messages")
+        >>> claude = RoutedUpstream(base_url="http://a", match="claude-*", wire="messages")
         >>> claude.takes("/messages", "Claude-X"), claude.takes("/chat/completions", "claude-x")
         (True, False)
         """

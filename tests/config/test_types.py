@@ -112,6 +112,11 @@ def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
     assert load(config(f"mode: {mode}")).mode == mode
 
 
+@pytest.mark.parametrize("history", ["heal", "off"])
+def test_so_is_an_unquoted_off_for_the_history(history, config):
+    assert load(config(f"history: {history}")).history == history
+
+
 def test_a_newline_behind_a_key_as_secrets_in_files_have_it_is_no_part_of_it(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
     monkeypatch.setenv("CONTEXT_PROXY_SERVER__ADMIN_KEY", "ein Schlüssel mit Blank\r\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, SettingsError, load
 from proxy.config.upstreams import RoutedUpstream, UpstreamSettings
 
 CHAT, MESSAGES, RESPONSES = "/chat/completions", "/messages", "/responses"
@@ -41,3 +41,9 @@ def test_the_settings_before_one_upstream_have_no_other() -> None:
     assert before.upstream is SECOND
     assert before.upstreams == ()
     assert SETTINGS.upstream == UpstreamSettings()
+
+
+def test_a_further_upstream_without_an_address_is_a_mistake_as_its_requests_and_key_would_go_elsewhere() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(flags={"upstreams": [{"match": "claude-*", "api_key": "sk-canary"}]})
+    assert str(refused.value) == "upstreams[0].base_url: must be set"

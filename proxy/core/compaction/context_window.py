@@ -8,6 +8,7 @@ bytes that would be sent.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,7 +24,11 @@ from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
+
+MAX_EXCHANGED_CHARS: Final = 16_000
+"""Of a user message; a step may have tried to shorten a longer one, with a result that depends on its words."""
 
 
 class ContextWindow:
@@ -55,6 +60,28 @@ class ContextWindow:
         """How user messages have begun so far, while there were no calls."""
         self._edited = False
         """Whether any kept message has been edited."""
+        self.is_desperate = False
+        """Whether even messages that must stay were to be cut, now or earlier."""
+
+    def exchanged(self, entry: TrackedMessage, task_tokens: int) -> ContextWindow | None:
+        """The window if another message had stood in the place of one that is sent as it came; None if another window
+        might have come of it. Of a message that no step has touched, only its size, its names and its first words
+        decide about others. `task_tokens`: what the first user message keeps when it has to be cut."""
+        old, note = self.entries[entry.index], self.omission_note.edit
+        if old is None or entry.edits or old.edits or old.following or entry.size != old.size:
+            return None
+        if self.is_desperate or (note is not None and note.message == entry.index):
+            return None
+        now, then = entry.message, old.message
+        if now.role not in SYSTEM_ROLES and (
+            now.role != "user" or entry.size.chars > MAX_EXCHANGED_CHARS or entry.size.tokens > task_tokens
+        ):
+            return None
+        if _bearing(now) != _bearing(then) or {*names_in(now.text())} != {*names_in(then.text())}:
+            return None
+        twin = self.copy()
+        twin.entries[entry.index], twin._blocks[entry.index] = entry, MessageReport.of(entry)
+        return twin
 
     def copy(self) -> ContextWindow:
         """An independent copy."""
@@ -65,7 +92,7 @@ class ContextWindow:
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.omission_note = self.omission_note
         twin._open_calls, twin._moved = self._open_calls, self._moved
-        twin._edited = self._edited
+        twin._edited, twin.is_desperate = self._edited, self.is_desperate
         twin._has_calls, twin._openings = self._has_calls, self._openings
         return twin
 
@@ -349,3 +376,10 @@ class ContextWindow:
             if entry is not None:
                 yield entry.message if entry.index != carrier else self.omission_note.onto(entry.message)
                 yield from entry.following
+
+
+def _bearing(message: Message) -> tuple[object, ...]:
+    """What of a message, besides its size and its names, decides about others."""
+    text = next((text for _, text in message.texts()), "")
+    joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
+    return message.role, *joins, bool(message.calls), opening(text), opens_as_output(text)

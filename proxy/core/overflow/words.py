@@ -160,8 +160,9 @@ BROKEN_SEAL: Final = _any(
 )  # fmt: skip
 """OpenAI: "The encrypted content gAAA… could not be verified. Reason: Encrypted content could not be decrypted or
 parsed." (github.com/openai/codex/issues/8145). Anthropic: "messages.1.content.0: Invalid `signature` in `thinking`
-block"; without one, "messages.1.content.0.thinking.signature: Field required"
-(github.com/anthropics/claude-code/issues/10199). Google: "Thought signature is not valid"."""
+block" (github.com/anthropics/claude-code/issues/10627). Google: "Thought signature is not valid"
+(github.com/bobrware/bobrchat/issues/120), "Corrupted thought signature." (github.com/anomalyco/opencode/issues/4832),
+"Invalid thought signature." (github.com/lbjlaq/Antigravity-Manager/pull/3342)."""
 
 POLICY: Final = _any(
     "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",

@@ -200,6 +200,8 @@ def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:
     >>> spliced(b'{"a": {"b":1, "c": 2.0}}', {("a", "b"): b"7"})
     b'{"a":{"b":7,"c":2.0}}'
     """
+    if not changes:
+        return bytes(raw)
     whole = changes.get(())
     if whole is not None:
         return whole

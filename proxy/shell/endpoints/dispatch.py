@@ -34,7 +34,7 @@ from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.relay import Response, Served, header
 from proxy.shell.relay.routes import Route, Routes
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -83,8 +83,12 @@ class CompressPaths(Protocol):
 class ResponseSender:
     """Sends one response, and knows whether it has begun."""
 
-    def __init__(self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS) -> None:
+    def __init__(
+        self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS, alive: KeepAlive | None = None
+    ) -> None:
+        """`alive`: what `send` belongs to, if bytes may be sent before the response is decided."""
         self._send = send
+        self._alive = alive
         self._wire = wire
         self._request_id = request_id
         self.request_id = request_id.decode()
@@ -109,10 +113,11 @@ class ResponseSender:
         headers = self.head(answer.headers, own)
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        send = self._send if self._alive is None else self._alive.rest
         try:
             async for piece in answer.chunks():
                 self.sent_bytes += len(piece)
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
                 self._last.add(piece)
         except UpstreamError:
             if not self.is_whole:
@@ -174,7 +179,7 @@ class FittedEndpoint:
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
         alive = KeepAlive(send, wire)
-        sender = ResponseSender(alive.send, request_id, wire)
+        sender = ResponseSender(alive.send, request_id, wire, alive)
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
@@ -248,6 +253,7 @@ class PassThrough:
     async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
+        write_lines_for(request_id.decode())
         wire = wire_over(road.path)
         sender = ResponseSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
 from proxy.shell.http.disconnect import STATE_KEY
 from proxy.shell.http.framing import Requests
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.wire.openai_errors import error_body
 
 DRAIN_SECONDS: Final = 1.0
@@ -176,6 +176,11 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.parser.resume_writing()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is stopping, so that responses without an end should end."""
+        return self._connections.is_draining
+
     def request_over(self) -> None:
         """The application is done with its request."""
         self._is_busy = False
@@ -251,28 +256,32 @@ class _Output(asyncio.Transport):
         super().__init__()
         self._socket = transport
         self._loop = loop
-        self._is_head_next = False
         self._head: bytes | None = None
         """A head that is held."""
+        self._go_on()
 
     def hold_next(self) -> None:
         """What is written next is the head of a response."""
-        self._is_head_next = True
+        self.write = self._hold  # type: ignore[method-assign] # so that events of a stream pass nothing of ours
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._is_head_next:
-            self._is_head_next, self._head = False, bytes(data)
-            self._loop.call_soon(self._send_head)
-        elif self._head is not None:
-            head, self._head = self._head, None
-            self._socket.writelines((head, data))
-        else:
-            self._socket.write(data)
+    def _hold(self, data: bytes | bytearray | memoryview) -> None:
+        self._head = bytes(data)
+        self.write = self._send_with_head  # type: ignore[method-assign] # as above
+        self._loop.call_soon(self._send_head)
+
+    def _send_with_head(self, data: bytes | bytearray | memoryview) -> None:
+        head, self._head = self._head or b"", None
+        self._go_on()
+        self._socket.writelines((head, data))
 
     def _send_head(self) -> None:
         if self._head is not None:
             head, self._head = self._head, None
+            self._go_on()
             self._socket.write(head)
+
+    def _go_on(self) -> None:
+        self.write = self._socket.write  # type: ignore[method-assign] # as above
 
     def write_eof(self) -> None:
         self._send_head()
@@ -308,6 +317,7 @@ def telling(app: ASGIApp) -> ASGIApp:
         try:
             await app(scope, receive, send)
         finally:
+            write_lines_for("")  # the connection's timers begin here, and belong to no request
             connection = scope.get("state", {}).get(STATE_KEY)
             if connection is not None:
                 connection.request_over()

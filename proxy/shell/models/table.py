@@ -102,7 +102,8 @@ def _print(found: _Asked, name: str | None, console: Console) -> None:
         console.print(_many(found.profiles))
     else:
         console.print(
-            "Neither the configuration nor the upstream names a model; ask for one: context-proxy models NAME"
+            "Neither the configuration nor the upstream names a model that is served here; "
+            "ask for one: context-proxy models NAME"
         )
     if any(profile.window_is_guessed for profile in found.profiles):
         console.print(Text(f"Nothing is left out or refused on a guessed window; {HOW_TO_STATE_A_WINDOW}"))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.compaction.budget import Budget, clamped_reply
 from proxy.core.compaction.in_place import Compressed, compressed
 from proxy.core.compaction.plain_plan import plain_plan
-from proxy.core.compaction.plan import Plan, Progress, plan
+from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.pairing import unpaired
@@ -46,6 +46,7 @@ WAITED_SECONDS: Final = 0.000_5
 """Least time of a look-up that is told: asking what is remembered takes microseconds, and is the proxy's own time."""
 
 _NOTHING: Final[Resolved] = {}
+_NO_OTHERS: Final[Mapping[int, Message]] = {}
 _COPIES: Final = 4
 """How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
 
@@ -266,6 +267,15 @@ class Planner:
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
             known, shared, goes_on = None, 0, False  # new content changed known messages
+        others: dict[int, Message] = {}
+        if tenant and will_be_known and not goes_on:
+            near = self._memory.nearly((wire.path, tenant), request.conversation.messages)
+            if near is not None and near.remembered.knowledge.resolved == resolved:
+                known, shared, goes_on = near.remembered.knowledge, near.shared_messages, near.is_continued
+                before = known.request.conversation.messages[:shared]
+                request = request.sharing(before)
+                pairs = enumerate(zip(before, request.conversation.messages, strict=False))
+                others = {index: message for index, (earlier, message) in pairs if message is not earlier}
         planned = self.made(
             wire,
             request,
@@ -274,6 +284,7 @@ class Planner:
             resolved,
             known,
             shared,
+            others,
             goes_on=goes_on,
             will_be_known=will_be_known,
         )
@@ -288,20 +299,23 @@ class Planner:
         resolved: Resolved,
         known: Planned | None = None,
         shared: int = 0,
+        others: Mapping[int, Message] = _NO_OTHERS,
         *,
         goes_on: bool = False,
         will_be_known: bool = True,
     ) -> Planned:
         """The plan for a request; may be called from any thread. `known` is a plan whose first `shared` messages are
-        the first of this request; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`:
-        whether a later one may continue from this plan."""
+        the first of this request, except for `others` at their indexes; `goes_on`: whether this is the next turn of the
+        same conversation; `will_be_known`: whether a later one may continue from this plan."""
         # What has been counted exactly is not estimated again: both decide the same.
-        is_counted = known is not None and not known.inputs.is_rough and _goes_on(known, shared)
+        is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
         inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
         steps, progress = resolving(inputs.pipeline, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
         if made is None:
-            made, progress = plan(request.conversation, inputs.base, steps, _progress(known, inputs, shared))
+            made, progress = plan(
+                request.conversation, inputs.base, steps, _progress(known, inputs, shared, others, steps)
+            )
         lowered = _lowered(request, inputs.budget, made)
         if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
             # Nothing is given up, of the messages or the reply, before the model's own counter has counted.
@@ -338,16 +352,19 @@ def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> li
     return [reference for message in messages for reference in references_in(message)]
 
 
-def _progress(known: Planned | None, inputs: PlanInputs, shared: int) -> Progress | None:
+def _progress(
+    known: Planned | None, inputs: PlanInputs, shared: int, others: Mapping[int, Message], steps: Pipeline
+) -> Progress | None:
     """The progress of a known plan, if a plan with these inputs may continue from it."""
-    if known is None or not _goes_on(known, shared):
+    if known is None or known.progress is None or not (known.inputs is inputs or known.inputs == inputs):
         return None
-    return known.progress if known.inputs is inputs or known.inputs == inputs else None
+    progress = known.progress.within(shared)
+    return progress.exchanged(others, steps) if progress is not None and others else progress
 
 
-def _goes_on(known: Planned, shared: int) -> bool:
+def _reaches(known: Planned, shared: int) -> bool:
     """Whether a plan whose first `shared` messages are those of a known plan may continue from it."""
-    return known.progress is not None and known.progress.messages <= shared
+    return known.progress is not None and known.progress.within(shared) is not None
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
+from proxy.shell.relay.held_conversations import HeldConversations
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
@@ -97,6 +98,7 @@ class Relay:
         self._tenants = tenants
         self._recorder = recorder
         self._retrieval = retrieval
+        self._held = HeldConversations()
         self._log = logger()
 
     async def serve(
@@ -128,6 +130,8 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._plans.kept(planned, tenant.hex(), decision)
+        if self._settings.overflow.retry:
+            planned = self._asked_at_once(planned, tenant.hex(), decision)
         larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
         journey = Journey(target, sent_headers, body, planned, tenant.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
@@ -136,6 +140,13 @@ class Relay:
             return Served(sent.response, sent)
         rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
         return Served(await watched(sent.response, rounds), sent)
+
+    def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
+        """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
+        asking = self._held.planned(planned, tenant)
+        if asking is not planned:
+            decision.note_plan(asking)
+        return asking
 
     async def _observed(self, answer: UpstreamResponse, planned: Planned, decision: Decision) -> Response:
         """A response that passes unchanged; the cause of a refusal is recorded."""
@@ -186,6 +197,7 @@ class Relay:
                             await response.aclose()
                             return fallback
                         self._raise_for(send, outcome)
+                        self._held.note(send.planned, outcome, response.evidence, journey.tenant)
                         return Standing(response, send, outcome, is_first)
                 except BaseException:
                     await response.aclose()
@@ -233,6 +245,7 @@ class Relay:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamResponse:
+        decision.upstream = self._upstream.host
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
         decision.note_answer(answer.status)
@@ -241,6 +254,8 @@ class Relay:
     def learn_from(self, served: Served, decision: Decision) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, sent = served.response, served.sent
+        if isinstance(response, PeekedResponse | StreamedResponse):
+            decision.counted = response.counted
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
         if isinstance(response, UpstreamResponse):
@@ -249,7 +264,7 @@ class Relay:
         if isinstance(response, WholeResponse):
             self._judge.learn_from_usage(planned, response.prompt_tokens, decision, went_well=went_well)
         else:
-            counted = response.counted
+            counted = decision.counted
             prompt_tokens = None if counted is None else counted.prompt
             not_compared = None if sent.is_compared else counted
             self._judge.learn_from_usage(planned, prompt_tokens, decision, not_compared, went_well=went_well)

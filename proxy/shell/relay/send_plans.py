@@ -91,9 +91,12 @@ class SendPlans:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:
             return await self._fitted(journey, attempt, attempt.goal_tokens)
-        if outcome.verdict.is_overflow and (asking := refused.left_to_the_upstream()) is not None:
+        asking = refused.left_to_the_upstream() if outcome.verdict.is_overflow and not refused.members else None
+        if asking is not None:
             return SendPlan(attempt, asking)
         planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        if refused.members:  # it was asked at once
+            planned = planned.left_to_the_upstream() or planned
         self._judge.learn_from_recount(outcome.verdict, refused, planned)
         if planned.plan.may_be_sent and planned.plan.after.bytes < refused.plan.after.bytes:
             return SendPlan(attempt, planned)

@@ -141,6 +141,8 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self._settings = settings
         parts = urlsplit(settings.base_url)
+        self.host = parts.netloc.rpartition("@")[2]
+        """Host and port, by which people know it."""
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._where = f"the upstream {self._origin}"
         self._base_url = settings.base_url

@@ -129,7 +129,7 @@ class ReplyStream:
             hidden = sum(own < index for own in self._own)
             made[("output_index",)] = jsontext.dump(len(self._before) + index - hidden)
         if isinstance(response := found.get("response"), dict):
-            if output is not None and response.get("output"):
+            if output is not None and isinstance(response.get("output"), list):  # what the client has seen
                 made["response", "output"] = output
             if isinstance(usage := response.get("usage"), dict) and self._rounds:
                 made["response", "usage"] = jsontext.dump(self._usage.told(usage))

@@ -39,6 +39,8 @@ _NOT_YET: Final = frozenset(
     {"response.created", "response.queued", "response.in_progress", "keepalive", "ping", "response.metadata"}
 )
 """Events that come before a refusal as well as before a reply."""
+_RESPONSE_ID: Final = re.compile(rb'"id"\s*:\s*"(resp_[\w\-.=]{1,500})"')
+"""vLLM and Ollama give such ids, too; Azure's are long."""
 _NONE: Final = frozenset({b"", b"null", b'""'})
 
 
@@ -148,6 +150,20 @@ class Responses(JsonWire):
         if request.shape is not HELD or _cuts_itself(request.members):
             return {}
         return {"truncation": b'"auto"'}
+
+    def continues(self, request: Request) -> str:
+        """The id of the response before, or of the conversation."""
+        for name in ("previous_response_id", "conversation"):
+            found = jsontext.opened(request.members.get(name))
+            found = found.get("id") if isinstance(found, dict) else found
+            if isinstance(found, str) and found:
+                return found
+        return ""
+
+    def named_in(self, evidence: bytes) -> str:
+        """The first id that is one of a response."""
+        found = _RESPONSE_ID.search(evidence)
+        return found[1].decode() if found else ""
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
         """An item of the type that the call's type requires."""

@@ -560,3 +560,33 @@ def test_before_a_server_that_cuts_silently_what_does_not_fit_is_as_small_as_it_
     assert (made.fits, made.may_be_sent) == (False, True)
     assert made.after.tokens < refused.after.tokens
     assert json.loads(made.messages[0]) == history[0]
+
+
+@given(any_histories(), budgets(), st.integers(1, 6))
+@thorough
+def test_from_any_point_back_a_plan_continues_as_if_all_were_new(history, budget, rewritten):
+    """The newest messages are written anew, as agents do with reminders and cache marks."""
+    steps = pipeline(budget)
+    old = conversation(history)
+    made, progress = plan(old, Size(), steps)
+    shared = max(0, len(old) - rewritten)
+    new = Conversation((*old[:shared], *conversation([user("other words"), *exchange(["x" * 900]), user()])))
+    point = progress.within(shared)
+    assert point is None or point.messages <= shared
+    assert plan(new, Size(), steps, point)[0] == plan(new, Size(), steps)[0]
+    assert plan(old, Size(), steps, progress)[0] == made, "and it stays a point to continue from"
+
+
+def test_the_last_two_exchanges_may_be_rewritten_and_only_they_are_read_again():
+    history = [system(), user("task")]
+    for number in range(12):
+        history += exchange([f"line {number}\n" * 200], first_call=number)
+    counter = CountingCounter()
+    steps = pipeline(Budget(100_000), counter=counter)
+    _, progress = plan(conversation(history), Size(), steps)
+    counter.calls = 0
+    for message in (history[-3], history[-1]):
+        message["content"] = "rewritten"
+    _, again = plan(conversation(history), Size(), steps, progress.within(len(history) - 3))
+    assert counter.calls == 3
+    assert again.within(len(history)) is not None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.planners import TENANT, body, planner, run
+from support.planners import TENANT, TOOLS, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
 from proxy.config.settings import Settings
@@ -207,3 +207,69 @@ async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_co
     short = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(10, 500)))
     long = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(12, 500)))
     assert (short.inputs.counted_by, long.inputs.counted_by) == ("bytes", "o200k_base")
+
+
+def told(history, *, clock="", task="", last="", **members) -> bytes:
+    """A request whose agent writes some of its messages anew in each turn."""
+    written = [dict(message) for message in history]
+    written[0]["content"] += clock
+    written[1]["content"] += task
+    written[-1]["content"] += last
+    return json.dumps({**members, "model": "m", "messages": written, "tools": TOOLS}).encode()
+
+
+CLOCKS = [f" It is 16:{minute:02}." for minute in range(10, 40)]
+ANEW = {
+    "clock": lambda clock: {"clock": clock},
+    "task": lambda clock: {"task": clock},
+    "both": lambda clock: {"clock": clock, "task": clock},
+    "metadata": lambda clock: {"metadata": {"time": clock}},
+    "last": lambda clock: {"last": clock},
+    "all": lambda clock: {"clock": clock, "task": clock, "last": clock, "user": clock},
+}
+
+
+@pytest.mark.parametrize("written", ANEW)
+@pytest.mark.parametrize("window", [8_000, 100_000])
+async def test_what_an_agent_writes_anew_in_each_turn_changes_no_plan_and_leaves_the_rest_known(written, window):
+    remembering = planner(window)
+    for turn, clock in enumerate(CLOCKS):
+        raw = told(run(10 + 3 * turn), **ANEW[written](clock))
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        anew = await planner(window).plan(CHAT_COMPLETIONS, TENANT, raw)
+        assert again.body() == anew.body()
+        assert again.plan == anew.plan
+        if turn:
+            assert again.known_messages >= 2 + 2 * (10 + 3 * (turn - 1)) - 1
+    assert len(remembering._memory._kept) == 1, "one conversation, in one form"
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        " It is a quarter past nine.",  # longer
+        " See name_b in src/two.py.",  # other names
+    ],
+)
+async def test_a_system_text_that_may_matter_to_what_is_cut_starts_anew(clock):
+    remembering = planner()
+    for count, told_now in ((60, " See name_a in src/one.py."), (62, clock)):
+        raw = told(run(count), clock=told_now)
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        assert again.plan == (await planner().plan(CHAT_COMPLETIONS, TENANT, raw)).plan
+
+
+async def test_a_conversation_of_another_key_is_never_taken_for_nearly_the_same():
+    remembering = planner()
+    await remembering.plan(CHAT_COMPLETIONS, b"one", told(run(5), clock=CLOCKS[0]))
+    other = await remembering.plan(CHAT_COMPLETIONS, b"two", told(run(6), clock=CLOCKS[1]))
+    assert other.known_messages == 0
+
+
+async def test_more_than_two_other_messages_make_another_conversation():
+    remembering, history = planner(), run(9)
+    await remembering.plan(CHAT_COMPLETIONS, TENANT, told(history))
+    changed = [dict(message) for message in history]
+    for index in (0, 1, 3):
+        changed[index]["content"] = "other words"
+    assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, told(changed, user="b"))).known_messages == 0

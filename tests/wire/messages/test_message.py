@@ -282,3 +282,16 @@ def test_without_its_thinking_a_message_keeps_every_other_block(history):
             else:
                 assert (left.content(), left.calls, left.role) == (kept, view.calls, view.role)
                 assert left.is_companion == view.is_companion
+
+
+@given(histories())
+def test_a_message_that_nothing_changes_keeps_its_bytes(history):
+    for message in history:
+        for view in views(message):
+            assert view.changed({}).raw == view.raw
+
+
+def test_the_addresses_of_a_message_are_those_that_it_names():
+    linked = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+    (found,) = read(user([text("a"), linked, IMAGE, {"type": "document", "source": {"type": "file", "file_id": "f"}}]))
+    assert list(found.addresses()) == ["https://example.org/a.png"]

@@ -148,12 +148,28 @@ def test_every_event_that_ends_a_stream_is_told():
     assert told.count(b"event: error\n") == told.count(b"event: response.failed\n") == 1
 
 
-def test_an_end_in_which_its_server_lists_no_items_lists_none():
+@pytest.mark.parametrize("last", ["", "So."])
+@pytest.mark.parametrize("lists", [True, False])
+def test_the_end_lists_what_the_client_has_seen_whether_its_server_lists_it_or_not(last, lists):
+    came, stream = came_of(Reply(last), 2), ReplyStream()
+    if not lists:
+        *_, event, _ = came.split(b"\n\n")
+        ended = json.loads(event.split(b"data: ")[1])
+        ended["response"]["output"] = []
+        came = came.replace(event, b"event: response.completed\ndata: " + json.dumps(ended).encode())
+    told = fed(stream, came_of(Reply("Let me look.", (READS,))))
+    stream.next_round()
+    told += fed(stream, came)
+    output = understood(told + stream.last_words())["output"]
+    assert [item["content"][0]["text"] for item in output] == ["Let me look.", *([last] if last else [])]
+
+
+def test_an_end_without_a_list_gets_none():
     stream = ReplyStream()
     fed(stream, came_of(Reply("Let me look.", (READS,))))
     stream.next_round()
-    fed(stream, came_of(Reply(""), 2))
-    assert json.loads(stream.last_words().split(b"data: ")[1])["response"]["output"] == []
+    stream.feed(b'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed"}}\n\n')
+    assert json.loads(stream.last_words().split(b"data: ")[1])["response"] == {"status": "failed"}
 
 
 def test_a_comment_passes_in_every_round():

@@ -232,3 +232,31 @@ def test_tools_that_an_item_adds_are_known_in_every_later_turn():
     assert anew.conversation[2] is not known.conversation[2]
     for request in (known, later, anew):
         assert RESPONSES.tool_names(RESPONSES.tools(request)) == ["exec"]
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ({}, ""),
+        ({"previous_response_id": "resp_1"}, "resp_1"),
+        ({"previous_response_id": None, "conversation": "conv_1"}, "conv_1"),
+        ({"conversation": {"id": "conv_1"}}, "conv_1"),
+        ({"conversation": {"id": 7}, "previous_response_id": ""}, ""),
+        ({"truncation": "auto"}, ""),
+    ],
+)
+def test_a_held_conversation_has_a_name(members, name):
+    assert RESPONSES.continues(read(USER, **members)) == name
+
+
+@pytest.mark.parametrize(
+    ("evidence", "name"),
+    [
+        (b'{"id":"resp_1","object":"response","output":[{"id":"resp_2"}]}', "resp_1"),
+        (b'event: response.created\ndata: {"type":"response.created","response":{"id": "resp_1"}}', "resp_1"),
+        (b'{"id":"msg_1"}', ""),
+        (b'{"id":"resp_' + b"x" * 501 + b'"}', ""),
+    ],
+)
+def test_a_reply_is_named_by_the_id_of_its_response(evidence, name):
+    assert RESPONSES.named_in(evidence) == name
