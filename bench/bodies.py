@@ -1,4 +1,4 @@
-"""The chat requests of the bench: a small one, an agent's conversation of a given size, and growing conversations.
+"""The requests of the bench: a small one, an agent's conversation of a given size, and growing conversations.
 
 The same seed gives the same bytes on every machine; another seed gives a conversation that nobody has seen before.
 """
@@ -9,7 +9,9 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from bench.apis import CHAT, MESSAGES, RESPONSES, Api
 
 WIDE_MODEL = "gpt-4.1"
 """A window of 1 047 576 tokens: a conversation of 2 MB (half a million tokens) fits and has to pass untouched."""
@@ -188,6 +190,21 @@ class Workload:
     """SSE events of each response; 0 for a JSON response."""
     fits: bool | None = True
     """Whether it fits the window, so that the same bytes have to reach the upstream; None: only at first."""
+    api: Api = CHAT
+    """The API that carries it."""
+
+
+def translated(workload: Workload, api: Api) -> Workload:
+    """The same requests in another API."""
+
+    def bodies(seed: int) -> Iterator[bytes]:
+        before, made = b"", b""
+        for body in workload.bodies(seed):
+            if body != before:  # one conversation that is sent again is translated once
+                before, made = body, _encode(api.request(json.loads(body)))
+            yield made
+
+    return replace(workload, bodies=bodies, api=api)
 
 
 GROWTH_TURNS = 100
@@ -227,6 +244,11 @@ WORKLOADS: dict[str, Workload] = {
     "of_an_agent": Workload(_of_an_agent, fits=None),
     **{f"of_an_agent_{name}": _anew(name) for name in WRITTEN_ANEW},
 }
+
+
+for _name in ("chat_2kb", "conversation_200kb_again", "growing_2mb", "stream"):
+    for _api in (MESSAGES, RESPONSES):
+        WORKLOADS[f"{_name}_{_api.name}"] = translated(WORKLOADS[_name], _api)
 
 
 def _encode(message: object) -> bytes:

@@ -83,7 +83,7 @@ class Session:
     def _cpu(self, figure: CpuFigure, proxy: Running, *, seed: int, keep: bool) -> None:
         """A sample: the CPU that the proxy's processes used in a series of requests, over their number."""
         name = proxy.contender.name
-        if figure.over_window and not proxy.contender.cuts:
+        if figure.only_ours and proxy.contender.name != OURS:
             return
         requests = self._affordable.get((figure.row, name), self._effort.least_requests)
         requests = min(requests, figure.most_requests)

@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import json
 import struct
+import zlib
 from typing import Final
 
 from faults.stage import CANARY, COMPLETION, KEY, PATIENCE_SECONDS, Request, Stage, accept, chat, staged
@@ -125,10 +126,15 @@ async def _comes_to_rest(stage: Stage) -> bool:
     return True
 
 
+def _bomb(megabytes: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)  # gzip's format
+    return b"".join(packer.compress(b" " * 1_000_000) for _ in range(megabytes)) + packer.flush()
+
+
 async def hostile_bodies(_: Extent) -> list[Tried]:
     """Bodies that are not requests: refused with a reason, or passed on for the upstream to judge."""
     packed = {f"{name}, compressed": gzip.compress(body, 1) for name, body in BODIES.items()}
-    packed["a bomb"] = gzip.compress(b" " * 200_000_000, 9)
+    packed["a bomb"] = _bomb(megabytes=200)
     tried = Tried(
         "No body makes the proxy fail: it is refused with a reason, or passed on",
         f"{len(BODIES) + len(packed)} bodies",

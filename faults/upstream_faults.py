@@ -6,25 +6,27 @@ Rule: the client gets the whole response or an error; a broken response never lo
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from faults.stage import COMPLETION, EVENTS, Request, Stage, accept, chat, staged, streamed, whole
 from faults.trials import Extent, Tried
 
-_NONSENSE: Final = {
-    "no HTTP": b"hello\r\n\r\n",
-    "nothing": b"",
-    "a bare 101": b"HTTP/1.1 101 X\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
-    "two lengths": b"HTTP/1.1 200 X\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
-    "a negative length": b"HTTP/1.1 200 X\r\ncontent-length: -5\r\n\r\n",
-    "a length that is no number": b"HTTP/1.1 200 X\r\ncontent-length: five\r\n\r\n",
-    "a chunk of no length": b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
-    "a status of no number": b"HTTP/1.1 ok X\r\n\r\n",
-    "a head of 10 MB": b"HTTP/1.1 200 X\r\n" + b"x: " + b"a" * 10_000_000 + b"\r\n\r\n",
-    "500 with nothing": whole(500, b""),
-    "400 in another language": whole(400, "请求错误".encode()),
-    "an error page": whole(502, b"<html>Bad gateway</html>", "text/html"),
-}
+
+def _nonsense() -> dict[str, bytes]:
+    """Responses that are none, or none with a meaning."""
+    return {
+        "no HTTP": b"hello\r\n\r\n",
+        "nothing": b"",
+        "a bare 101": b"HTTP/1.1 101 X\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+        "two lengths": b"HTTP/1.1 200 X\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        "a negative length": b"HTTP/1.1 200 X\r\ncontent-length: -5\r\n\r\n",
+        "a length that is no number": b"HTTP/1.1 200 X\r\ncontent-length: five\r\n\r\n",
+        "a chunk of no length": b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        "a status of no number": b"HTTP/1.1 ok X\r\n\r\n",
+        "a head of 10 MB": b"HTTP/1.1 200 X\r\n" + b"x: " + b"a" * 10_000_000 + b"\r\n\r\n",
+        "500 with nothing": whole(500, b""),
+        "400 in another language": whole(400, "请求错误".encode()),
+        "an error page": whole(502, b"<html>Bad gateway</html>", "text/html"),
+    }
 
 
 async def broken_answers(extent: Extent) -> list[Tried]:
@@ -60,9 +62,10 @@ async def _broken(stage: Stage, tried: Tried, raw: bytes, body: bytes, how: str)
 
 async def nonsense(_: Extent) -> list[Tried]:
     """A nonsensical response becomes an error that says so, and the proxy survives."""
-    tried = Tried("An upstream's nonsense is an error with words, and the proxy lives", f"{len(_NONSENSE)} kinds of it")
+    kinds = _nonsense()
+    tried = Tried("An upstream's nonsense is an error with words, and the proxy lives", f"{len(kinds)} kinds of it")
     async with staged() as stage:
-        for name, raw in _NONSENSE.items():
+        for name, raw in kinds.items():
 
             async def say(_: Request, writer: asyncio.StreamWriter, raw: bytes = raw) -> None:
                 writer.write(raw)

@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
+import linecache
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from proxy import app, reloading
@@ -23,15 +28,33 @@ trim = _malloc_trim()
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+_M_ARENA_MAX: Final = -8
+"""glibc's number of the option: how many heaps threads may have of their own."""
+with suppress(OSError, AttributeError, TypeError):  # another C library
+    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # hundreds of servers on threads would each leave holes in a heap
+gc.disable()  # until all tests are collected: every one of them stays, and each scan would see more of them
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Any:
+    """Tests have no doctests; to look for them costs as long as to import the tests."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What is loaded by now stays: no collection scans it. Each application that starts in a process of its own does
     the same; started here, it would scan all that pytest holds, hundreds of times."""
+    linecache.clearcache()  # pytest has looked where each test stands
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 20, 20)
     keep_large_blocks_apart()
-    for module in (app, reloading):
-        module.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    if trim is not None:
+        trim(0)
+    app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
 
 
 @pytest.fixture(autouse=True, scope="module")

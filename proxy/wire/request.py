@@ -54,6 +54,8 @@ class RequestShape(NamedTuple):
     about the request."""
     tools: str = "tools"
     """The member with the tool list."""
+    items_add_tools: bool = False
+    """Whether items of the message list may add tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Request:
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
     healed: int = 0
-    """Number of messages that a repair took out or put in."""
+    """Number of messages that a repair took out, put in or changed."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
     model: str = field(init=False)
@@ -193,6 +195,19 @@ class Request:
             put_in += range(len(messages), len(messages) + len(added))
             messages += added
         return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
+
+    def unsealed(self) -> Request:
+        """The request without reasoning that is encrypted or signed. No client's body continues from there."""
+        messages: list[Message] = []
+        put_in: list[int] = []
+        healed = 0
+        for index, message in enumerate(self.conversation.messages):
+            left = message.unsealed()
+            healed += left is not message
+            if left is not None:
+                put_in += [len(messages)] * (index in self.put_in)
+                messages.append(left)
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=healed)
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""

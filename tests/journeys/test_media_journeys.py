@@ -207,7 +207,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
     ("content", "said"),
     [
         ([image_part(png(60_000, 60_000))], "over the limit of 89,478,485 pixels"),
-        ([image_part(PNG + bytes(3_000_000))], "over the limit of 2 MB"),
+        ([image_part(PNG + bytes(150_000))], "over the limit of 100 KB"),
         ([image_part(b"")], "It is empty."),
         ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo!"}}], "base64 is broken"),
         ([image_part(SVG, "image/svg+xml")], "Models do not read this format."),
@@ -217,7 +217,7 @@ def test_the_same_image_in_every_turn_is_opened_once(
     ids=["bomb", "over the limit", "empty", "broken", "svg", "lie", "nested"],
 )
 def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, said: str) -> None:
-    world = build(models=MODELS, media={"max_bytes": 2_000_000})
+    world = build(models=MODELS, media={"max_bytes": 100_000})
     assert said in "".join(texts(sent(world, asked(content, "seeing"))))
     assert world.log("planning_failed") == []
 

@@ -22,6 +22,7 @@ import uvicorn
 
 from proxy.app import create_app
 from proxy.config.settings import Settings
+from proxy.demo.servers import PromptServer
 from support.scripted_upstream import (
     CHUNKED,
     LAST_CHUNK,
@@ -189,7 +190,7 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
         create_app(settings), log_config=None, access_log=False, ws="none", interface="asgi3", loop="none"
     )
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(config)
+    server = PromptServer(config)
     running = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         assert not running.done(), "the application did not start"
@@ -197,7 +198,7 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
     finally:
-        server.should_exit = True
+        server.stop()
         await running
         # The application sets up logging for its process; the next test has another standard output.
         structlog.reset_defaults()

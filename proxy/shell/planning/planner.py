@@ -42,6 +42,8 @@ SMALL_BYTES: Final = 4 * 1024
 INLINE_BYTES: Final = 32 * 1024
 """New bytes that are processed on the event loop: tiktoken counts 6 MB a second or more, so this takes about 5 ms at
 most. A thread costs 0.1 ms and waits for its turn."""
+WAITED_SECONDS: Final = 0.000_5
+"""Least time of a look-up that is told: asking what is remembered takes microseconds, and is the proxy's own time."""
 
 _NOTHING: Final[Resolved] = {}
 _NO_OTHERS: Final[Mapping[int, Message]] = {}
@@ -126,7 +128,7 @@ class Planner:
                 planned = await self._run(came, match, resolved)
         if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
             planned = await self._run(came, match, resolved)
-        if lookup_seconds:
+        if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
@@ -183,8 +185,15 @@ class Planner:
             unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
             lambda message, call: wire.message(wire.missing_result(message, call, text)),
         )
+        return await self._made_for(refused, request, keeping=keeping)
+
+    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+        """A plan for the history of a request without the reasoning that its upstream could not verify."""
+        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+
+    async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
-        return await in_thread(self.made, wire, request, refused.tenant, terms, refused.resolved)
+        return await in_thread(self.made, refused.wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, on the same terms as its own plan."""

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 from support.waiting import until
 
-from proxy.config.settings import UpstreamSettings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.questions import MAX_ANSWER_BYTES
@@ -164,7 +164,11 @@ FAILURES: list[tuple[dict[str, Any], str, float]] = [
     ({"return_value": httpx.Response(404)}, "it answered 404", REFRESH_SECONDS),
     ({"return_value": httpx.Response(307, headers={"location": URL})}, "it answered 307", REFRESH_SECONDS),
     ({"return_value": httpx.Response(200, text="<html>")}, "its answer is no list of models", REFRESH_SECONDS),
-    ({"return_value": httpx.Response(200, content=b" " * (MAX_ANSWER_BYTES + 1))}, "longer than", REFRESH_SECONDS),
+    (
+        {"side_effect": lambda _: httpx.Response(200, content=b" " * (MAX_ANSWER_BYTES + 1))},
+        "longer than",
+        REFRESH_SECONDS,
+    ),
 ]
 
 

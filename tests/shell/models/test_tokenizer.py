@@ -71,19 +71,19 @@ def test_no_text_has_no_tokens():
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens"),
+    ("character", "times", "tokens"),
     [
-        (" " * 1_000_300, 7_816),
-        ("a" * 1_000_000, 125_000),
-        ("\n" * 1_000_000, 62_500),
-        ("\ud800" * 100_000, 12_500),
-        ("令" * 300_000, 300_000),
+        (" ", 1_000_300, 7_816),
+        ("a", 1_000_000, 125_000),
+        ("\n", 1_000_000, 62_500),
+        ("\ud800", 100_000, 12_500),
+        ("令", 300_000, 300_000),
     ],
     ids=["blanks", "letters", "newlines", "surrogates", "han"],
 )
-def test_long_runs_are_counted_without_a_panic(text, tokens):
-    counted = counter_for("o200k_base", "gpt-4o").count(text)
-    assert abs(counted - tokens) <= len(text) // SLICE_CHARACTERS + 1
+def test_long_runs_are_counted_without_a_panic(character, times, tokens):
+    counted = counter_for("o200k_base", "gpt-4o").count(character * times)
+    assert abs(counted - tokens) <= times // SLICE_CHARACTERS + 1
 
 
 def test_a_long_text_is_cut_behind_newlines_and_loses_at_most_a_token_a_cut(pair):

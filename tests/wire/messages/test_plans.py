@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.messages_conversations import (
     IMAGE,
     MARK,
@@ -76,9 +77,10 @@ def test_what_no_edit_names_keeps_its_bytes(history, budget):
     assert made.after == sum((size_of(message, ByteClassCounter()) for message in made.sent), Size())
 
 
-@settings(deadline=None, max_examples=30)  # each plans a history turn by turn, twice
-@given(histories(), budgets())
-def test_a_plan_with_memory_is_the_plan_without_while_the_mark_moves(history, budget):
+@settings(deadline=None, max_examples=40)  # each plans a history turn by turn
+@given(histories(), budgets(), st.integers(1, 10))
+def test_a_plan_with_memory_is_the_plan_without_while_the_mark_moves(history, budget, step):
+    """Compared with a plan from scratch now and then, and at the end: what goes wrong in the memory stays in it."""
     made, known, earlier = pipeline(budget), None, None
     for stop in range(1, len(history) + 1):
         turn = history[:stop]
@@ -90,8 +92,8 @@ def test_a_plan_with_memory_is_the_plan_without_while_the_mark_moves(history, bu
         same = known is not None and request.conversation.messages[:shared] == known.conversation.messages[:shared]
         usable = earlier if same and earlier is not None and earlier.messages <= shared else None
         found, earlier = plan(request.conversation, Size(), made, usable)
-        fresh, _ = plan(MESSAGES.parse(body).conversation, Size(), made)
-        assert found == fresh
+        if (len(history) - stop) % step == 0:
+            assert found == plan(MESSAGES.parse(body).conversation, Size(), made)[0]
         known = request
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from support.strategies import exchange, kept_of, notices, pipeline, planned, system, user
+from support.strategies import conversation, exchange, kept_of, notices, pipeline, planned, system, turn_by_turn, user
 
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.plan import NOTE_SHARE, task_tokens
@@ -35,10 +35,8 @@ def test_the_oldest_exchanges_go_and_the_newest_stays():
 
 def test_a_cut_goes_down_to_the_low_mark_and_not_further():
     budget = Budget(4_000)
-    sizes = []
-    for count in range(15, 60):
-        made = planned(run(count), pipeline(budget))
-        sizes.append(made.after.tokens)
+    every = turn_by_turn(conversation(run(60)), pipeline(budget))
+    sizes = [made.after.tokens for made in every[2 + 2 * 15 :: 2]]
     assert max(sizes) <= 4_000
     assert min(sizes) > 4_000 * (budget.low_mark - NOTE_SHARE) * 0.8
     cuts = sum(after < before for before, after in pairwise(sizes))
@@ -133,7 +131,8 @@ def test_results_that_keep_two_user_messages_apart_are_cut_to_the_low_mark_and_n
 def test_a_later_cut_stops_at_the_low_mark_too():
     """The note about what went before has a room of its own: it is not paid for a second time."""
     budget = Budget(8_000)
-    sizes = [planned(run(count), pipeline(budget)).after.tokens for count in range(40, 130, 2)]
+    every = turn_by_turn(conversation(run(130)), pipeline(budget))
+    sizes = [made.after.tokens for made in every[2 + 2 * 40 :: 2]]
     assert min(sizes) > 8_000 * (budget.low_mark - NOTE_SHARE)
 
 
