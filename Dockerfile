@@ -1,5 +1,6 @@
-# context-proxy in Debian's own Python. All Python packages come from the lock files, checked by their hashes; at run time
-# nothing is downloaded, nothing is written outside /data, and nothing runs as root.
+# context-proxy in Debian's own Python, with the extras `compression` and `redis`. All Python packages come from the lock
+# files, checked by their hashes; at run time nothing is downloaded, nothing is written outside /data, and nothing runs as
+# root.
 #
 #   docker build -t context-proxy .
 #   docker run --rm --read-only --cap-drop ALL -p 127.0.0.1:8787:8787 -v context-proxy:/data \
@@ -12,13 +13,13 @@ FROM ${BASE} AS build
 # hadolint ignore=DL3008 # versions of Debian packages follow its security updates
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv ca-certificates binutils
 WORKDIR /source
-COPY requirements.lock requirements-dev.lock ./
+COPY requirements-image.lock requirements-dev.lock ./
 # Two environments: one that builds the wheel and is thrown away, and the one that is shipped, without pip.
 RUN python3 -m venv /build \
     && /build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-dev.lock \
     && python3 -m venv --without-pip /opt/context-proxy \
     && /build/bin/pip --python /opt/context-proxy install --no-cache-dir --disable-pip-version-check --require-hashes \
-        -r requirements.lock
+        -r requirements-image.lock
 COPY pyproject.toml build_vocabulary.py build_readme.py context_proxy.py README.md LICENSE NOTICE ./
 COPY proxy proxy
 # The wheel carries the vocabularies of the tokenizers. Debug symbols of compiled packages go: 29 MB that nobody reads.

@@ -76,7 +76,8 @@ e2e: .venv/made ## real clients and coding agents, directly and through the prox
 	@.deploy-tools/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
+# Left out: what is no manifest, a patch (a test applies it), and a PodMonitor, whose kind is not Kubernetes' own.
+MANIFESTS = $(filter-out %/kustomization.yaml %/config.yaml %/patch.yaml %/podmonitor.yaml,$(wildcard deploy/kubernetes/*/*.yaml))
 
 validate: .deploy-tools/made ## the Dockerfile, deploy/ and the workflows, by the tools and schemas of each format
 	.deploy-tools/bin/hadolint Dockerfile
@@ -108,7 +109,7 @@ docs: .docs-tools/made ## the documentation as a site, in .site; fails on a brok
 serve: .venv/made ## run the proxy; UPSTREAM=URL
 	@$(BIN)/context-proxy serve --upstream $(UPSTREAM)
 
-config.example.yaml: proxy/config/settings.py proxy/reference.py .venv/made
+config.example.yaml: $(wildcard proxy/config/*.py) proxy/reference.py .venv/made
 	@$(BIN)/python -m proxy.reference > $@
 
 docs/metrics.md: proxy/shell/telemetry/metrics.py proxy/reference.py .venv/made
@@ -121,8 +122,9 @@ docs/api.md docs/architecture.svg docs/rooms.md docs/settings.md: $(shell find p
 	@$(BIN)/python -m handbook $(@F) > $@
 
 lock: ## choose the newest versions that pyproject.toml allows; needs uv
-	@$(LOCK) --upgrade --extra compression --extra otel --group dev -o requirements-dev.lock
+	@$(LOCK) --upgrade --extra compression --extra mcp --extra otel --extra redis --group dev -o requirements-dev.lock
 	@$(LOCK) -c requirements-dev.lock -o requirements.lock
+	@$(LOCK) -c requirements-dev.lock --extra compression --extra redis -o requirements-image.lock
 	@$(subst pyproject.toml,,$(LOCK)) --upgrade --group docs -o requirements-docs.lock
 
 clean: ## remove what was made

@@ -1,7 +1,7 @@
 """The upstream's responses, known to both ends, so that every response can be checked to the last byte.
 
-The first event and the JSON response carry a checksum of the request body that reached the upstream (in OpenAI's member
-`system_fingerprint`): it verifies a proxy's claim to forward requests byte for byte.
+The first event and the JSON response carry a checksum of the request body that reached the upstream (`fp_…`): it
+verifies a proxy's claim to forward requests byte for byte.
 """
 
 from __future__ import annotations
@@ -9,12 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 
-TEXT = "The build fails because the cache returns a stale prefix; the handler has to read it once more."
-"""In every JSON response."""
-
-_PROMPT_TOKENS = 0
-"""Nothing is learned from it. A figure made up from the bytes would be wrong differently for each conversation, and
-more so for a cut one; a proxy that believed it would move its cuts again and again."""
+from bench.apis import CHAT, TEXT, Api
 
 _FINGERPRINT = re.compile(rb'"fp_([0-9a-f]{8})"')
 
@@ -23,29 +18,25 @@ class WrongAnswer(Exception):
     """A response that is not what the upstream sent; nothing measured with it counts."""
 
 
-def json_answer(request_body: bytes) -> bytes:
-    """A chat completion of constant length, whatever the request."""
-    return (
-        '{"id":"chatcmpl-bench","object":"chat.completion","created":1714000000,"model":"bench","choices":[{"index":0,'
-        f'"message":{{"role":"assistant","content":"{TEXT}"}},"logprobs":null,"finish_reason":"stop"}}],'
-        f'"usage":{{"prompt_tokens":{_PROMPT_TOKENS},"completion_tokens":24,"total_tokens":24}},'
-        f'"system_fingerprint":"{_fingerprint(request_body)}"}}'
-    ).encode()
+def json_answer(request_body: bytes, api: Api = CHAT) -> bytes:
+    """A response of constant length, whatever the request."""
+    return api.response(_fingerprint(request_body))
 
 
-def stream_events(request_body: bytes, count: int) -> list[bytes]:
-    """`count` events with a word each, of about 130 bytes, and the closing `[DONE]`."""
-    head = 'data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1714000000,"model":"bench",'
-    first = (
-        f'{head}"system_fingerprint":"{_fingerprint(request_body)}",'
-        '"choices":[{"index":0,"delta":{"role":"assistant","content":"word00000 "}}]}\n\n'
-    )
-    rest = (head + f'"choices":[{{"index":0,"delta":{{"content":"word{n:05d} "}}}}]}}\n\n' for n in range(1, count))
-    return [first.encode(), *(event.encode() for event in rest), b"data: [DONE]\n\n"]
+def stream_events(request_body: bytes, count: int, api: Api = CHAT) -> list[bytes]:
+    """`count` writes with a word each, and the end of the stream."""
+    return api.events(_fingerprint(request_body), count)
 
 
 def check(
-    status: int, answer: bytes, request_body: bytes, *, events: int, verbatim: bool, fits: bool | None = True
+    status: int,
+    answer: bytes,
+    request_body: bytes,
+    *,
+    events: int,
+    verbatim: bool,
+    fits: bool | None = True,
+    api: Api = CHAT,
 ) -> None:
     """Raise WrongAnswer unless `answer` is what the upstream sent.
 
@@ -57,7 +48,7 @@ def check(
     if not verbatim:
         _check_text(answer, events)
         return
-    expected = b"".join(stream_events(request_body, events)) if events else json_answer(request_body)
+    expected = b"".join(stream_events(request_body, events, api)) if events else json_answer(request_body, api)
     if fits and answer != expected:
         raise WrongAnswer(_difference(answer, expected))
     if len(answer) != len(expected):

@@ -5,10 +5,11 @@ A target is a promise to users; it is changed for a reason, never to turn a "no"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from bench.bodies import GROWTH_TURNS, STREAM_EVENTS
+from bench.apis import CHAT, MESSAGES, RESPONSES, Api
+from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAM_EVENTS
 
 
 class Against(StrEnum):
@@ -53,8 +54,8 @@ class CpuFigure:
     """Divides the CPU of a request: the number of events of its response."""
     scale: float = 1e3
     """From seconds to the figure's unit."""
-    over_window: bool = False
-    """Only for contenders that make requests fit."""
+    only_ours: bool = False
+    """Not for the others: they forward a request over the window unchanged, or do not know the API."""
 
 
 def _times_nginx(limit: float) -> Target:
@@ -82,15 +83,38 @@ FIGURES: dict[str, Figure] = {
     "exponent_own": Figure("exponent of that growth", "", 2),
     "planning_cut": Figure(f"{GROWTH_TURNS} turns to 2 MB into 128 000 tokens, CPU over nginx", "s", 3, Target(0.5)),
     "exponent_cut": Figure("exponent of that growth", "", 2, Target(1.35)),
+    "anew": Figure(f"{ANEW_TURNS} turns to 730 KB into 128 000 tokens, CPU in all", "s", 3),
+    "anew_clock": Figure("the same with a clock in the system text, × that", "", 2, Target(1.3)),
+    "anew_task": Figure("… with a first user message that changes, × that", "", 2, Target(1.3)),
+    "anew_metadata": Figure("… with metadata before the messages that change, × that", "", 2, Target(1.3)),
+    "anew_last": Figure("… with a last message that is reworded the turn after, × that", "", 2, Target(1.3)),
 }
 
+MOST_OF_CHAT = 1.15
+"""A request in another API may cost at most this much, as a multiple of the same request in chat completions."""
+
+
+def of_api(row: str, api: Api) -> str:
+    """The row of the same figure in another API."""
+    return row if api is CHAT else f"{row}_{api.name}"
+
+
+def _in_other_apis(figure: CpuFigure) -> tuple[CpuFigure, ...]:
+    """A figure of chat completions, and the same in the other APIs right after it, so that they share a slow minute."""
+    others = (MESSAGES, RESPONSES)
+    return figure, *(
+        replace(figure, row=of_api(figure.row, api), workload=f"{figure.workload}_{api.name}", only_ours=True)
+        for api in others
+    )
+
+
 CPU_FIGURES: tuple[CpuFigure, ...] = (
-    CpuFigure("chat_2kb", "chat_2kb", most_requests=1_500, warm=20),
+    *_in_other_apis(CpuFigure("chat_2kb", "chat_2kb", most_requests=1_500, warm=20)),
     CpuFigure("new_200kb", "conversation_200kb", most_requests=150, warm=2),
-    CpuFigure("same_200kb", "conversation_200kb_again", most_requests=300, warm=2),
+    *_in_other_apis(CpuFigure("same_200kb", "conversation_200kb_again", most_requests=300, warm=2)),
     # Four conversations take turns: the first four requests make them known.
-    CpuFigure("growing_2mb", "growing_2mb", most_requests=80, warm=4),
-    CpuFigure("cut_2mb", "growing_2mb_cut", most_requests=80, warm=4, over_window=True),
+    *_in_other_apis(CpuFigure("growing_2mb", "growing_2mb", most_requests=80, warm=4)),
+    CpuFigure("cut_2mb", "growing_2mb_cut", most_requests=80, warm=4, only_ours=True),
     CpuFigure("new_2mb", "new_2mb", most_requests=10),
-    CpuFigure("chunk", "stream", most_requests=2, per_request=STREAM_EVENTS, scale=1e6),
+    *_in_other_apis(CpuFigure("chunk", "stream", most_requests=2, per_request=STREAM_EVENTS, scale=1e6)),
 )

@@ -89,7 +89,15 @@ class Connection:
                 reads += 1
                 first_byte = first_byte or time.perf_counter()
         end = time.perf_counter()
-        check(message.status, message.body, body, events=workload.events, verbatim=self._verbatim, fits=workload.fits)
+        check(
+            message.status,
+            message.body,
+            body,
+            events=workload.events,
+            verbatim=self._verbatim,
+            fits=workload.fits,
+            api=workload.api,
+        )
         seen.answer_ms.append((end - start) * 1e3)
         seen.first_byte_ms.append((first_byte - start) * 1e3)
         seen.reads += reads

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.apis import APIS, MESSAGES, RESPONSES, Api
 from bench.bodies import GROWTH_TURNS, STREAM_EVENTS
 from bench.contenders import NGINX, OURS, Contender
-from bench.figures import FIGURES, Against, Figure
+from bench.figures import FIGURES, MOST_OF_CHAT, Against, Figure, of_api
 from bench.results import Results
 
 _NOTHING = "–"
@@ -60,6 +62,28 @@ def contenders_table(results: Results, names: Sequence[str]) -> str:
     return _markdown(rows)
 
 
+def apis_table(results: Results) -> str:
+    """This project's figures in each API. A ratio is the median of those within a round."""
+    rows = [["", *(api.name for api in APIS.values()), "target", "met"]]
+    for row, figure in FIGURES.items():
+        if not all(results.samples.get((of_api(row, api), OURS)) for api in (MESSAGES, RESPONSES)):
+            continue
+        ratios = [_of_chat(results, row, api) for api in (MESSAGES, RESPONSES)]
+        chat = _value(results.median(row, OURS), figure)
+        others = [
+            f"{_value(results.median(of_api(row, api), OURS), figure)} ({ratio:.2f}×)"
+            for api, ratio in zip((MESSAGES, RESPONSES), ratios, strict=True)
+        ]
+        met = "yes" if max(ratios) <= MOST_OF_CHAT else "**no**"
+        rows.append([figure.title, chat, *others, f"≤ {MOST_OF_CHAT:g}×", met])
+    return _markdown(rows) if len(rows) > 1 else f"({OURS} did not take part.)"
+
+
+def _of_chat(results: Results, row: str, api: Api) -> float:
+    taken = zip(results.samples[of_api(row, api), OURS], results.samples[row, OURS], strict=True)
+    return statistics.median(own / chat for own, chat in taken)
+
+
 def page(
     results: Results, contenders: Sequence[Contender], names: Sequence[str], *, when: str, command: str, rounds: int
 ) -> str:
@@ -75,6 +99,7 @@ def page(
         command=command,
         rounds=rounds,
         targets=targets_table(results),
+        apis=apis_table(results),
         load=f"{os.getloadavg()[1]:.1f} over five minutes",
         floor=_FLOOR,
         everything=contenders_table(results, names),
@@ -165,9 +190,9 @@ What limits the targets that are not met (figures of November 2026, taken one by
 * **First token.** After a pause, a request mostly waits for memory: 0.2 ms to plan it, 0.2 for everything before and
   after that, and 0.5 in the server and the client library, as much as with the proxy switched off. Upstream, client
   and proxy share two cores, and other work on them decides this figure: 0.8 to 1.3.
-* **Start.** 0.7 to 1 s while the cores are idle, nearly all of it imports (aiohttp 0.1 s, rich 0.06 if the demo is
-  installed, because structlog looks for it); the figure doubles with the load. FastAPI, 0.26 s of it when this was
-  measured, is now loaded with the first request to the operator's API.
+* **Start.** Nearly all of it is imports (pydantic and the settings 0.1 s, aiohttp 0.06, our own modules 0.2) and
+  reading the catalogue of models (0.06); the figure doubles with the load. FastAPI is loaded with the first request to
+  the operator's API, the words of refusals two seconds after the start, httpx in a thread once the port is open.
 * **The exponent**, if it is over its target: the cost of a turn beyond nginx is mostly copying its body, and bodies
   grow; a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). Planning a turn costs the same at 20 KB
   and at 2 MB, except for one comparison of bytes, 0.1 ms for 2 MB.
@@ -188,7 +213,14 @@ Written by `{command}` on {when}.
 
 {targets}
 
-{floor}## Everything beside everything
+{floor}## The other APIs
+
+The same words in the Messages API and in the Responses API, as their clients write them; in brackets: how many times
+chat completions, the median of the rounds.
+
+{apis}
+
+## Everything beside everything
 
 In brackets: how many times nginx. `nginx-buffered` is nginx with its defaults, which reads a whole request before it
 passes it on. `context-proxy-off` is this project with `enabled: false`, which only forwards.

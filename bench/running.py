@@ -21,6 +21,7 @@ from typing import IO
 
 import msgspec
 
+from bench.bodies import WORKLOADS
 from bench.contenders import DIRECT, ROOT, Contender
 from bench.load import Job, Seen, run
 
@@ -51,7 +52,7 @@ class Running:
         """One request of `workload`, with this proxy's CPU watched; callers that want more replace fields."""
         return Job(
             port=self.port,
-            path="/v1/chat/completions",
+            path=WORKLOADS[workload].api.path,
             headers=self.headers,
             workload=workload,
             seed=seed,

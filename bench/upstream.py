@@ -1,4 +1,4 @@
-"""The model's stand-in: `python -m bench.upstream PORT` answers chat requests with canned text, for very little CPU.
+"""The model's stand-in: `python -m bench.upstream PORT` answers requests with canned text, for very little CPU.
 
 It reads the whole body before it responds, and lets a millisecond pass between the events of a stream, as a model does:
 each is written on its own, and a proxy has to handle each on its own. A request's `max_tokens` is their number.
@@ -12,13 +12,14 @@ import socket
 import sys
 
 from bench.answers import json_answer, stream_events
+from bench.apis import APIS, Api
 from bench.http1 import Message, Reader
 
 _GAP_SECONDS = 0.001
 """The shortest that epoll supports; in reality the gap is 1.1 to 1.2 ms."""
 
 _STREAM = re.compile(rb'"stream":\s*true')
-_EVENTS = re.compile(rb'"max_(?:completion_)?tokens":\s*(\d+)')  # some proxies rename it
+_EVENTS = re.compile(rb'"max_(?:completion_|output_)?tokens":\s*(\d+)')  # some proxies rename it
 
 _MODELS = b'{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"gpt-4.1","object":"model"}]}'
 
@@ -46,19 +47,19 @@ class Answering(asyncio.Protocol):
 
     def _answer(self, request: Message) -> None:
         method, path, _ = request.start_line.split(" ", 2)
-        if (method, path) == ("POST", "/v1/chat/completions"):
-            self._complete(request.body)
+        if method == "POST" and path in APIS:
+            self._complete(request.body, APIS[path])
         elif (method, path) == ("GET", "/v1/models"):
             self._write(_whole(200, _MODELS))
         else:
             self._write(_whole(404, b'{"error":{"message":"no such path"}}'))
 
-    def _complete(self, body: bytes) -> None:
+    def _complete(self, body: bytes, api: Api) -> None:
         if not _STREAM.search(body):
-            self._write(_whole(200, json_answer(body)))
+            self._write(_whole(200, json_answer(body, api)))
             return
         count = _EVENTS.search(body)
-        events = stream_events(body, int(count[1]) if count else 1)
+        events = stream_events(body, int(count[1]) if count else 1, api)
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         writes = [
             head + _chunk(events[0]),

@@ -10,9 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from proxy.config import settings
 from proxy.config.settings import ENV_ALIASES, ENV_PREFIX, Settings
-from proxy.reference import _docstrings
+from proxy.reference import settings_docstrings
 
 Schema = Mapping[str, Any]
 
@@ -33,7 +32,7 @@ file that can be copied, and [recipes](recipes.md) has whole files for common de
 def render() -> str:
     """The page."""
     schema = Settings.model_json_schema()
-    said = _docstrings(settings)
+    said = settings_docstrings()
     aliases = ", ".join(f"`{name}`" for name in sorted(ENV_ALIASES))
     lines = [HEAD.format(aliases=aliases)]
     fields = schema["properties"]

@@ -1,4 +1,4 @@
-"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `completion`.
+"""Command line: `serve`, `check`, `doctor`, `demo`, `explain`, `models`, `artifacts`, `mcp`, `completion`.
 
 Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
 another's imports.
@@ -79,9 +79,8 @@ def _explain(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     configure_logging(settings.log, sys.stderr)
-    explainer, ask = create_explainer(settings)
-    file, model = options.file, options.model
-    return explain_file(explainer, settings, file, model, ask=ask, as_json=options.json, as_diff=options.diff)
+    explainer = create_explainer(settings)
+    return explain_file(explainer, settings, options.file, options.model, as_json=options.json, as_diff=options.diff)
 
 
 def _models(options: argparse.Namespace) -> int:
@@ -95,8 +94,19 @@ def _models(options: argparse.Namespace) -> int:
     configure_logging(settings.log, sys.stderr)
     if options.forget:
         Learning(settings.data_dir, settings.upstream.base_url).erase()
+        if settings.state.url is not None and (problem := _forget_everywhere(settings)) is not None:
+            print(f"only this machine has forgotten; {problem}", file=sys.stderr)
+            return 1
     print_models(settings, Pipelines(settings).result_limits, options.name, as_json=options.json)
     return 0
+
+
+def _forget_everywhere(settings: Settings) -> str | None:
+    from proxy.app import create_folder, create_tenants  # noqa: PLC0415 - for this command alone
+    from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
+
+    assert settings.state.url is not None
+    return forget_everywhere(settings.state.url, create_tenants(settings, create_folder(settings)).circle)
 
 
 def _artifacts(options: argparse.Namespace) -> int:
@@ -121,6 +131,12 @@ def _artifacts(options: argparse.Namespace) -> int:
         return 2
     days = settings.artifacts.retention_days
     return command.show_artifact(folder, days, options.name, None if options.whole else query)
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    from proxy.commands.mcp import serve_mcp  # noqa: PLC0415 - for this command alone
+
+    return serve_mcp(_settings(options))
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -187,6 +203,10 @@ def _parser() -> argparse.ArgumentParser:
     models.set_defaults(run=_models)
 
     _add_artifacts(commands.add_parser("artifacts", help="what was taken out of requests: ls, show, rm"))
+
+    mcp = commands.add_parser("mcp", help="artifacts for an agent on this machine, by MCP on standard input and output")
+    _add_settings_flags(mcp)
+    mcp.set_defaults(run=_mcp)
 
     completion = commands.add_parser("completion", help="a script that completes this command line at TAB")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print the script for")

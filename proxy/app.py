@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import ASGIApp
 
-from proxy.config.settings import RoutedUpstream, Settings, UpstreamSettings
+from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
+from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
@@ -23,6 +25,8 @@ from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.artifacts.tools import ArtifactTools
+from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
@@ -31,9 +35,11 @@ from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
 from proxy.shell.models.learning import Learning
+from proxy.shell.models.prices import Prices
 from proxy.shell.models.profiles import ModelResolver
-from proxy.shell.operator.explaining import Explainer
-from proxy.shell.operator.readiness import Readiness, upstream_check
+from proxy.shell.operator.explaining import Destination, Explainer
+from proxy.shell.operator.overview import Overview, Priced
+from proxy.shell.operator.readiness import Note, Readiness, upstream_check
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planner import Planner
@@ -44,12 +50,15 @@ from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
+from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
+    from proxy.shell.endpoints.mcp_server import McpEndpoint
+    from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.telemetry.tracing import Tracer
 
 SWITCH_SECONDS: Final = 0.0005
@@ -57,6 +66,14 @@ SWITCH_SECONDS: Final = 0.0005
 up, because that happens after each read and write of a socket."""
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
+PREPARE_SECONDS: Final = 2
+"""From the start until the words of refusals are loaded, unless a refusal comes earlier."""
+
+
+async def _prepare_for_refusals() -> None:
+    """In a thread, so that no request waits for it, and not while the first ones come."""
+    await asyncio.sleep(PREPARE_SECONDS)
+    await asyncio.to_thread(prepare)
 
 
 async def _follow(learning: Learning) -> None:
@@ -66,32 +83,39 @@ async def _follow(learning: Learning) -> None:
 
 
 def tune_interpreter() -> None:
-    """For a server whose objects live either forever or as long as a request; called again when many of the former are
-    gone."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()  # what is loaded by now stays; every request would pay for scanning it again
+    """For a server whose objects live either forever or as long as a request."""
+    # What is loaded by now stays; every request would pay for scanning it again. It is not scanned once before, which
+    # would take a tenth of the start: of 117 000 objects, 1 900 were garbage.
+    gc.freeze()
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
     keep_large_blocks_apart()
 
 
-Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and for the given one; returns why it did not list them, or None if it did."""
+def forget_what_is_gone() -> None:
+    """After many of the objects that seemed to live forever are gone."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
-def create_explainer(settings: Settings) -> tuple[Explainer, Ask]:
-    """What explains requests without a running proxy, and what first asks the upstream for a model, as a proxy does;
-    nothing is written."""
-    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    models = ModelResolver(settings, learned=learning)
+def create_explainer(settings: Settings) -> Explainer:
+    """What explains requests without a running proxy; nothing is written."""
     folder = create_folder(settings)
     kept = settings.artifacts
     store = ArtifactStore(folder, retention_days=kept.retention_days, max_bytes=kept.max_bytes)
     here = AccessResolver(settings.artifacts, folder.place_of("")).here
-    explainer = Explainer(settings, _planner(settings, models, learning), store.place_of, here, learning.ratio)
-    return explainer, models.ask_now
+    return Explainer(
+        settings, [_destination(settings, one) for one in settings.named_upstreams.values()], store.place_of, here
+    )
+
+
+def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
+    settings = settings.before(one)
+    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+    models = ModelResolver(settings, learned=learning)
+    return Destination(one, _planner(settings, models, learning), models, learning.ratio)
 
 
 def _operator_api() -> ASGIApp:
@@ -106,6 +130,8 @@ class Inherited:
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: RecentDecisions = field(default_factory=RecentDecisions)
+    history: History | None = None
+    """None before the first application."""
     operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
 
 
@@ -115,20 +141,24 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     inherited = inherited or Inherited()
     configure_logging(settings.log)
     metrics, tracer = inherited.metrics, _tracer(settings)
-    recorder = Recorder(metrics, tracer, inherited.recent)
+    history = _history(settings, inherited)
+    recorder = Recorder(metrics, tracer, inherited.recent, history)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder, metrics)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
-    tenants = _tenants(settings, folder)
+    tools = ArtifactTools(reader, settings.language)
+    tenants = create_tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
-    shared = Shared(store, reader, tenants, recorder, resolver)
-    lanes = [Lane.of(settings, one, shared) for one in (*settings.upstreams, settings.upstream)]
-    checks = {f"upstreams[{index}]": upstream_check(lane.route.relay) for index, lane in enumerate(lanes[:-1])}
+    shared = Shared(store, reader, tools, tenants, recorder, resolver)
+    rights = _rights(settings, tenants)
+    mcp = _mcp(settings, tools, rights)
+    lanes = [Lane.of(settings.before(one), one, shared) for one in settings.named_upstreams.values()]
+    state = _state(settings, lanes, tenants, metrics)
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
-    readiness = Readiness({"upstream": upstream_check(lanes[-1].route.relay), **checks, "store": store.trouble})
+    readiness = _readiness(settings, lanes, store)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -140,31 +170,55 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 at_the_end.push_async_callback(lane.upstream.aclose)
                 at_the_end.push_async_callback(lane.models.close)
             at_the_end.callback(reader.close)
-            at_the_end.push_async_callback(store.close)
-            at_the_end.push_async_callback(resolver.aclose)
-            at_the_end.push_async_callback(readiness.close)
+            for close in (store.close, resolver.aclose, readiness.close, history.close):
+                at_the_end.push_async_callback(close)
             for lane in lanes:
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
-            at_the_end.callback(asyncio.create_task(give_memory_back(workload)).cancel)
-            at_the_end.callback(asyncio.create_task(look_after(settings.data_dir, tenants)).cancel)
+            if state is not None:
+                at_the_end.push_async_callback(state.close)
+                await state.start()
+            for work in (
+                history.write_for_ever(),
+                give_memory_back(workload),
+                _prepare_for_refusals(),
+                look_after(settings.data_dir, tenants),
+            ):
+                at_the_end.callback(asyncio.create_task(work).cancel)
             await store.start()
+            if mcp is not None:
+                await at_the_end.enter_async_context(mcp.running())
             yield
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
-    explainer = Explainer(settings, routes.default.planner, store.place_of, ways.here, lanes[-1].learning.ratio)
-    artifacts = _artifact_route(settings, reader, tenants)
-
+    explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     guard = Guard(settings.server.admin_key, settings.server.host_names)
-    asked = probes(readiness)
-    parts = Parts(settings.server, guard, metrics, asked, recorder.recent, explainer, artifacts, reload)
-    pass_through = PassThrough(routes, settings.server.body_timeout_seconds)
-    rest = WithParts(inherited.operator_api, parts)
-    compress_api = None
-    if settings.enabled and settings.compress_api:
-        kept_by_hash = ArtifactsByHash(store, reader)
-        compress_api = CompressApi(routes, tenants, guard, kept_by_hash, settings.server, workload)
-    return Dispatcher(fitted, pass_through, asked, rest, lifespan, routes.default.base_path, compress_api)
+    notes: dict[str, Note] = {} if state is None else {"state": lambda: state.problem}
+    asked = probes(readiness, notes)
+    named = zip(settings.named_upstreams, lanes, strict=True)
+    parts = Parts(
+        settings.server,
+        guard,
+        metrics,
+        asked,
+        recorder.recent,
+        history,
+        Overview(history, readiness.looked, [lane.priced(name) for name, lane in named], state=notes.get("state")),
+        explainer,
+        ArtifactRoute(reader, rights),
+        reload,
+    )
+    compress_api = _compress_api(settings, routes, shared, guard, workload)
+    return Dispatcher(
+        fitted,
+        PassThrough(routes, settings.server.body_timeout_seconds),
+        asked,
+        WithParts(inherited.operator_api, parts),
+        lifespan,
+        routes.default.base_path,
+        compress_api,
+        mcp,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +227,7 @@ class Shared:
 
     store: ArtifactStore
     reader: ArtifactReader
+    tools: ArtifactTools
     tenants: Tenants
     recorder: Recorder
     resolver: Resolver
@@ -189,24 +244,37 @@ class Lane:
 
     @classmethod
     def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`one`: one of the upstreams in the settings."""
-        settings = settings.model_copy(update={"upstream": one})
+        """`settings`: those of a proxy that has only the upstream `one`."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
         hidden = HiddenCallMemory(shared.store, shared.reader)
         planner = _planner(settings, models, learning, shared.resolver, hidden)
         retrieval = Retrieval(
-            planner, shared.reader, shared.recorder, settings.language, settings.overflow.keepalive_seconds
+            planner, shared.tools, shared.recorder, settings.language, settings.overflow.keepalive_seconds
         )
         relay = Relay(
             settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
-        if isinstance(one, RoutedUpstream):
-            route = Route(relay, planner, upstream.base_path, one.match, one.wire)
-        else:
-            route = Route(relay, planner, upstream.base_path)
-        return cls(upstream, learning, models, route)
+        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one))
+
+    def priced(self, name: str) -> Priced:
+        """The same, for the overview; `name`: of its check."""
+        return Priced(self.upstream.host, name, Prices(self.models.catalogue))
+
+    @property
+    def destination(self) -> Destination:
+        """The same, for dry runs."""
+        return Destination(self.route.upstream, self.route.planner, self.models, self.learning.ratio)
+
+
+def _history(settings: Settings, inherited: Inherited) -> History:
+    """What keeps the decisions of all applications of this process, one after another."""
+    stored = settings.decisions.stored if settings.enabled else 0
+    if inherited.history is None:
+        inherited.history = History(inherited.recent, settings.data_dir / FILE_NAME, stored)
+    inherited.history.max_rows = stored
+    return inherited.history
 
 
 def create_folder(settings: Settings) -> PrivateFolder | Bucket:
@@ -231,15 +299,49 @@ def unwritable(settings: Settings) -> str | None:
     return None
 
 
-def _tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
+def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
+    """What tells the owners of artifacts apart."""
     if isinstance(folder, Bucket):
         return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
     return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
 
 
-def _artifact_route(settings: Settings, reader: ArtifactReader, tenants: Tenants) -> ArtifactRoute:
+def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:
     names, is_open = settings.server.host_names, settings.artifacts.open_on_loopback
-    return ArtifactRoute(reader, tenants, open_on_loopback=is_open, host_names=names)
+    return ArtifactRights(tenants, open_on_loopback=is_open, host_names=names)
+
+
+def _compress_api(
+    settings: Settings, routes: Routes, shared: Shared, guard: Guard, workload: Workload
+) -> CompressApi | None:
+    if not (settings.enabled and settings.compress_api):
+        return None
+    kept_by_hash = ArtifactsByHash(shared.store, shared.reader)
+    return CompressApi(routes, shared.tenants, guard, kept_by_hash, settings.server, workload)
+
+
+def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
+    checks = [upstream_check(lane.route.relay) for lane in lanes]
+    return Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
+
+
+def _state(settings: Settings, lanes: Sequence[Lane], tenants: Tenants, metrics: Metrics) -> SharedLearning | None:
+    """What shares lessons with other replicas, if enabled."""
+    if settings.state.url is None or not settings.learning.enabled:
+        return None
+    from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
+
+    learning = {lane.learning.upstream: lane.learning for lane in lanes}
+    return SharedLearning(settings.state.url, tenants.circle, learning, metrics.state_failures.inc)
+
+
+def _mcp(settings: Settings, tools: ArtifactTools, rights: ArtifactRights) -> McpEndpoint | None:
+    """What MCP clients speak to, if enabled; the SDK takes a second to load."""
+    if not settings.mcp:
+        return None
+    from proxy.shell.endpoints.mcp_server import McpEndpoint  # noqa: PLC0415 - needs an extra that may not be installed
+
+    return McpEndpoint(tools, rights, settings.server)
 
 
 def _tracer(settings: Settings) -> Tracer | None:
@@ -258,6 +360,7 @@ def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> Arti
         max_bytes=settings.artifacts.max_bytes,
         on_saved=metrics.saved,
         on_swept=metrics.stored,
+        on_failed=metrics.not_saved,
     )
 
 

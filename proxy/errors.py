@@ -46,6 +46,13 @@ class TooManyConnections(ProxyError):
     code = "too_many_connections"
 
 
+class TooManyListeners(ProxyError):
+    """The maximum of pages follows what happens."""
+
+    status = 503
+    code = "too_many_listeners"
+
+
 class LoopDetected(ProxyError):
     """The request has been here before: the upstream leads back to this proxy."""
 

@@ -5,21 +5,40 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Mapping
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
+from proxy.config.upstreams import UpstreamSettings
 
-def leads_here(base_url: str, host: str, port: int) -> str:
-    """Why this cannot be the upstream if the proxy itself listens there, at `host` and `port`; else nothing."""
+
+def leads_here(upstreams: Mapping[str, UpstreamSettings], host: str, port: int) -> str:
+    """Which of the upstreams, by their places in the settings, is the proxy itself if it listens at `host` and `port`;
+    else nothing."""
+    for place, one in upstreams.items():
+        if _is_here(one.base_url, host, port):
+            return f"{place}.base_url: must not be the proxy itself, found {one.base_url}"
+    return ""
+
+
+def _is_here(base_url: str, host: str, port: int) -> bool:
     parts = urlsplit(base_url)
     if not parts.hostname or (parts.port or {"http": 80, "https": 443}[parts.scheme]) != port:
-        return ""
+        return False
     with contextlib.suppress(OSError):
-        for family, *_, address in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_DGRAM):
+        listening = {ip_address(address[0]) for *_, address in _addresses(host, port)}
+        everywhere = any(address.is_unspecified for address in listening)
+        for family, *_, address in _addresses(parts.hostname, port):
             with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect(address)  # which sends nothing
                 there, here = (ip_address(probe.getpeername()[0]), ip_address(probe.getsockname()[0]))
                 is_own = there.is_loopback or there == here  # the system connects to itself from the same address
-                if ip_address(host) == there or (ip_address(host).is_unspecified and is_own):
-                    return f"upstream.base_url: must not be the proxy itself, found {base_url}"
-    return ""
+                if there in listening or (everywhere and is_own):
+                    return True
+    return False
+
+
+def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
+    """Those of a name, or an address itself. Raises OSError for a name that nobody knows."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)

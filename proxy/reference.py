@@ -22,7 +22,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config import settings
+from proxy.config import settings, upstreams
 from proxy.config.sources import section_in
 from proxy.core.conversation import edit as edits
 from proxy.shell.telemetry import metrics
@@ -30,7 +30,7 @@ from proxy.shell.telemetry.events import EVENTS
 
 LINE_CHARS: Final = 110
 HEAD: Final = """\
-# Every setting of context-proxy with its default; generated from proxy/config/settings.py by make config.example.yaml.
+# Every setting of context-proxy with its default; generated from proxy/config by make config.example.yaml.
 # Each can also be set by a variable, such as CONTEXT_PROXY_SERVER__PORT=8080, which beats this file; flags beat both.
 # Lines that begin with `#` and no space after it are settings, too: remove the `#` from the whole block.
 """
@@ -38,7 +38,7 @@ HEAD: Final = """\
 
 def render() -> str:
     """The whole file."""
-    return HEAD + "\n".join(_lines(settings.Settings, _docstrings(settings), 0)) + "\n"
+    return HEAD + "\n".join(_lines(settings.Settings, settings_docstrings(), 0)) + "\n"
 
 
 def _lines(section: type[BaseModel], docstrings: Mapping[str, Mapping[str, str]], depth: int) -> Iterator[str]:
@@ -72,6 +72,11 @@ def _default_of(field: FieldInfo) -> Any:
     if field.is_required():
         return (field.examples or [None])[0]
     return field.get_default(call_default_factory=True)
+
+
+def settings_docstrings() -> dict[str, dict[str, str]]:
+    """Those of all sections of the settings."""
+    return _docstrings(upstreams) | _docstrings(settings)
 
 
 def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
@@ -156,7 +161,7 @@ def render_log() -> str:
     """The page about the log and the reasons for edits."""
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
     said = _docstrings(edits)[edits.Reason.__name__]
-    reasons = [f"| `{reason.value}` | {said[reason.name]} |" for reason in edits.Reason]
+    reasons = [f"| `{reason.value}` | {' '.join(said[reason.name].split())} |" for reason in edits.Reason]
     return LOG_HEAD + "\n".join([*events, "", REASONS_HEAD, *reasons]) + "\n"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.app import Inherited, create_app, tune_interpreter, unwritable
+from proxy.app import Inherited, create_app, forget_what_is_gone, unwritable
 from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
@@ -49,7 +49,7 @@ def loaded_again(load: Load, running: Settings) -> tuple[Settings, list[str]]:
     kept = {name.partition(".")[2]: _value(running, name) for name in FIXED if name.startswith("server.")}
     server = wanted.server.model_copy(update=kept)
     settings = wanted.model_copy(update={"server": server, "data_dir": running.data_dir})
-    if problem := leads_here(settings.upstream.base_url, server.host, server.port) or unwritable(settings):
+    if problem := leads_here(settings.named_upstreams, server.host, server.port) or unwritable(settings):
         raise SettingsRefused(problem)
     return settings, waiting
 
@@ -125,7 +125,7 @@ class Reloadable:
         finally:
             await generation.stop()
         del generation
-        tune_interpreter()
+        forget_what_is_gone()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The server's start and end: starts the first application, and stops everything at the end."""

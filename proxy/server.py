@@ -71,7 +71,7 @@ def serve(settings: Settings, load: Load) -> int:
         print(f"cannot listen at {where} (server.host, server.port): {reason}", file=sys.stderr)
         return 1
     host, port = listener.getsockname()[:2]
-    if reason := leads_here(settings.upstream.base_url, host, port):
+    if reason := leads_here(settings.named_upstreams, host, port):
         listener.close()
         print(reason, file=sys.stderr)
         return 1

@@ -52,8 +52,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     keep_large_blocks_apart()
     if trim is not None:
         trim(0)
-    for module in (app, reloading):
-        module.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,13 @@ def test_artifacts_lie_in_the_data_folder_unless_another_place_is_set(stated, pl
     assert place in create_folder(settings).address
 
 
+class _Held:
+    """An object that only a circle keeps alive."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
 def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
     """The one place where this is tried in the process of the tests: conftest has put it aside."""
     tune = app.tune_interpreter.__wrapped__
@@ -49,6 +57,11 @@ def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> 
         tune()
         assert not any(one is held for one in gc.get_objects())
         assert (gc.get_threshold(), gc.isenabled()) == ((10_000, 20, 20), True)
+        gone = weakref.ref(_Held())
+        assert gone() is not None
+        app.forget_what_is_gone()
+        assert gone() is None
+        assert not any(one is held for one in gc.get_objects())
     finally:
         gc.set_threshold(*before[0])
         sys.setswitchinterval(before[1])

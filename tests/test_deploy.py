@@ -113,7 +113,63 @@ def test_all_that_belongs_to_the_service_selects_its_pods() -> None:
     assert (target["kind"], target["name"]) == ("Deployment", found["standalone", "Deployment"]["metadata"]["name"])
     listed = yaml.safe_load((DEPLOY / "kubernetes" / "standalone" / "kustomization.yaml").read_text())
     files = {path.name for path in (DEPLOY / "kubernetes" / "standalone").iterdir()} - {"kustomization.yaml"}
-    assert set(listed["resources"]) | {name for made in listed["configMapGenerator"] for name in made["files"]} == files
+    assert all((DEPLOY / "kubernetes" / "standalone" / name).exists() for name in listed["resources"])
+    own = {name for name in listed["resources"] if not name.startswith("../")}
+    assert own | {name for made in listed["configMapGenerator"] for name in made["files"]} == files
+
+
+def test_replicas_find_the_server_of_what_they_learn_and_it_lets_nobody_else_in() -> None:
+    found = manifests()
+    service, deployment = found["valkey", "Service"], found["valkey", "Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"] == labels
+    url = load(DEPLOY / "kubernetes" / "standalone" / "config.yaml").state.url
+    assert url is not None
+    assert url.get_secret_value() == f"redis://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
+    policy = found["valkey", "NetworkPolicy"]["spec"]
+    proxies = found["standalone", "Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert policy["ingress"][0]["from"] == [{"podSelector": {"matchLabels": proxies}}]
+    assert "egress" not in policy
+    way_out = found["standalone", "NetworkPolicy"]["spec"]["egress"]
+    assert {"podSelector": {"matchLabels": labels}} in [to for rule in way_out for to in rule["to"]]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_pod_monitor_finds_the_port_of_the_pods() -> None:
+    found = manifests()
+    monitor, pod = found["podmonitor", "PodMonitor"]["spec"], found["standalone", "Deployment"]["spec"]["template"]
+    assert monitor["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    ports = {port["name"] for container in containers({"spec": {"template": pod}}) for port in container["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= ports
+
+
+def test_the_patch_puts_the_same_sidecar_into_a_pod_as_the_manifest() -> None:
+    text = (DEPLOY / "kubernetes" / "sidecar" / "patch.yaml").read_text()
+    patch = yaml.safe_load(re.sub("CONTAINER$", "agent", text, flags=re.MULTILINE))["spec"]["template"]["spec"]
+    whole = manifests()["sidecar", "Deployment"]["spec"]["template"]["spec"]
+    (mine,), (theirs,) = patch["initContainers"], whole["initContainers"]
+    assert {name: mine[name] for name in ("env", "resources", "restartPolicy")} == {
+        name: theirs[name] for name in ("env", "resources", "restartPolicy")
+    }
+    (agent,), (whole_agent,) = patch["containers"], whole["containers"]
+    assert agent["name"] == "agent"
+    assert agent["volumeMounts"] == whole_agent["volumeMounts"]
+    assert agent["env"][0] == whole_agent["env"][0]
+    volumes = {volume["name"] for volume in patch["volumes"]}
+    assert {mount["name"] for container in (mine, agent) for mount in container["volumeMounts"]} == volumes
+
+
+def test_what_the_monitoring_of_compose_mounts_is_there() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    watching = {name: service for name, service in services.items() if service.get("profiles") == ["monitoring"]}
+    assert set(watching) == {"prometheus", "grafana"}
+    mounts = [mount for service in watching.values() for mount in service["volumes"] if mount.startswith("./")]
+    assert len(mounts) == 4
+    assert all((DEPLOY / mount.split(":")[0]).exists() for mount in mounts)
+    (job,) = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"context-proxy:{Settings().server.port}"]}]
 
 
 def test_nobody_is_stopped_before_running_answers_may_end() -> None:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
 from proxy import reference
+from proxy.errors import ContextOverflow, UpstreamEmpty, UpstreamTimeout, UpstreamUnreachable
 
 ROOT = Path(__file__).parent.parent
+ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
 GRAFANA = json.loads((ROOT / "deploy" / "grafana" / "context-proxy.json").read_text())
 BASE_UNITS = ("seconds", "bytes", "tokens", "ratio")
-COUNTED = ("requests", "streams", "artifacts", "attempts", "overflows", "cured", "edits", "rounds")
+COUNTED = ("requests", "streams", "artifacts", "attempts", "overflows", "cured", "edits", "rounds", "failures")
 
 
 def series() -> dict[str, tuple[str, ...]]:
@@ -84,3 +91,28 @@ def test_the_panels_do_not_lie_on_one_another_and_have_names():
         taken |= cells
         assert panel["title"]
     assert len(set(ids)) == len(ids)
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+def test_alerts_ask_for_metrics_and_outcomes_that_exist() -> None:
+    known = series()
+    outcomes = {error.code for error in (ContextOverflow, UpstreamEmpty, UpstreamTimeout, UpstreamUnreachable)}
+    assert len(rules()) >= 4
+    for rule in rules():
+        named = re.findall(r"(context_proxy_\w+)", rule["expr"])
+        assert set(named) <= set(known), rule["alert"]
+        assert set("|".join(re.findall(r'outcome=~?"([^"]+)"', rule["expr"])).split("|")) - {""} <= outcomes
+        assert rule["annotations"]["summary"].endswith(".")
+        assert rule["annotations"]["description"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian's: prometheus)")
+def test_prometheus_takes_the_alerts_and_they_fire_when_they_should() -> None:
+    folder = ROOT / "deploy" / "prometheus"
+    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(["promtool", *command], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MAKEFILE = (ROOT / "Makefile").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-dev.lock", ROOT / "requirements-docs.lock"]
+LOCKS = [ROOT / f"requirements{name}.lock" for name in ("", "-dev", "-image", "-docs")]
 
 
 def test_the_example_is_what_the_settings_say():
@@ -51,7 +51,7 @@ def test_the_blocks_of_the_example_that_are_commented_out_load(tmp_path, monkeyp
 
 
 def test_every_setting_has_its_docstring():
-    said = reference._docstrings(reference.settings)
+    said = reference.settings_docstrings()
     silent = [
         f"{name}.{field}"
         for name, fields in said.items()
@@ -134,8 +134,10 @@ def test_a_lock_names_versions_and_hashes_and_no_place(lock):
 
 
 def test_the_locks_agree_and_hold_every_requirement():
-    run, dev = (dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS[:2])
-    assert run.items() <= dev.items()
+    run, dev, image = (
+        dict(re.findall(r"^([a-z0-9.-]+)\S*==(\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS[:3]
+    )
+    assert run.items() <= image.items() <= dev.items()
 
     def names(requirements):
         return {re.match(r"[A-Za-z0-9.-]+", requirement)[0].lower() for requirement in requirements}
@@ -143,12 +145,16 @@ def test_the_locks_agree_and_hold_every_requirement():
     project = PROJECT["project"]
     assert names(project["dependencies"]) <= set(run), "make lock"
     assert names(PROJECT["dependency-groups"]["dev"]) <= set(dev), "make lock"
+    extras = [names(project["optional-dependencies"][extra]) for extra in ("compression", "redis")]
+    assert set(image) - set(run) == set().union(*extras) | {"async-timeout"}, (
+        "a client may compress its bodies, replicas share what they learn, and nobody adds packages to an image"
+    )
 
 
 def test_the_demo_is_a_small_install():
     """No extra, and few packages: who tries it waits for all of them."""
     assert len(re.findall(r"^[a-z].*==", LOCKS[0].read_text(), re.MULTILINE)) <= 45
-    assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "otel"}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"compression", "mcp", "otel", "redis"}
     assert "requirements.lock" in re.search(r"^\.demo/made: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
 
 
@@ -159,16 +165,18 @@ TRIED_ELSEWHERE = {
     "demo/contest.py": "demo/test_demo.py",
     "demo/loglines.py": "demo/test_incident.py",
     "shell/endpoints/artifact_endpoint.py": "journeys/test_artifact_journeys.py",
+    "shell/endpoints/artifact_rights.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/artifacts.py": "journeys/test_artifact_journeys.py",
     "shell/endpoints/compress_api.py": "journeys/test_compress_api_journeys.py",
     "shell/endpoints/dispatch.py": "live/test_live_passing.py",
+    "shell/endpoints/events.py": "journeys/test_dashboard_api_journeys.py",
+    "shell/endpoints/mcp_server.py": "journeys/test_mcp_journeys.py",
     "shell/endpoints/model_union.py": "journeys/test_upstreams_journeys.py",
     "shell/endpoints/operator.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/operator_api.py": "handbook/test_api_page.py",
     "shell/endpoints/parts.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/refusals.py": "live/test_live_limits.py",
     "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
-    "shell/http/connection.py": "live/test_live_limits.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/models/knowledge.py": "shell/models/test_learning.py",
     "shell/models/questions.py": "shell/models/test_discovery.py",

@@ -82,7 +82,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Application]:
         return found[-1]
 
     monkeypatch.setattr(reloading, "create_app", make)
-    monkeypatch.setattr(reloading, "tune_interpreter", lambda: None)
+    monkeypatch.setattr(reloading, "forget_what_is_gone", lambda: None)
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     return found
 

@@ -164,7 +164,7 @@ class _PyreqwestAnswer:
 
 
 def _ours(base_url: str) -> Client:
-    from proxy.config.settings import UpstreamSettings
+    from proxy.config.upstreams import UpstreamSettings
     from proxy.shell.upstream.client import Upstream
 
     return Upstream(UpstreamSettings(base_url=base_url))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.preflight import leads_here
 
 RIGHT, WRONG = 0, 2
@@ -17,13 +18,18 @@ RIGHT, WRONG = 0, 2
 def check(settings: Settings) -> int:
     """Print a summary of the settings; the exit status."""
     server = settings.server
-    if problem := leads_here(settings.upstream.base_url, server.host, server.port):
+    if problem := leads_here(settings.named_upstreams, server.host, server.port):
         print(problem, file=sys.stderr)
         return WRONG
-    key = "a key of its own" if settings.upstream.api_key is not None else "the keys of its clients"
     mode = settings.mode if settings.enabled else "off"
     print(
-        f"The settings are right: {server.host} port {server.port}, to {settings.upstream.base_url} with {key}, "
+        f"The settings are right: {server.host} port {server.port}, to {_told(settings.upstream)}, "
         f"mode {mode}, files in {settings.data_dir.absolute()}."
     )
+    for one in settings.upstreams:
+        print(f"{one.requests} go to {_told(one)}.")
     return RIGHT
+
+
+def _told(one: UpstreamSettings) -> str:
+    return f"{one.base_url} with {'the keys of its clients' if one.api_key is None else 'a key of its own'}"

@@ -1,7 +1,8 @@
 """`context-proxy doctor`: whether a request would go through, and if not, what to do.
 
-Rule: it tries the proxy itself, with its settings, its upstream and its store. Each finding is one line, and each
-problem says what to do. Nothing waits longer than a person would, and no key is printed.
+Rule: it tries the proxy itself, with its settings, its upstreams and its store. Each finding is one line, and each
+problem says what to do. Of several upstreams, each is tried with a model whose requests go to it. Nothing waits longer
+than a person would, and no key is printed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import httpx
 from rich.console import Console
@@ -22,16 +23,20 @@ from rich.text import Text
 
 from proxy.app import create_app, create_folder
 from proxy.config.settings import LogSettings, Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.profile import ModelProfile
 from proxy.demo.servers import serving
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, reason_of
-from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW
+from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, key_headers
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.operator.plain_text import number, plain
 from proxy.shell.upstream.client import Upstream
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.responses.wire import RESPONSES
 
 WELL, WRONG = 0, 1
 """The exit status."""
@@ -61,6 +66,24 @@ class Diagnosis:
     text: str
     advice: str = ""
     """What to do."""
+    heading: str = ""
+    """Above the first finding about one of several upstreams."""
+
+
+class _Trial(NamedTuple):
+    """A request of three words over one wire."""
+
+    body: Mapping[str, Any]
+    answer_member: str
+    """Of a reply; it is not empty."""
+
+
+_TRIALS: Final[Mapping[str, _Trial]] = {
+    CHAT_COMPLETIONS.path: _Trial({"messages": [{"role": "user", "content": WORDS}]}, "choices"),
+    MESSAGES.path: _Trial({"messages": [{"role": "user", "content": WORDS}], "max_tokens": 256}, "content"),
+    RESPONSES.path: _Trial({"input": WORDS}, "output"),
+}
+"""By the wires' paths."""
 
 
 def doctor(settings: Settings, model: str | None, console: Console | None = None) -> int:
@@ -68,6 +91,8 @@ def doctor(settings: Settings, model: str | None, console: Console | None = None
     console = console or Console(highlight=False, soft_wrap=True)
     worst = WELL
     for finding in examined(settings, model):
+        if finding.heading:
+            console.print(Text(f"\n{plain(finding.heading)}", style="bold"))
         line = Text(f"{finding.state:<8}", style=_STYLES[finding.state])
         line.append(
             f"{finding.about:<11}{plain(finding.text)}", style="dim" if finding.state == "skipped" else "default"
@@ -76,51 +101,62 @@ def doctor(settings: Settings, model: str | None, console: Console | None = None
         if finding.advice:
             console.print(Text(f"{'':<8}{'':<11}→ {plain(finding.advice)}"))
         worst = max(worst, WRONG if finding.state == "wrong" else WELL)
-    console.print(Text("Something is wrong." if worst else "A request goes through.", style="bold"))
+    good = "A request goes through to each upstream." if settings.upstreams else "A request goes through."
+    console.print(Text("Something is wrong." if worst else good, style="bold"))
     return worst
 
 
 def examined(settings: Settings, model: str | None = None) -> Iterator[Diagnosis]:
     """The findings, each as soon as it is known."""
-    status, reached = asyncio.run(_upstream(settings))
+    yield _store(settings)
+    for place, one in settings.named_upstreams.items():
+        of_one = _examined_upstream(settings, place, one, model if model and settings.paths_to(one, model) else None)
+        first = next(of_one)
+        yield replace(first, heading=f"{one.requests}: {one.base_url}") if settings.upstreams else first
+        yield from of_one
+
+
+def _examined_upstream(settings: Settings, place: str, one: UpstreamSettings, model: str | None) -> Iterator[Diagnosis]:
+    """`place`: of this upstream in the settings."""
+    status, reached = asyncio.run(_upstream(place, one))
     yield reached
-    resolver = ModelResolver(
-        settings, learned=Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    )
+    learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+    resolver = ModelResolver(settings.before(one), learned=learning)
     if status is not None:
-        yield _key(settings, status)
+        yield _key(place, one, status)
         failure = asyncio.run(resolver.ask_now(model))
-        model = model or _one_to_try(settings, resolver)
+        model = model or _one_to_try(settings, one, resolver)
         if failure is None and model is not None:
             asyncio.run(resolver.ask_now(model))
-    model = model or _one_to_try(settings, resolver)
+    model = model or _one_to_try(settings, one, resolver)
     if model is not None:
         profile = resolver.profile(model)
         yield _window(profile)
         yield _tokenizer(profile)
-    yield _store(settings)
     if status is None or status in (401, 403):
         why = "cannot be reached" if status is None else "takes no request without another key"
         yield Diagnosis("request", "skipped", f"not tried: the upstream {why}")
+    elif model is None and resolver.discovery.names:
+        text = f"not tried: requests for the models that it lists go to other upstreams ({place})"
+        advice = f"does the glob fit their names, such as {resolver.discovery.names[0]}? --model NAME tries one"
+        yield Diagnosis("request", "wrong", text, advice)
     elif model is None:
         yield Diagnosis("request", "wrong", "not tried: the upstream lists no model", "name one: --model NAME")
     else:
-        yield from _requests(settings, model)
+        yield from _requests(settings, place, settings.paths_to(one, model)[0], model)
 
 
-async def _upstream(settings: Settings) -> tuple[int | None, Diagnosis]:
+async def _upstream(place: str, one: UpstreamSettings) -> tuple[int | None, Diagnosis]:
     """The status of its list of models; None if it did not respond."""
-    base_url, upstream = settings.upstream.base_url, Upstream(settings.upstream)
-    key = settings.upstream.api_key
-    headers = [(b"authorization", b"Bearer " + key.get_secret_value().encode())] if key is not None else []
+    base_url, upstream = one.base_url, Upstream(one)
     started = time.perf_counter()
     try:
         async with asyncio.timeout(REACH_SECONDS):
-            answer = await upstream.send("GET", b"/models", headers, None)
+            answer = await upstream.send("GET", b"/models", [*key_headers(one).items()], None)
             status = answer.status
             await answer.aclose()
     except ProxyError as error:
-        return None, Diagnosis("upstream", "wrong", error.message, f"is it running? upstream.base_url is {base_url}")
+        return None, Diagnosis("upstream", "wrong", error.message, f"is it running? {place}.base_url is {base_url}")
     except TimeoutError:
         text = f"{base_url} did not respond within {REACH_SECONDS:g} s"
         return None, Diagnosis("upstream", "wrong", text, "check whether it is busy and whether the address is right")
@@ -136,23 +172,30 @@ async def _upstream(settings: Settings) -> tuple[int | None, Diagnosis]:
     return status, Diagnosis("upstream", "ok", took)
 
 
-def _key(settings: Settings, status: int) -> Diagnosis:
-    is_set, is_refused = settings.upstream.api_key is not None, status in (401, 403)
-    how = "export OPENAI_API_KEY=…, or name a file in upstream.api_key_file"
+def _key(place: str, one: UpstreamSettings, status: int) -> Diagnosis:
+    is_set, is_refused, how = one.api_key is not None, status in (401, 403), _how_to_set_a_key(place)
     if is_refused and is_set:
-        return Diagnosis("key", "wrong", f"the upstream refuses upstream.api_key ({status})", f"set another: {how}")
+        return Diagnosis("key", "wrong", f"the upstream refuses {place}.api_key ({status})", f"set another: {how}")
     if is_refused:
         text = f"the upstream wants a key ({status}), and none is set here"
         return Diagnosis("key", "wrong", text, f"to try it here: {how}; clients that send their own need neither")
     if is_set:
-        return Diagnosis("key", "ok", "upstream.api_key is taken")
+        return Diagnosis("key", "ok", f"{place}.api_key is taken")
     return Diagnosis("key", "ok", "none is set, and the list of models needs none; clients may send their own")
 
 
-def _one_to_try(settings: Settings, resolver: ModelResolver) -> str | None:
+def _how_to_set_a_key(place: str) -> str:
+    """The variable is for the default upstream alone."""
+    file = f"name a file in {place}.api_key_file"
+    return f"export OPENAI_API_KEY=…, or {file}" if place == "upstream" else file
+
+
+def _one_to_try(settings: Settings, one: UpstreamSettings, resolver: ModelResolver) -> str | None:
+    """A model whose requests go to this upstream, preferably one that chats."""
     written = [entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?[")]
     listed = [name for name in resolver.discovery.names if not _NO_CHAT.search(name.lower())]
-    return next(iter([*written, *listed, *resolver.discovery.names]), None)
+    names = [*written, *listed, *resolver.discovery.names]
+    return next((name for name in names if settings.paths_to(one, name)), None)
 
 
 def _window(profile: ModelProfile) -> Diagnosis:
@@ -186,21 +229,20 @@ def _store(settings: Settings) -> Diagnosis:
     return Diagnosis("store", "ok", f"{folder.address} can be written and read")
 
 
-def _requests(settings: Settings, model: str) -> Iterator[Diagnosis]:
+def _requests(settings: Settings, place: str, path: str, model: str) -> Iterator[Diagnosis]:
     """Three words through the proxy, whole and streamed."""
     quiet = settings.model_copy(update={"log": LogSettings(level="error")})
     with contextlib.redirect_stdout(sys.stderr):  # the log, if there is anything to say
         app = create_app(quiet)
     with serving(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=ANSWER_SECONDS) as client:
         for about, stream in (("request", False), ("stream", True)):
-            yield _request(client, model, about, stream=stream)
+            yield _request(client, place, path, model, about, stream=stream)
 
 
-def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> Diagnosis:
-    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": WORDS}]}
-    started = time.perf_counter()
+def _request(client: httpx.Client, place: str, path: str, model: str, about: str, *, stream: bool) -> Diagnosis:
+    trial, started = _TRIALS[path], time.perf_counter()
     try:
-        answer = client.post("/chat/completions", json=body | ({"stream": True} if stream else {}))
+        answer = client.post(path, json={"model": model, **trial.body, **({"stream": True} if stream else {})})
     except httpx.TimeoutException:
         text = f"no response from {model} within {ANSWER_SECONDS:g} s"
         return Diagnosis(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
@@ -208,7 +250,7 @@ def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> D
         return Diagnosis(about, "wrong", f"the answer broke off: {type(error).__name__}", "the upstream's log says why")
     if answer.status_code != 200:
         text = f"{model} was refused ({answer.status_code}): {_words_of(answer)[:SHOWN_CHARS]}"
-        return Diagnosis(about, "wrong", text, _advice_for(answer.status_code))
+        return Diagnosis(about, "wrong", text, _advice_for(answer.status_code, place))
     took = f"{model} responds in {time.perf_counter() - started:.1f} s"
     if stream:
         events = [line for line in answer.text.splitlines() if line.startswith("data:")]
@@ -218,7 +260,7 @@ def _request(client: httpx.Client, model: str, about: str, *, stream: bool) -> D
             )
         return Diagnosis(about, "ok", f"{took}, in {len(events)} events")
     try:
-        is_answer = bool(answer.json()["choices"])
+        is_answer = bool(answer.json()[trial.answer_member])
     except (ValueError, LookupError, TypeError):
         is_answer = False
     if not is_answer:
@@ -235,9 +277,9 @@ def _words_of(answer: httpx.Response) -> str:
         return json.dumps(answer.text[:SHOWN_CHARS])
 
 
-def _advice_for(status: int) -> str:
+def _advice_for(status: int, place: str) -> str:
     if status in (401, 403):
-        return "the upstream wants another key: export OPENAI_API_KEY=…, or upstream.api_key_file"
+        return f"the upstream wants another key: {_how_to_set_a_key(place)}"
     if status == 404:
         return "ask for a model that exists: --model NAME; context-proxy models lists them"
     if status == 429:

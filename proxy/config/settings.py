@@ -6,22 +6,14 @@ line that names the key and the allowed values; nothing is guessed.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -29,6 +21,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from proxy.config.section import Section
 from proxy.config.sources import (
     Variables,
     names_of_variables,
@@ -39,19 +32,20 @@ from proxy.config.sources import (
 )
 from proxy.config.types import (
     AgentPath,
-    BaseUrl,
     Folder,
+    History,
     Key,
     KeyFile,
     MaxChars,
     Modalities,
     Mode,
     PublicUrl,
-    SentKey,
+    StateUrl,
     StoreUrl,
     Tokenizer,
-    key_in,
+    key_from_file,
 )
+from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.compaction.budget import LOW_MARK
 from proxy.core.media.routes import MAX_BYTES, MAX_IMAGE_PIXELS
 from proxy.core.models.profile import ToolImages
@@ -78,56 +72,10 @@ class SettingsError(Exception):
     """The settings are wrong: one line for each mistake."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _key_from_file(name: str) -> Callable[[Any], Any]:
-    """Fill an unset key from the file named for it; the file's own field reports what is wrong with the file."""
-
-    def filled(given: Any) -> Any:
-        if isinstance(given, dict) and given.get(name) is None and given.get(f"{name}_file"):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                return {**given, name: key_in(Path(given[f"{name}_file"]))}
-        return given
-
-    return filled
-
-
-class UpstreamSettings(_Section):
-    """Where requests go."""
-
-    _fill_key = model_validator(mode="before")(staticmethod(_key_from_file("api_key")))
-
-    base_url: BaseUrl = "https://api.openai.com/v1"
-    """The OpenAI-compatible API that requests are forwarded to; without a path, `/v1` is added."""
-    api_key: SentKey | None = None
-    """Sent as `Authorization: Bearer …` when a client sends no key of its own. Also `OPENAI_API_KEY`."""
-    api_key_file: KeyFile | None = None
-    """A file that holds this key and nothing else, such as a Kubernetes or Docker secret; `api_key` beats it. It is
-    read at the start and at each reload."""
-    connect_timeout_seconds: float = Field(default=10, gt=0)
-    """Longest wait for a connection."""
-    first_byte_timeout_seconds: float = Field(default=600, gt=0)
-    """Longest wait for the head of a response; models that think first need minutes."""
-    idle_timeout_seconds: float = Field(default=300, gt=0)
-    """Longest silence within a response. The whole response may take any time."""
-
-
-class RoutedUpstream(UpstreamSettings):
-    """Another upstream, for the requests that match. If it has a key, that key replaces the client's, which belongs to
-    another provider."""
-
-    match: str = Field(default="*", min_length=1, examples=["claude-*"])
-    """Glob over the model's name, ignoring case: `claude-*`."""
-    wire: Literal["chat_completions", "messages", "responses"] | None = None
-    """The API that it serves: `/v1/chat/completions`, `/v1/messages` or `/v1/responses`. Empty: any."""
-
-
-class ServerSettings(_Section):
+class ServerSettings(Section):
     """Where the proxy listens."""
 
-    _fill_key = model_validator(mode="before")(staticmethod(_key_from_file("admin_key")))
+    _fill_key = model_validator(mode="before")(staticmethod(key_from_file("admin_key")))
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on; 0.0.0.0 in a container."""
@@ -158,7 +106,7 @@ class ServerSettings(_Section):
     """How long running streams may continue after a signal to stop; less than the 30 seconds that Kubernetes grants."""
 
 
-class DefaultSettings(_Section):
+class DefaultSettings(Section):
     """For models about which nothing better is known."""
 
     context_window: int | None = Field(default=None, ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)
@@ -172,7 +120,7 @@ class DefaultSettings(_Section):
     """What such a model can read: text, vision, audio, video, file. Empty: as the catalogue says, else unknown."""
 
 
-class ModelSettings(_Section):
+class ModelSettings(Section):
     """For models whose name matches; what is not set is found out as for other models."""
 
     match: str = Field(min_length=1, examples=["qwen-vl*"])
@@ -198,7 +146,7 @@ class ModelSettings(_Section):
     """tiktoken encoding for counting (`o200k_base`, `cl100k_base`), or `bytes` for the estimate by bytes."""
 
 
-class ToolLimits(_Section):
+class ToolLimits(Section):
     """Limits for one tool's results; what is not set is as for every tool."""
 
     max_lines: int | None = Field(default=None, ge=1)
@@ -211,7 +159,7 @@ class ToolLimits(_Section):
     """`head`, `tail` or `both`."""
 
 
-class ToolOutputSettings(_Section):
+class ToolOutputSettings(Section):
     """When a tool's result becomes an excerpt."""
 
     max_lines: int = Field(default=2_000, ge=1)
@@ -230,7 +178,7 @@ class ToolOutputSettings(_Section):
     """Other limits by tool name: `{Read: {max_bytes: 200000}}`."""
 
 
-class BudgetSettings(_Section):
+class BudgetSettings(Section):
     """How the window is used."""
 
     fill: float = Field(default=1.0, ge=0.1, le=1)
@@ -243,14 +191,14 @@ class BudgetSettings(_Section):
     """Lower a request's reply limit when prompt and reply together do not fit."""
 
 
-class LearningSettings(_Section):
+class LearningSettings(Section):
     """What is learned from the upstream's responses."""
 
     enabled: bool = True
     """Learn limits from refusals, and from usage how far the estimate is off."""
 
 
-class OverflowSettings(_Section):
+class OverflowSettings(Section):
     """What happens when the upstream still says "too long"."""
 
     retry: bool = True
@@ -260,7 +208,7 @@ class OverflowSettings(_Section):
     is read for its model; a refusal that follows one is an event in a 200. Empty: send nothing before the response."""
 
 
-class MediaSettings(_Section):
+class MediaSettings(Section):
     """Images, audio and files."""
 
     fetch_remote_images: bool = False
@@ -280,7 +228,7 @@ class MediaSettings(_Section):
     request can then make the proxy call such addresses. Addresses of cloud metadata stay closed."""
 
 
-class ArtifactSettings(_Section):
+class ArtifactSettings(Section):
     """Where content taken out of requests is kept."""
 
     retention_days: float = Field(default=7, gt=0)
@@ -310,13 +258,41 @@ class ArtifactSettings(_Section):
     machine."""
 
 
-class LogSettings(_Section):
+class StateSettings(Section):
+    """What replicas tell each other. Without it, the file in `data_dir` serves the workers of one machine."""
+
+    _fill_url = model_validator(mode="before")(staticmethod(key_from_file("url")))
+
+    url: StateUrl | None = None
+    """A server of Redis or Valkey, `redis://host:6379/0` (`rediss://` with TLS), through which replicas share what they
+    learn: limits, ratios, refused media and tools. Needs the extra `redis`; requests never wait for it
+    ([operations](operations.md#shared-learning))."""
+    url_file: KeyFile | None = None
+    """A file that holds this URL and nothing else, as it may have a password in it; `url` beats it."""
+
+
+class LogSettings(Section):
     """What is logged to standard output."""
 
     format: Literal["auto", "json", "console"] = "auto"
     """`json`: one object a line; `console`: coloured, for people; `auto`: console on a terminal, else json."""
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe level that is logged."""
+
+
+class DecisionSettings(Section):
+    """The record of finished requests, for `/decisions` and the dashboard: sizes, names and reasons, never content."""
+
+    stored: int = Field(default=5_000, ge=0, le=100_000)
+    """How many of the latest requests to keep in the data folder, where all workers share them and find them again
+    after a restart. 0: each worker remembers only its own, in memory."""
+
+
+def _can_speak_mcp(enabled: bool) -> bool:
+    """A missing extra should be noticed at the start."""
+    if enabled and find_spec("mcp") is None:
+        raise ValueError("needs a package not installed: pip install mcp")
+    return enabled
 
 
 def _can_be_traced(enabled: bool) -> bool:
@@ -332,7 +308,7 @@ def _can_be_traced(enabled: bool) -> bool:
     return enabled
 
 
-class TracingSettings(_Section):
+class TracingSettings(Section):
     """OpenTelemetry traces: one span for each chat request."""
 
     enabled: Annotated[bool, AfterValidator(_can_be_traced)] = False
@@ -355,12 +331,15 @@ class Settings(BaseSettings):
     """`false`: a plain pass-through, whatever else is set."""
     mode: Mode = "on"
     """`on`; `observe`: plan and log only; `off`: neither. The header `x-context-proxy-mode` beats it."""
-    history: Literal["heal", "off"] = "heal"
+    history: History = "heal"
     """`heal`: when an upstream refuses a request whose tool calls and results do not pair up, as after an aborted turn,
-    send it once more, repaired. Never before a refusal."""
+    or whose encrypted or signed reasoning it cannot verify, send it once more, repaired. Never before a refusal."""
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
+    mcp: Annotated[bool, AfterValidator(_can_speak_mcp)] = False
+    """`true`: answer `/mcp`, where MCP clients read and search artifacts with the key that these came with
+    ([MCP](mcp.md)). Needs the extra `mcp`."""
     language: Literal["en", "zh"] = "en"
     """Language of the notices that models read."""
     defaults: DefaultSettings = DefaultSettings()
@@ -372,7 +351,9 @@ class Settings(BaseSettings):
     learning: LearningSettings = LearningSettings()
     media: MediaSettings = MediaSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    state: StateSettings = StateSettings()
     log: LogSettings = LogSettings()
+    decisions: DecisionSettings = DecisionSettings()
     tracing: TracingSettings = TracingSettings()
 
     @classmethod
@@ -386,6 +367,21 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only the arguments: settings made by tests and tools do not depend on the environment."""
         return (init_settings,)
+
+    @property
+    def named_upstreams(self) -> Mapping[str, UpstreamSettings]:
+        """All upstreams by their places in the settings, in the order in which they are tried."""
+        return {**{f"upstreams[{index}]": one for index, one in enumerate(self.upstreams)}, "upstream": self.upstream}
+
+    def paths_to(self, upstream: UpstreamSettings, model: str) -> Sequence[str]:
+        """The wires, by their paths (`/messages`), over which requests for a model go to one of these upstreams."""
+        tried = self.named_upstreams.values()
+        taker = {path: next(one for one in tried if one.takes(path, model)) for path in WIRE_PATHS.values()}
+        return [path for path, one in taker.items() if one is upstream]
+
+    def before(self, upstream: UpstreamSettings) -> Settings:
+        """The settings of a proxy that has only this upstream."""
+        return self.model_copy(update={"upstream": upstream, "upstreams": ()})
 
 
 def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:

@@ -193,7 +193,7 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
     if mistake["type"].startswith(("greater_than", "less_than")) and _may_be_left_out(mistake["loc"], settings):
         allowed += ", or left out"
     found = mistake["input"]
-    secret = "key" in where or (isinstance(found, str) and re.search("[@?#]", found))
+    secret = "key" in where or where.startswith("state.url") or (isinstance(found, str) and re.search("[@?#]", found))
     shown = isinstance(found, str | int | float) and not secret
     return f"{where}: {allowed}" + (f", found {repr(found)[:_SHOWN_CHARS]}" if shown else "") + behind
 

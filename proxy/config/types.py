@@ -6,7 +6,10 @@ is never quoted.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -18,8 +21,10 @@ from proxy.core.models.profile import Modality
 STORE_SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _STORE_REST: Final = re.compile(r"(?:/?[A-Za-z0-9._~ -]+)*/?")
 """No user, no password, no query: those come from the environment."""
-_ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses)/?$")
+_ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses|/messages|/v1/models)/?$")
 """What clients add to a base URL themselves."""
+_VALKEY: Final = re.compile(r"^valkey(s?)://")
+_DATABASE: Final = re.compile(r"(?:/[0-9]{0,4})?")
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
 """It is shown to models."""
 
@@ -55,6 +60,21 @@ def _store_url(url: str) -> str:
     return url
 
 
+def _state_url(url: SecretStr) -> SecretStr:
+    """`valkey://` means the same as `redis://`. A mistake is not quoted: there may be a password in it."""
+    said = _VALKEY.sub(lambda found: "rediss://" if found[1] else "redis://", url.get_secret_value().strip())
+    try:
+        parts = urlsplit(said)
+        is_plain = parts.port != 0 and parts.hostname and not parts.query and not parts.fragment and said.isprintable()
+    except ValueError:
+        is_plain = False
+    if not is_plain or parts.scheme not in ("redis", "rediss") or not _DATABASE.fullmatch(parts.path):
+        raise ValueError("must be a URL such as redis://host:6379/0, or rediss:// with TLS")
+    if find_spec("redis") is None:
+        raise ValueError("needs a package not installed: pip install redis")
+    return SecretStr(said)
+
+
 def _agent_path(path: str) -> str:
     if not path.isprintable() or "'" in path or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
         raise ValueError("must be an absolute path, without quotes and control characters")
@@ -88,6 +108,7 @@ Key = Annotated[SecretStr, AfterValidator(_stripped)]
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
+StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 AgentPath = Annotated[str, AfterValidator(_agent_path)]
 PublicUrl = Annotated[str, AfterValidator(_public_url)]
 SentKey = Annotated[Key, AfterValidator(_sendable)]
@@ -122,6 +143,18 @@ KeyFile = Annotated[Path, BeforeValidator(_named), AfterValidator(_readable)]
 """A file that holds a key and nothing else, as Docker and Kubernetes mount secrets; its path is not secret."""
 
 
+def key_from_file(name: str) -> Callable[[Any], Any]:
+    """Fill an unset key from the file named for it; the file's own field reports what is wrong with the file."""
+
+    def filled(given: Any) -> Any:
+        if isinstance(given, dict) and given.get(name) is None and given.get(f"{name}_file"):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                return {**given, name: key_in(Path(given[f"{name}_file"]))}
+        return given
+
+    return filled
+
+
 def _max_chars(given: int) -> int:
     """0 or less: 4000; 1 to 999: 1000, as less would be useless; else as given."""
     return 4_000 if given <= 0 else max(1_000, given)
@@ -133,6 +166,8 @@ Mode = Annotated[
     BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
 ]
 """YAML reads an unquoted `on` as true."""
+History = Annotated[Literal["heal", "off"], BeforeValidator(lambda value: "off" if value is False else value)]
+"""YAML reads an unquoted `off` as false."""
 Tokenizer = Literal["o200k_base", "cl100k_base", "bytes"]
 """The vocabularies that are installed with the proxy, and the estimate by bytes."""
 Modalities = Annotated[frozenset[Modality], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]

@@ -40,8 +40,16 @@ class Artifact:
 
     def __post_init__(self) -> None:
         """Compute the name once: the content may be megabytes, and every turn asks for the name."""
-        tool = _UNSAFE.sub("-", self.tool)[:MAX_TOOL_NAME_CHARACTERS].strip("-") or "messages"
         digest = hashlib.sha256(self.named_by.encode() or self.content).hexdigest()
-        object.__setattr__(self, "id", f"tool_{tool}_{digest[:DIGEST_CHARACTERS]}.{self.suffix}")
+        object.__setattr__(self, "id", f"{beginning_of(self.tool)}{digest[:DIGEST_CHARACTERS]}.{self.suffix}")
         named = hashlib.sha256(f"{self.id} {digest}".encode()).hexdigest()
         object.__setattr__(self, "hash", named[:HASH_CHARACTERS])
+
+
+def beginning_of(tool: str) -> str:
+    """What the names of a tool's artifacts begin with; of no tool: those of messages.
+
+    >>> beginning_of("Bash"), beginning_of("a/b"), beginning_of("")
+    ('tool_Bash_', 'tool_a-b_', 'tool_messages_')
+    """
+    return f"tool_{_UNSAFE.sub('-', tool)[:MAX_TOOL_NAME_CHARACTERS].strip('-') or 'messages'}_"

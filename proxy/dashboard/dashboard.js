@@ -1,30 +1,55 @@
-// The page at "/": polls /decisions and shows them. Rule: whatever comes from a request is put in as text, never as
-// markup; rows that are there stay the same elements, so that focus and selection survive each look.
+// The page at "/": asks /overview, /decisions and /conversations, and listens to /events. Rule: whatever comes from a
+// request is put in as text, never as markup; rows that are there stay the same elements, so that focus and selection
+// survive each change.
 "use strict";
 
-const POLL_MILLISECONDS = 2000;
-const ASKED = 100;
-const MAX_ROWS = 300;
+const PAGE = 50;
+const MAX_ROWS = 1000;
+const OVERVIEW_MILLISECONDS = 10_000;
+const POLL_MILLISECONDS = 3000; // where nothing can be listened to
+const ARTIFACT_LINES = 200;
 
 const byId = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
+const dollars = new Intl.NumberFormat("en", { style: "currency", currency: "USD" });
+const cents = new Intl.NumberFormat("en", { style: "currency", currency: "USD", maximumSignificantDigits: 2, minimumSignificantDigits: 1 });
+const money = { format: (amount) => (amount >= 1 || amount === 0 ? dollars : cents).format(amount) };
 
-const rows = new Map(); // key of a decision → {decision, item, button, strip}
-let filter = "all";
+const rows = new Map(); // key of a decision → {decision, item, button}
+const runningRows = new Map(); // request id → {item, button}
+const asked = { view: "requests", show: "all", q: "", conversation: "" };
 let paused = false;
-let opened = null; // key of the decision in the detail pane
+let opened = null; // what the detail pane shows: {key, id}
+let events = null;
 let timer = 0;
-let wanted = named(location.hash.slice(1)); // a request that the address names, until it shows up
+let overviewTimer = 0;
+let wanted = ""; // a request that the address names, until it is opened
+let agentKey = ""; // for artifacts; lives as long as the page
 
-/** What an address names; nothing where somebody has written a % that begins no escape. */
-function named(escaped) {
-  try {
-    return decodeURIComponent(escaped);
-  } catch {
-    return "";
-  }
+/** What is done for a reason, in words: for one, and for several. */
+const REASONS = {
+  route_media: ["1 image or file moved or described", "# images or files moved or described"],
+  truncate_tool_output: ["1 long tool result cut", "# long tool results cut"],
+  quoted_notice: ["1 quoted notice marked", "# quoted notices marked"],
+  sanitise: ["characters replaced in 1 text", "characters replaced in # texts"],
+  old_reasoning: ["reasoning of 1 finished turn left out", "reasoning of # finished turns left out"],
+  long_old_text: ["1 very long old text cut in the middle", "# very long old texts cut in the middle"],
+  old_result: ["1 old tool result cut down", "# old tool results cut down"],
+  old_exchange: ["1 old message left out", "# old messages left out"],
+  omission_note: ["a note says what was left out", "# notes say what was left out"],
+  newest_result: ["1 of the newest tool results cut", "# of the newest tool results cut"],
+  newest_text: ["1 of the newest texts cut in the middle", "# of the newest texts cut in the middle"],
+  clamp_reply: ["reply limit lowered", "reply limit lowered"],
+  upstream_truncation: ["the upstream was asked to drop old messages", "the upstream was asked to drop old messages"],
+  history_healed: ["1 mistake in the history repaired", "# mistakes in the history repaired"],
+  retrieval_tool: ["the tool read_artifact was offered", "the tool read_artifact was offered"],
+};
+
+function reasonInWords(reason, count) {
+  if (!Object.hasOwn(REASONS, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
+  return REASONS[reason][count === 1 ? 0 : 1].replace("#", whole.format(count));
 }
 
 /** An element with classes, and children: elements, or texts, which stay texts. */
@@ -49,18 +74,13 @@ const isChanged = (decision) => Object.keys(decision.edits || {}).length > 0;
 const ENDINGS = { context_length_exceeded: "does not fit", client_left: "client left", upstream_timeout: "timed out" };
 
 function outcomeOf(decision) {
+  if (decision.outcome === "running") return ["", decision.attempts > 1 ? "second send" : "under way"];
   if (decision.outcome !== "answered") {
     return ["bad", Object.hasOwn(ENDINGS, decision.outcome) ? ENDINGS[decision.outcome] : decision.outcome.replaceAll("_", " ")];
   }
   if (decision.status >= 400) return ["warn", `HTTP ${decision.status}`];
   if (decision.warning) return ["warn", decision.warning.replaceAll("_", " ")];
   return ["good", decision.attempts > 1 ? `answered, ${decision.attempts} sends` : "answered"];
-}
-
-function isShown(decision) {
-  if (filter === "changed") return isChanged(decision);
-  if (filter === "troubled") return outcomeOf(decision)[0] !== "good" || decision.attempts > 1;
-  return true;
 }
 
 /** Tokens that were kept, cut and left out; what is no message (tools, mostly) is kept. */
@@ -99,7 +119,9 @@ function stripOf(shares, scale, { room = null, big = false } = {}) {
 }
 
 function timeOf(decision) {
-  return new Date(decision.ended).toLocaleTimeString([], { hour12: false });
+  const ended = new Date(decision.ended);
+  const time = ended.toLocaleTimeString([], { hour12: false });
+  return ended.toDateString() === new Date().toDateString() ? time : `${ended.getDate()}.${ended.getMonth() + 1}. ${time.slice(0, 5)}`;
 }
 
 function sizesOf(decision) {
@@ -125,65 +147,233 @@ function rowOf(decision) {
   button.setAttribute("aria-expanded", "false");
   button.setAttribute("aria-controls", "detail");
   const key = keyOf(decision);
-  button.addEventListener("click", () => (opened === key ? close() : open(key)));
+  button.addEventListener("click", () => (opened?.key === key ? close() : open(key, decision, button)));
   return { decision, item: element("li", "", button), button };
 }
 
 /** One scale for all bars, so that a conversation is seen to grow. */
 function draw() {
-  const shown = [...rows.values()].filter((row) => isShown(row.decision));
+  const shown = [...rows.values()];
   const scale = Math.max(1, ...shown.map(({ decision }) => (isPlanned(decision) ? decision.tokens_before : 0)));
-  for (const row of rows.values()) {
-    row.item.hidden = !isShown(row.decision);
-    if (row.item.hidden || !isPlanned(row.decision) || row.scale === scale) continue;
+  for (const row of shown) {
+    if (!isPlanned(row.decision) || row.scale === scale) continue;
     row.scale = scale;
     const strip = stripOf(sharesOf(row.decision), scale, { room: row.decision.room_tokens });
     row.button.querySelector(".strip").replaceWith(strip);
   }
-  byId("empty").hidden = rows.size > 0 || !byId("running").hidden;
+  const nothing = rows.size === 0 && runningRows.size === 0;
+  byId("empty").hidden = !nothing || isNarrowed();
+  byId("none").hidden = !nothing || !isNarrowed();
 }
 
-function take(decisions) {
-  for (const decision of [...decisions].reverse()) {
+const isNarrowed = () => asked.show !== "all" || asked.q !== "" || asked.conversation !== "";
+
+/** Put decisions in: new ones above, or older ones below. */
+function take(decisions, { below = false } = {}) {
+  for (const decision of below ? decisions : [...decisions].reverse()) {
     const key = keyOf(decision);
     if (rows.has(key)) continue;
     const row = rowOf(decision);
     rows.set(key, row);
-    byId("requests").prepend(row.item);
+    if (below) byId("requests").append(row.item);
+    else byId("requests").prepend(row.item);
+    if (opened?.key === key) {
+      opened.button = row.button;
+      row.button.setAttribute("aria-expanded", "true");
+    }
   }
-  for (const [key, row] of rows) {
-    if (rows.size <= MAX_ROWS) break;
-    if (key === opened) continue;
-    row.item.remove();
-    rows.delete(key);
+  while (rows.size > MAX_ROWS) {
+    const last = byId("requests").lastElementChild;
+    for (const [key, row] of rows) if (row.item === last) rows.delete(key);
+    last.remove();
   }
 }
 
-/** Nothing in these is to be pressed, so they are made anew at each look. */
 function showRunning(running) {
-  byId("running").hidden = running.length === 0;
-  byId("running").replaceChildren(...running.map((request) => element("li", "", element("div", "row",
-    element("span", "time", `${whole.format(Math.round(request.seconds))} s`),
-    element("span", "model", nameOf(request)),
-    sizesOf(request),
-    element("span", "outcome", request.attempts > 1 ? "second send" : "under way")))));
+  const ids = new Set(running.map((request) => request.request_id));
+  for (const [id, row] of runningRows) {
+    if (ids.has(id)) continue;
+    row.item.remove();
+    runningRows.delete(id);
+  }
+  for (const request of running) {
+    const parts = [
+      element("span", "time", `${whole.format(Math.round(request.seconds))} s`),
+      element("span", "model", nameOf(request)),
+      sizesOf(request),
+      element("span", "outcome", request.attempts > 1 ? "second send" : "under way"),
+    ];
+    let row = runningRows.get(request.request_id);
+    if (row === undefined) {
+      const button = element("button", "row");
+      button.type = "button";
+      button.addEventListener("click", () => openById(request.request_id, button));
+      row = { button, item: element("li", "", button) };
+      runningRows.set(request.request_id, row);
+      byId("running").append(row.item);
+    }
+    row.button.replaceChildren(...parts);
+  }
+  byId("running").hidden = runningRows.size === 0 || isNarrowed();
+  byId("more-requests").dataset.running = runningRows.size ? `${whole.format(runningRows.size)} under way` : "";
+  showRequestsBeside();
 }
 
-function showTotals(totals, worker) {
+function showRequestsBeside() {
+  const place = byId("more-requests");
+  place.textContent = [place.dataset.running, place.dataset.failed].filter(Boolean).join(" · ") || "none failed";
+}
+
+// Overview ----------------------------------------------------------------------------------------------------------
+
+function showOverview(found) {
+  const { totals } = found;
   const set = (name, value, more) => {
     byId(`total-${name}`).textContent = value;
     byId(`more-${name}`).textContent = more;
   };
-  set("requests", whole.format(totals.requests), totals.running ? `${whole.format(totals.running)} under way` : "none under way");
-  set("saved", short.format(totals.tokens_saved),
-    totals.tokens_before ? `${percent.format(totals.tokens_saved / totals.tokens_before)} of what came` : "");
-  set("overflows", whole.format(totals.overflows_survived),
+  const saved = totals.tokens_before - totals.tokens_sent;
+  byId("total-requests").textContent = whole.format(totals.requests);
+  byId("more-requests").dataset.failed = totals.failed ? `${whole.format(totals.failed)} failed` : "";
+  showRequestsBeside();
+  set("saved", short.format(saved), totals.tokens_before ? `${percent.format(saved / totals.tokens_before)} of what came` : "");
+  const unpriced = totals.unpriced_models ? `; ${whole.format(totals.unpriced_models)} without a price` : "";
+  if (totals.usd) set("money", money.format(totals.usd.not_sent), `of ${money.format(totals.usd.not_sent + totals.usd.spent)}, by list prices${unpriced}`);
+  else set("money", "–", totals.unpriced_models ? "no list price for these models" : "");
+  set("cache", totals.prompt_tokens ? percent.format(totals.cached_tokens / totals.prompt_tokens) : "–",
+    totals.prompt_tokens ? `of prompt tokens${totals.usd ? `; ${money.format(totals.usd.by_cache)} less` : ""}` : "no upstream has counted");
+  set("overflows", whole.format(totals.survived),
     totals.overflows ? `of ${whole.format(totals.overflows)} the upstream refused` : "none refused");
   set("prefix", totals.prefix_kept === null ? "–" : percent.format(totals.prefix_kept),
     totals.prefix_kept === null ? "from the second request on" : "of the request before, on average");
-  byId("worker").textContent = worker.workers > 1
-    ? `Worker ${worker.pid}, one of ${worker.workers}: each shows the requests that it has served itself.` : "";
+  showHealth(found);
+  showBars(found);
+  showModels(found.models);
 }
+
+function showHealth({ health, upstreams, totals }) {
+  const well = element("li", "well", totals.requests ? "All is well" : "Ready");
+  const words = health.map((one) => element("li", one.level, one.words));
+  if (byId("troubles").textContent !== (words.length ? words : [well]).map((one) => one.textContent).join("")) {
+    byId("troubles").replaceChildren(...(words.length ? words : [well]));
+  }
+  byId("upstreams").replaceChildren(...upstreams.map((one) => {
+    const facts = [one.problem ? "does not answer" : "answers"];
+    if (one.first_byte_ms !== null) facts.push(`first byte ${inTime(one.first_byte_ms)}, slowest ${inTime(one.slow_first_byte_ms)}`);
+    if (one.failed) facts.push(`${whole.format(one.failed)} of ${whole.format(one.requests)} failed`);
+    const item = element("li", one.problem ? "bad" : "good", element("b", "", one.upstream), element("span", "", facts.join(" · ")));
+    return item;
+  }));
+}
+
+function inTime(milliseconds) {
+  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+}
+
+function atTime(seconds, withDay) {
+  const at = new Date(seconds * 1000);
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  return withDay ? `${at.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" })} ${time}` : time;
+}
+
+function showBars({ bars, bar_seconds: width, hours, totals }) {
+  const most = Math.max(1, ...bars.map((bar) => bar.tokens_before));
+  const withDay = hours > 24;
+  byId("bars").replaceChildren(...bars.map((bar) => {
+    const notSent = Math.max(0, bar.tokens_before - bar.tokens_sent);
+    const column = element("span", "column");
+    const part = (kind, tokens) => {
+      if (!tokens) return;
+      const piece = element("i", kind);
+      piece.style.height = `${(100 * tokens) / most}%`;
+      column.append(piece);
+    };
+    if (bar.failed) column.append(element("i", "failed"));
+    part("cut", notSent);
+    part("kept", bar.tokens_before - notSent);
+    column.title = `${atTime(bar.at, withDay)}–${atTime(bar.at + width, false)}: ${whole.format(bar.requests)} requests, `
+      + `${whole.format(bar.tokens_sent)} tokens sent, ${whole.format(notSent)} not sent, ${whole.format(bar.failed)} failed`;
+    return column;
+  }));
+  byId("bars").setAttribute("aria-label", `${whole.format(totals.tokens_sent)} tokens sent and `
+    + `${whole.format(totals.tokens_before - totals.tokens_sent)} not sent, over ${bars.length} periods; most in one: ${whole.format(most)}`);
+  const [from, to] = byId("axis").children;
+  from.textContent = bars.length ? atTime(bars[0].at, withDay) : "";
+  to.textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${width >= 3600 ? `${width / 3600} h` : `${width / 60} min`} · now` : "now";
+}
+
+function showModels(models) {
+  const place = byId("view-models");
+  if (!models.length) {
+    place.replaceChildren(element("p", "nothing", "No model was asked in this time."));
+    return;
+  }
+  const head = element("tr", "", ...["Model", "Requests", "Came", "Not sent", "Cache hits", "Spent", "Not spent"].map((name) => element("th", "", name)));
+  const table = element("table", "", element("thead", "", head), element("tbody", "", ...models.map((one) => {
+    const paid = (name) => (one.usd ? money.format(one.usd[name]) : "–");
+    const name = element("button", "link", one.model);
+    name.type = "button";
+    name.addEventListener("click", () => narrow({ view: "requests", q: one.model }));
+    const values = [
+      whole.format(one.requests), short.format(one.tokens_before), short.format(one.tokens_before - one.tokens_sent),
+      one.prompt_tokens ? percent.format(one.cached_tokens / one.prompt_tokens) : "–", paid("spent"), paid("not_sent"),
+    ];
+    const labels = ["Requests", "Came", "Not sent", "Cache hits", "Spent", "Not spent"];
+    return element("tr", "", element("th", "", name, element("span", "dim", one.upstream)), ...values.map((value, place) => {
+      const cell = element("td", "", value);
+      cell.dataset.label = labels[place];
+      return cell;
+    }));
+  })));
+  place.replaceChildren(table, element("p", "dim note",
+    "Money by the catalogue's list prices, for tokens that the upstream has counted; tokens not sent at the mean price of those that were."));
+}
+
+// Conversations -----------------------------------------------------------------------------------------------------
+
+function showConversations(conversations) {
+  byId("view-conversations").replaceChildren(...conversations.map((one) => {
+    const sized = one.turns.filter((turn) => turn.tokens_before !== null);
+    const latest = sized.at(-1);
+    const room = latest?.room_tokens ?? null;
+    const scale = Math.max(1, room ?? 0, ...sized.map((turn) => turn.tokens_before));
+    const spark = element("span", "spark");
+    spark.setAttribute("role", "img");
+    spark.setAttribute("aria-label", latest
+      ? `grew from ${whole.format(sized[0].tokens_before)} to ${whole.format(latest.tokens_before)} tokens; ${whole.format(latest.tokens_after)} are sent`
+      : "not read");
+    for (const turn of sized) {
+      const column = element("i", "column");
+      const kept = element("i", turn.troubled > 1 ? "failed" : "kept");
+      kept.style.height = `${(100 * turn.tokens_after) / scale}%`;
+      const cut = element("i", "cut");
+      cut.style.height = `${(100 * Math.max(0, turn.tokens_before - turn.tokens_after)) / scale}%`;
+      column.append(cut, kept);
+      spark.append(column);
+    }
+    if (room !== null) {
+      const line = element("span", "line");
+      line.style.bottom = `${(100 * room) / scale}%`;
+      spark.append(line);
+    }
+    const facts = [`${whole.format(one.requests)} ${one.requests === 1 ? "request" : "requests"}`];
+    if (one.changed) facts.push(`${whole.format(one.changed)} edited`);
+    if (one.troubled) facts.push(`${whole.format(one.troubled)} in trouble`);
+    const size = latest ? `${short.format(latest.tokens_before)} tokens${room ? `, ${percent.format(latest.tokens_after / room)} of the room in use` : ""}` : "";
+    const button = element("button", "conversation",
+      element("span", "model", one.model || "no model"),
+      element("span", "dim", `${atTime(one.began, true)} – ${atTime(one.ended, false)}`),
+      spark,
+      element("span", "", size),
+      element("span", "dim", facts.join(" · ")));
+    button.type = "button";
+    button.addEventListener("click", () => narrow({ view: "requests", conversation: one.conversation, show: "all", q: "" }));
+    return element("li", "", button);
+  }));
+  if (!conversations.length) byId("view-conversations").append(element("li", "nothing", "No conversation yet."));
+}
+
+// Asking ------------------------------------------------------------------------------------------------------------
 
 function say(state, words) {
   const place = byId("state");
@@ -199,48 +389,192 @@ async function ask(path) {
   return found;
 }
 
-async function look() {
-  clearTimeout(timer);
+function lost(error) {
+  say("lost", error instanceof TypeError ? "the proxy does not answer; trying again" : error.message);
+}
+
+async function lookAround() {
+  clearTimeout(overviewTimer);
   try {
-    const found = await ask(`decisions?limit=${ASKED}`);
+    showOverview(await ask(`overview?hours=${byId("hours").value}`));
+    if (asked.view === "conversations") showConversations((await ask("conversations?limit=40")).conversations);
+  } catch (error) {
+    lost(error);
+  }
+  if (!paused && !document.hidden) overviewTimer = setTimeout(lookAround, OVERVIEW_MILLISECONDS);
+}
+
+function queryOf(before) {
+  const query = new URLSearchParams({ limit: PAGE, show: asked.show });
+  if (asked.q) query.set("q", asked.q);
+  if (asked.conversation) query.set("conversation", asked.conversation);
+  if (before) query.set("before", before);
+  return `decisions?${query}`;
+}
+
+let generation = 0;
+
+/** The first page, of what is asked for; `anew`: in place of the rows that are there. */
+async function list({ anew = false } = {}) {
+  const mine = ++generation;
+  try {
+    const found = await ask(queryOf());
+    if (mine !== generation) return;
+    if (anew) {
+      rows.clear();
+      byId("requests").replaceChildren();
+    }
+    const first = rows.size === 0;
     showRunning(found.running);
     take(found.decisions);
+    if (first) byId("older").hidden = found.matching <= rows.size;
     draw();
-    showTotals(found.totals, found.worker);
-    openWanted();
+    showCount(found);
     say(paused ? "wait" : "live", paused ? "paused" : "live");
+    if (wanted) openById(wanted);
   } catch (error) {
-    say("lost", error instanceof TypeError ? "the proxy does not answer; trying again" : error.message);
+    lost(error);
   }
-  if (!paused && !document.hidden) timer = setTimeout(look, POLL_MILLISECONDS);
+}
+
+function showCount({ matching, worker }) {
+  const count = isNarrowed() ? `${whole.format(matching)} of ${whole.format(worker.remembered)} requests` : `${whole.format(matching)} requests kept`;
+  const others = worker.workers > 1 && !worker.shared ? ` · worker ${worker.pid}, one of ${worker.workers}: each shows its own` : "";
+  byId("count").textContent = matching ? count + others : others.slice(3);
+}
+
+async function older() {
+  const last = [...rows.values()].find((row) => row.item === byId("requests").lastElementChild);
+  try {
+    const found = await ask(queryOf(last?.decision.id));
+    take(found.decisions, { below: true });
+    byId("older").hidden = found.decisions.length < PAGE;
+    draw();
+  } catch (error) {
+    lost(error);
+  }
+}
+
+/** Follow what happens; where that is not possible, look now and then. */
+function follow() {
+  events?.close();
+  clearTimeout(timer);
+  events = null;
+  if (paused || document.hidden) return;
+  events = new EventSource("events");
+  events.onopen = () => list();
+  events.onmessage = ({ data }) => {
+    const told = JSON.parse(data);
+    showRunning(told.running);
+    if (told.decisions.length) {
+      if (isNarrowed()) list();
+      else {
+        take(told.decisions);
+        draw();
+      }
+      clearTimeout(overviewTimer);
+      overviewTimer = setTimeout(lookAround, 1000);
+    }
+    if (byId("state").dataset.state === "live") return;
+    say("live", "live");
+  };
+  events.onerror = () => {
+    if (events.readyState !== EventSource.CLOSED) {
+      timer = setTimeout(() => list(), POLL_MILLISECONDS); // says so if the proxy is gone
+      return;
+    }
+    timer = setTimeout(() => list().then(follow), POLL_MILLISECONDS);
+  };
+}
+
+// What is asked for, and its address ---------------------------------------------------------------------------------
+
+function narrow(changes) {
+  const before = JSON.stringify([asked.show, asked.q, asked.conversation]);
+  Object.assign(asked, changes);
+  for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === asked.view));
+  for (const button of byId("filters").children) button.setAttribute("aria-pressed", String(button.dataset.filter === asked.show));
+  for (const name of ["requests", "conversations", "models"]) byId(`view-${name}`).hidden = name !== asked.view;
+  byId("search").hidden = byId("legend").hidden = asked.view !== "requests";
+  byId("words").value = asked.q;
+  byId("only").hidden = !asked.conversation;
+  if (asked.conversation) {
+    const all = element("button", "link", "Show all");
+    all.type = "button";
+    all.addEventListener("click", () => narrow({ conversation: "" }));
+    byId("only").replaceChildren(`Only conversation ${asked.conversation}. `, all);
+  }
+  writeAddress();
+  if (asked.view === "conversations") lookAround();
+  if (before !== JSON.stringify([asked.show, asked.q, asked.conversation])) return list({ anew: true });
+  return undefined;
+}
+
+/** `#ID` names a request; `#?view=…&show=…&q=…&conversation=…&request=…` names everything. */
+function writeAddress() {
+  const named = new URLSearchParams();
+  for (const [name, value] of Object.entries(asked)) if (value && !(name === "view" && value === "requests") && value !== "all") named.set(name, value);
+  let hash = "";
+  if ([...named].length) {
+    if (opened) named.set("request", opened.id);
+    hash = `#?${named}`;
+  } else if (opened) hash = `#${encodeURIComponent(opened.id)}`;
+  history.replaceState(null, "", hash || location.pathname + location.search);
+}
+
+function readAddress() {
+  const hash = location.hash.slice(1);
+  if (!hash.startsWith("?")) {
+    try {
+      wanted = decodeURIComponent(hash);
+    } catch {
+      wanted = ""; // a % that begins no escape
+    }
+    return {};
+  }
+  const named = new URLSearchParams(hash.slice(1));
+  wanted = named.get("request") ?? "";
+  const among = (name, values) => (values.includes(named.get(name)) ? named.get(name) : values[0]);
+  return {
+    view: among("view", ["requests", "conversations", "models"]),
+    show: among("show", ["all", "changed", "troubled"]),
+    q: (named.get("q") ?? "").slice(0, 200),
+    conversation: (named.get("conversation") ?? "").slice(0, 64),
+  };
 }
 
 // Detail -----------------------------------------------------------------------------------------------------------
 
-function openWanted() {
-  const row = wanted && [...rows.values()].reverse().find(({ decision }) => decision.request_id === wanted);
-  if (row) open(keyOf(row.decision));
+/** Open a request that may be under way, or on no page that is loaded. */
+async function openById(id, button) {
+  wanted = "";
+  try {
+    const found = await ask(`decisions/${encodeURIComponent(id)}`);
+    const key = keyOf(found);
+    open(key, found, button ?? rows.get(key)?.button, found);
+  } catch (error) {
+    if (byId("detail").hidden) say("lost", error.message);
+  }
 }
 
-async function open(key) {
-  const row = rows.get(key);
+async function open(key, decision, button, found) {
   wanted = "";
-  history.replaceState(null, "", `#${encodeURIComponent(row.decision.request_id)}`);
-  if (opened !== null) rows.get(opened)?.button.setAttribute("aria-expanded", "false");
-  opened = key;
-  row.button.setAttribute("aria-expanded", "true");
+  opened?.button?.setAttribute("aria-expanded", "false");
+  opened = { key, id: decision.request_id, button };
+  writeAddress();
+  button?.setAttribute("aria-expanded", "true");
   byId("panes").classList.add("open");
   const pane = byId("detail");
   pane.hidden = false;
-  pane.replaceChildren(...detailOf(row.decision));
+  pane.replaceChildren(...detailOf(decision));
   pane.scrollTop = 0;
   pane.querySelector("h2").focus({ preventScroll: false });
   const messages = pane.querySelector(".messages");
   try {
-    const found = await ask(`decisions/${encodeURIComponent(row.decision.request_id)}`);
-    if (opened !== key) return;
-    if (found.ended !== row.decision.ended) throw new Error("A newer request has the same id; this one is out of reach.");
-    messages.replaceChildren(...blocksOf(found.blocks));
+    const whole = found ?? await ask(`decisions/${encodeURIComponent(decision.request_id)}`);
+    if (opened?.key !== key) return;
+    if (whole.ended !== decision.ended) throw new Error("A newer request has the same id; this one is out of reach.");
+    messages.replaceChildren(...blocksOf(whole));
   } catch (error) {
     messages.replaceChildren(element("p", "problem", error.message));
   }
@@ -248,9 +582,9 @@ async function open(key) {
 
 function close() {
   if (opened === null) return;
-  const button = rows.get(opened)?.button;
+  const { button } = opened;
   opened = null;
-  history.replaceState(null, "", location.pathname + location.search);
+  writeAddress();
   byId("detail").hidden = true;
   byId("panes").classList.remove("open");
   button?.setAttribute("aria-expanded", "false");
@@ -271,10 +605,17 @@ function detailOf(decision) {
   }
   if (decision.problem) parts.push(element("p", "problem", decision.problem));
   if (decision.advice) parts.push(element("p", "problem", `This is more than the server has a window for, and it cuts without a word: ${decision.advice}.`));
-  parts.push(factsOf(decision));
   if (isChanged(decision)) {
-    parts.push(element("h3", "", "Reasons"), element("p", "chips", ...Object.entries(decision.edits).map(
-      ([reason, count]) => element("span", "chip", `${reason} × ${whole.format(count)}`))));
+    const did = isObserved(decision) ? "What would be done" : "What was done";
+    parts.push(element("h3", "", did), element("ul", "reasons", ...Object.entries(decision.edits).map(
+      ([reason, count]) => element("li", "", reasonInWords(reason, count)))));
+  }
+  parts.push(factsOf(decision));
+  if (decision.conversation) {
+    const all = element("button", "link", "All requests of this conversation");
+    all.type = "button";
+    all.addEventListener("click", () => narrow({ view: "requests", conversation: decision.conversation, show: "all", q: "" }));
+    parts.push(element("p", "", all));
   }
   parts.push(element("h3", "", "Messages"), element("div", "messages"));
   return parts;
@@ -300,6 +641,8 @@ function factsOf(decision) {
   fact("Own time", decision.own_ms === undefined ? undefined : `${decision.own_ms} ms`);
   fact("First byte", decision.first_byte_ms === undefined ? undefined : `${whole.format(decision.first_byte_ms)} ms`);
   fact("In all", `${whole.format(decision.total_ms)} ms`);
+  if (decision.prompt_tokens) fact("The upstream counted", `${whole.format(decision.prompt_tokens)} tokens, ${percent.format(Math.min(1, decision.cached_tokens / decision.prompt_tokens))} from its cache`);
+  fact("Upstream", decision.upstream);
   fact("Counted by", decision.counted_by);
   return facts;
 }
@@ -319,8 +662,13 @@ function* runsOf(blocks) {
   if (run.length) yield run;
 }
 
-function blocksOf(blocks) {
-  if (!blocks.length) return [element("p", "chips", "This request was passed on unread.")];
+function blocksOf(decision) {
+  const { blocks } = decision;
+  if (!blocks.length) {
+    const words = isPlanned(decision) && !isChanged(decision)
+      ? `All ${whole.format(decision.messages)} messages were sent as they came.` : "This request was passed on unread.";
+    return [element("p", "", words)];
+  }
   const runs = [...runsOf(blocks)];
   const scale = Math.max(1, ...runs.map(sizeOf)); // one for all bars
   return runs.map((run) => (run.length > 2 ? foldedOf(run, scale) : element("ol", "",
@@ -343,11 +691,10 @@ function foldedOf(run, scale) {
   bar.style.height = "6px";
   bar.style.marginTop = "4px";
   summary.append(bar);
-  if (gone) summary.append(...run[0].artifacts.map((name) => element("code", "", name)));
   folded.addEventListener("toggle", () => {
     if (folded.open && !folded.querySelector("ol")) folded.append(element("ol", "", ...run.map((block) => blockOf(block, scale))));
   });
-  return folded;
+  return gone && run[0].artifacts.length ? element("div", "", folded, ...run[0].artifacts.map(artifactOf)) : folded;
 }
 
 function blockOf(block, scale) {
@@ -362,10 +709,60 @@ function blockOf(block, scale) {
     element("span", "who", block.role || "no role", element("span", "tool", block.tool ? ` ${block.tool}` : "")),
     size, stripOf(shares, scale));
   if (block.reasons.length) {
-    item.append(element("span", "why", ...block.reasons.map((reason) => element("span", "chip", reason)),
-      ...block.artifacts.map((name) => element("code", "", name))));
+    item.append(element("span", "why", ...block.reasons.map((reason) => element("span", "chip", reasonInWords(reason, 1)))),
+      ...(gone ? [] : block.artifacts.map(artifactOf)));
   }
   return item;
+}
+
+/** What was taken out, for those who may read it: the store asks for the key that it came with. */
+function artifactOf(name) {
+  const link = element("a", "mono", name);
+  link.href = `artifacts/${encodeURIComponent(name)}`;
+  link.target = "_blank";
+  link.rel = "noopener noreferrer";
+  const content = element("div", "content");
+  const folded = element("details", "artifact", element("summary", "", "What was taken out "), content);
+  folded.addEventListener("toggle", () => {
+    if (folded.open && !content.childElementCount) readArtifact(name, content, 1);
+  });
+  content.before(link);
+  return folded;
+}
+
+async function readArtifact(name, place, first) {
+  const headers = agentKey ? { authorization: `Bearer ${agentKey}` } : {};
+  try {
+    const lines = `${first}-${first + ARTIFACT_LINES - 1}`;
+    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?lines=${lines}`, { headers, cache: "no-store" });
+    const text = await answer.text();
+    if (answer.ok) {
+      const more = element("button", "link", `Next ${ARTIFACT_LINES} lines`);
+      more.type = "button";
+      more.addEventListener("click", () => readArtifact(name, place, first + ARTIFACT_LINES));
+      place.replaceChildren(element("pre", "", text), more);
+      return;
+    }
+    const { message } = JSON.parse(text).error;
+    place.replaceChildren(element("p", "dim", message), ...(answer.status === 401 || answer.status === 404 ? [keyForm(name, place)] : []));
+  } catch (error) {
+    place.replaceChildren(element("p", "problem", error instanceof TypeError ? "The proxy does not answer." : error.message));
+  }
+}
+
+function keyForm(name, place) {
+  const field = element("input", "");
+  field.type = "password";
+  field.autocomplete = "off";
+  field.required = true;
+  const label = element("label", "", "API key of the request, to read it ", field);
+  const form = element("form", "key", label, element("button", "", "Read"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    agentKey = field.value;
+    readArtifact(name, place, 1);
+  });
+  return form;
 }
 
 // Keys and buttons ---------------------------------------------------------------------------------------------------
@@ -373,7 +770,7 @@ function blockOf(block, scale) {
 byId("requests").addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (!step) return;
-  const buttons = [...byId("requests").querySelectorAll("li:not([hidden]) .row")];
+  const buttons = [...byId("requests").querySelectorAll(".row")];
   const next = buttons[buttons.indexOf(document.activeElement) + step];
   if (next) next.focus();
   event.preventDefault();
@@ -382,20 +779,39 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") close();
 });
 byId("filters").addEventListener("click", (event) => {
-  const chosen = event.target.dataset.filter;
-  if (!chosen) return;
-  filter = chosen;
-  for (const button of byId("filters").children) button.setAttribute("aria-pressed", String(button.dataset.filter === filter));
-  draw();
+  if (event.target.dataset.filter) narrow({ show: event.target.dataset.filter });
 });
+byId("views").addEventListener("click", (event) => {
+  if (event.target.dataset.view) narrow({ view: event.target.dataset.view });
+});
+let typing = 0;
+byId("words").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => narrow({ q: byId("words").value.trim() }), 250);
+});
+byId("search").addEventListener("submit", (event) => event.preventDefault());
+byId("hours").addEventListener("change", lookAround);
+byId("older").addEventListener("click", older);
 byId("pause").addEventListener("click", () => {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", String(paused));
   byId("pause").textContent = paused ? "Go on" : "Pause";
-  look();
+  if (paused) say("wait", "paused");
+  follow();
+  if (!paused) lookAround();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) look();
+  follow();
+  if (!document.hidden) lookAround();
+});
+window.addEventListener("hashchange", () => {
+  const named = readAddress();
+  narrow(named);
+  if (wanted) openById(wanted);
 });
 byId("base-url").textContent = new URL("v1", location.href.replace(/[^/]*$/, "")).href;
-look();
+Object.assign(asked, readAddress());
+narrow({});
+list();
+follow();
+lookAround();

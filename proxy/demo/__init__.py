@@ -83,9 +83,8 @@ def _stopped_in_order() -> Iterator[None]:
 
 def _between(least: int, most: int) -> Callable[[str], int]:
     def whole_number(text: str) -> int:
-        number = int(text)
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"must be from {least} to {most}, found {number}")
-        return number
+        if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most}, found {text[:20]!a}")
+        return int(text)
 
     return whole_number

@@ -30,6 +30,14 @@ class JsonWire:
         """Nothing: the upstream holds nothing of the conversation."""
         return {}
 
+    def continues(self, _: Request) -> str:
+        """Nothing, for the same reason."""
+        return ""
+
+    def named_in(self, _: bytes) -> str:
+        """Nothing, for the same reason."""
+        return ""
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         """A bearer token."""
         return [(b"authorization", b"Bearer " + key.encode())]

@@ -92,7 +92,13 @@ class Wire(Protocol):
         """Members that ask the upstream to leave out older parts of the conversation that only it holds; empty if it
         holds nothing, or was already asked."""
 
+    def continues(self, request: Request) -> str:
+        """The name of the conversation that the upstream holds and this request continues; empty if it holds none."""
+
     # Replies
+
+    def named_in(self, evidence: bytes) -> str:
+        """The name by which a later request continues from a reply that begins like this; empty if it has none."""
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether the beginning of a 200 has the sign of a reply and none of a refusal."""

@@ -23,6 +23,8 @@ _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """The beginning of an escaped letter. No encoder writes one, but an escaped name may be that of the message list."""
 _PROBE_BYTES: Final = 16
 """Compared first: three times as fast as comparing the whole of bodies that differ anyway."""
+_BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
+"""What may come before an item of a list."""
 
 _MAX_NAMESAKES: Final = 16
 """Examined to find the member with the messages: tool schemas also use names such as `input`."""
@@ -52,6 +54,8 @@ class RequestShape(NamedTuple):
     about the request."""
     tools: str = "tools"
     """The member with the tool list."""
+    items_add_tools: bool = False
+    """Whether items of the message list may add tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Request:
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
     healed: int = 0
-    """Number of messages that a repair took out or put in."""
+    """Number of messages that a repair took out, put in or changed."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
     model: str = field(init=False)
@@ -167,6 +171,13 @@ class Request:
             history=self.history[: HISTORY_BYTES * count],
         )
 
+    def sharing(self, known: Sequence[Message]) -> Request:
+        """The same request with the messages of an earlier one wherever these are equal, so that nothing is held or
+        counted twice."""
+        own = self.conversation.messages
+        shared = [one if one == other else other for one, other in zip(known, own, strict=False)]
+        return replace(self, conversation=Conversation((*shared, *own[len(shared) :])))
+
     def repaired(self, unpaired: Unpaired, result_for: Callable[[Message, ToolCall], Message]) -> Request:
         """The request without results that belong to no call, and with the results that calls lack. No client's body
         continues from there."""
@@ -184,6 +195,19 @@ class Request:
             put_in += range(len(messages), len(messages) + len(added))
             messages += added
         return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
+
+    def unsealed(self) -> Request:
+        """The request without reasoning that is encrypted or signed. No client's body continues from there."""
+        messages: list[Message] = []
+        put_in: list[int] = []
+        healed = 0
+        for index, message in enumerate(self.conversation.messages):
+            left = message.unsealed()
+            healed += left is not message
+            if left is not None:
+                put_in += [len(messages)] * (index in self.put_in)
+                messages.append(left)
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=healed)
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""
@@ -312,7 +336,8 @@ def _ends_from(
         items = [message.raw for message, _ in read]
     ends = [position]
     for raw in map(bytes, items):
-        # Only a bracket or comma and white space come between, so the first hit is the item itself.
-        position = body.index(raw, position) + len(raw)
+        between = _BETWEEN_ITEMS.match(body, position)  # searching for the item would take longer than reading it
+        assert between is not None, "it may be empty"
+        position = between.end() + len(raw)
         ends.append(position)
     return tuple([ends[stop] for _, stop in read])

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from bench.answers import TEXT, WrongAnswer, check, json_answer, stream_events
+from bench.answers import WrongAnswer, check, json_answer, stream_events
+from bench.apis import TEXT
 
 _SENT = b'{"messages":[{"role":"user","content":"hello"}]}'
 

@@ -24,10 +24,20 @@ def model() -> Iterator[Running]:
 
 
 def _job(port: int, workload: str = "chat_2kb", *, requests: int = 3) -> Job:
-    return Job(port, "/v1/chat/completions", {}, workload, seed=1, requests=requests, verbatim=True)
+    return Job(port, WORKLOADS[workload].api.path, {}, workload, seed=1, requests=requests, verbatim=True)
 
 
-@pytest.mark.parametrize("workload", ["chat_2kb", "conversation_200kb", "first_token", "from_start_cut"])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        "chat_2kb",
+        "conversation_200kb",
+        "first_token",
+        "from_start_cut",
+        "chat_2kb_messages",
+        "chat_2kb_responses",
+    ],
+)
 def test_right_answers_are_timed_and_nothing_is_wrong(model: Running, workload: str) -> None:
     seen = run(_job(model.port, workload))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bench.apis import CHAT, MESSAGES, RESPONSES
+from bench.bodies import WORKLOADS
 from bench.contenders import NGINX, OURS
-from bench.figures import CPU_FIGURES, FIGURES
-from bench.report import contenders_table, page, targets_table
+from bench.figures import CPU_FIGURES, FIGURES, of_api
+from bench.report import apis_table, contenders_table, page, targets_table
 from bench.results import Results
 
 
@@ -65,6 +67,20 @@ def test_a_failed_figure_is_named_with_its_reason() -> None:
     assert "on 2024-01-01" in text
 
 
+def test_an_api_is_held_to_what_chat_costs_in_the_same_round() -> None:
+    results = _results((0.4, 0.8), ())
+    for api, samples in ((MESSAGES, (0.4, 0.8)), (RESPONSES, (0.48, 0.96))):
+        for sample in samples:
+            results.add(of_api("chat_2kb", api), OURS, sample)
+
+    cells = _cells(apis_table(results), "2 KB question")
+    assert cells[1:] == ["0.600 ms", "0.600 ms (1.00×)", "0.720 ms (1.20×)", "≤ 1.15×", "**no**"]
+    assert apis_table(_results((0.4,), ())) == "(context-proxy did not take part.)"
+
+
 def test_every_way_of_measuring_fills_a_row_and_every_floor_is_one() -> None:
-    assert {figure.row for figure in CPU_FIGURES} <= FIGURES.keys()
+    chats = {figure.row for figure in CPU_FIGURES if WORKLOADS[figure.workload].api is CHAT}
+    others = {figure.row for figure in CPU_FIGURES} - chats
+    assert chats <= FIGURES.keys()
+    assert {row.rpartition("_")[0] for row in others} <= chats
     assert {figure.floor for figure in FIGURES.values() if figure.floor} <= FIGURES.keys()

@@ -26,6 +26,20 @@ def test_right_settings_are_told_in_a_line(tmp_path: Path, capsys: pytest.Captur
     assert list(tmp_path.iterdir()) == [file], "nothing is made"
 
 
+def test_each_further_upstream_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    routed = [
+        "{match: claude-*, wire: messages, base_url: http://a, api_key: sk-canary}",
+        "{match: qwen*, base_url: http://b}",
+    ]
+    file.write_text(f"upstreams: [{', '.join(routed)}]\n")
+    assert main(["check", "--config", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "Requests for claude-* at /v1/messages go to http://a/v1 with a key of its own.",
+        "Requests for qwen* go to http://b/v1 with the keys of its clients.",
+    ]
+
+
 def test_each_mistake_is_a_line_and_the_status_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("server: {prot: 1}\nmode: maybe\n")
@@ -40,3 +54,12 @@ def test_an_upstream_that_is_the_proxy_itself_is_a_mistake(capsys: pytest.Captur
     assert (
         capsys.readouterr().err == "upstream.base_url: must not be the proxy itself, found http://127.0.0.1:8787/v1\n"
     )
+
+
+@pytest.mark.parametrize("host", ["localhost", "no-such-host.invalid"])
+def test_the_name_of_a_host_is_no_mistake_of_the_settings(host: str) -> None:
+    assert main(["check", "--host", host, "--upstream", "http://127.0.0.2:8787"]) == 0
+
+
+def test_so_it_is_by_another_name_of_this_machine() -> None:
+    assert main(["check", "--host", "localhost", "--upstream", "http://127.0.0.1:8787"]) == 2

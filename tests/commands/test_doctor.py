@@ -64,7 +64,7 @@ def test_before_a_model_server_everything_is_well(tmp_path: Path) -> None:
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     told = [line.split()[:2] for line in lines if not line.startswith(" ")]
-    about = ["upstream", "key", "window", "tokenizer", "store", "request", "stream"]
+    about = ["store", "upstream", "key", "window", "tokenizer", "request", "stream"]
     assert [word for _, word in told[:-1]] == about
     assert {state for state, _ in told[:-1]} <= {"ok", "note"}
     assert lines[-1] == "A request goes through."
@@ -84,7 +84,7 @@ def test_an_upstream_that_is_not_there_is_wrong_and_the_rest_is_not_tried(tmp_pa
         pass
     found = list(examined(settings_for(url, tmp_path)))
     assert states(found) == {"upstream": "wrong", "store": "ok", "request": "skipped"}
-    assert "upstream.base_url" in found[0].advice
+    assert "upstream.base_url" in found[1].advice
 
 
 @pytest.mark.parametrize(("key", "says"), [(None, "none is set here"), ("sk-other-canary", "refuses upstream.api_key")])
@@ -141,3 +141,83 @@ def test_a_store_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
     found = {f.about: f for f in examined(settings_for("http://127.0.0.1:9", tmp_path / "file"))}
     assert found["store"].state == "wrong"
     assert "Not a directory" in found["store"].text
+
+
+def api(path: str, answer: dict[str, Any], *models: str, key_header: str = "authorization") -> Starlette:
+    """An upstream with one wire, at which every key is right but no key is wrong."""
+
+    async def listed(request: Request) -> Response:
+        named = [{"id": name, "object": "model"} for name in models]
+        return JSONResponse({"object": "list", "data": named}, 200 if key_header in request.headers else 401)
+
+    async def replies(request: Request) -> Response:
+        asked = await request.json()
+        if asked["model"] not in models or key_header not in request.headers:
+            return JSONResponse({"error": {"message": f"no {asked['model']} here"}}, 404)
+        if asked.get("stream"):
+            return Response("data: {}\n\ndata: [DONE]\n\n", media_type="text/event-stream")
+        return JSONResponse(answer)
+
+    return Starlette(routes=[Route("/v1/models", listed), Route(f"/v1{path}", replies, methods=["POST"])])
+
+
+def headed(settings: Settings, model: str | None = None) -> dict[str, dict[str, Diagnosis]]:
+    """The findings about each upstream, by its heading."""
+    found: dict[str, dict[str, Diagnosis]] = {}
+    heading = ""
+    for one in examined(settings, model):
+        heading = one.heading or heading
+        found.setdefault(heading.partition(": ")[0], {})[one.about] = one
+    return found
+
+
+def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_path: Path) -> None:
+    claude = api("/messages", {"content": [{"type": "text", "text": "hello"}]}, "claude-9", key_header="x-api-key")
+    gpt = api("/chat/completions", ANSWER, "claude-9", "gpt-9")
+    codex = api("/responses", {"output": [{"type": "message"}]}, "gpt-9", "codex-9")
+    with serving(claude) as first, serving(codex) as second, serving(gpt) as last:
+        settings = Settings(
+            upstream={"base_url": last, "api_key": KEY},  # type: ignore[arg-type] # pydantic's work
+            upstreams=[  # type: ignore[arg-type] # as above
+                {"match": "claude-*", "wire": "messages", "base_url": first, "api_key": KEY},
+                {"match": "codex-*", "wire": "responses", "base_url": second, "api_key": KEY},
+            ],
+            data_dir=tmp_path,
+            history="off",
+        )
+        found = headed(settings)
+        named = headed(settings, "gpt-9")
+        console = Console(file=io.StringIO(), width=200)
+        assert doctor(settings, None, console) == 0
+    assert list(found) == [
+        "",
+        "Requests for claude-* at /v1/messages",
+        "Requests for codex-* at /v1/responses",
+        "All other requests",
+    ]
+    about = ["upstream", "key", "window", "tokenizer", "request", "stream"]
+    assert [list(one) for one in found.values()] == [["store"], about, about, about]
+    tried = [one["request"].text.split()[0] for one in list(found.values())[1:]]
+    assert tried == ["claude-9", "codex-9", "claude-9"], "claude-9 over chat completions is for all others"
+    assert [one["request"].text.split()[0] for one in list(named.values())[1:]] == ["claude-9", "codex-9", "gpt-9"]
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[-1] == "A request goes through to each upstream."
+
+
+def test_what_is_wrong_with_one_of_several_upstreams_names_its_settings(tmp_path: Path) -> None:
+    with serving(upstream(("other-1",))) as wants_a_key, serving(upstream()) as default:
+        gone = {"match": "gone-*", "base_url": "http://127.0.0.1:9/v1"}
+        keyless = {"match": "keyless", "base_url": wants_a_key}
+        unfit = {"match": "unfit-*", "base_url": wants_a_key, "api_key": KEY}
+        settings = Settings(
+            upstream={"base_url": default, "api_key": KEY},  # type: ignore[arg-type] # pydantic's work
+            upstreams=[gone, keyless, unfit],  # type: ignore[arg-type] # as above
+            data_dir=tmp_path,
+        )
+        found = headed(settings)
+    assert "upstreams[0].base_url" in found["Requests for gone-*"]["upstream"].advice
+    assert "upstreams[1].api_key_file" in found["Requests for keyless"]["key"].advice
+    assert "OPENAI_API_KEY" not in found["Requests for keyless"]["key"].advice
+    without = found["Requests for unfit-*"]["request"]
+    assert (without.state, "other-1" in without.advice) == ("wrong", True)
+    assert found["All other requests"]["request"].state == "ok"

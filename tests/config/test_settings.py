@@ -120,7 +120,7 @@ def test_what_is_left_empty_is_the_default(yaml, config):
     assert load(config(yaml)) == load() == Settings()
 
 
-@pytest.mark.parametrize("endpoint", ["/chat/completions", "/completions", "/responses"])
+@pytest.mark.parametrize("endpoint", ["/chat/completions", "/completions", "/responses", "/messages"])
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_base_url_is_no_endpoint(endpoint, slash):
     url = f"https://host/v1{endpoint}{slash}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.settings import mistakes
 
+from proxy.config import settings, types
 from proxy.config.settings import SettingsError, load
 from proxy.core.models.profile import Modality
 
@@ -111,6 +112,11 @@ def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
     assert load(config(f"mode: {mode}")).mode == mode
 
 
+@pytest.mark.parametrize("history", ["heal", "off"])
+def test_so_is_an_unquoted_off_for_the_history(history, config):
+    assert load(config(f"history: {history}")).history == history
+
+
 def test_a_newline_behind_a_key_as_secrets_in_files_have_it_is_no_part_of_it(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
     monkeypatch.setenv("CONTEXT_PROXY_SERVER__ADMIN_KEY", "ein Schlüssel mit Blank\r\n")
@@ -128,3 +134,46 @@ def test_most_characters_of_a_tool_result_have_a_floor(given, used, config):
 
 def test_one_modality_needs_no_list(config):
     assert load(config("defaults: {input: vision}")).defaults.input == {Modality.VISION}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("redis://host", "redis://host"),
+        ("valkey://:secret@host:6379/3", "redis://:secret@host:6379/3"),
+        ("valkeys://me:secret@[::1]:6380", "rediss://me:secret@[::1]:6380"),
+        (" rediss://host/0\n", "rediss://host/0"),
+    ],
+)
+def test_the_server_of_the_state_is_redis_or_valkey(given: str, meant: str) -> None:
+    url = load(flags={"state": {"url": given}}).state.url
+    assert url is not None
+    assert url.get_secret_value() == meant
+    assert "secret" not in str(url)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["http://canary", "redis://", "canary", "redis://h/canary", "redis://h?db=canary", "redis://canary:x/0", ""],
+)
+def test_no_other_server_of_the_state_is_taken_and_none_is_quoted(given: str) -> None:
+    with pytest.raises(SettingsError, match=r"state\.url") as refused:
+        load(flags={"state": {"url": given}})
+    assert "canary" not in str(refused.value)
+
+
+def test_the_server_of_the_state_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("valkey://:secret@host:6379\n")
+    url = load(flags={"state": {"url_file": tmp_path / "url"}}).state.url
+    assert url is not None
+    assert url.get_secret_value() == "redis://:secret@host:6379"
+
+
+@pytest.mark.parametrize(("flags", "name"), [({"state": {"url": "redis://h"}}, "redis"), ({"mcp": True}, "mcp")])
+def test_a_missing_extra_is_noticed_at_the_start(
+    flags: dict[str, object], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (types, settings):
+        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    with pytest.raises(SettingsError, match=f"pip install {name}"):
+        load(flags=flags)

@@ -16,7 +16,9 @@ import httpx
 import pytest
 from starlette.types import Send
 from support.browser import CHROMIUM, Page, browser
-from support.journey import Received, World, call, long_text, result, world
+from support.journey import KEY, Received, World, call, long_text, result, world
+
+from proxy.core.conversation.edit import Reason
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"
@@ -84,11 +86,22 @@ def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page
 
 @needs_chromium
 def test_the_totals_are_those_of_the_proxy(page: Page, stage: World) -> None:
-    totals = httpx.get(f"{root(stage)}/decisions", trust_env=False).json()["totals"]
-    assert shown(page, "#total-requests") == "14" == str(totals["requests"])
+    found = httpx.get(f"{root(stage)}/overview?hours=24", trust_env=False).json()
+    page.until("document.querySelector('#total-requests').innerText === '14'")
     assert shown(page, "#more-saved").endswith("of what came")
     assert shown(page, "#total-prefix").endswith("%")
-    assert shown(page, "#total-overflows") == str(totals["overflows_survived"])
+    assert shown(page, "#total-overflows") == str(found["totals"]["survived"])
+    assert shown(page, "#total-cache").endswith("%")
+    assert shown(page, "#total-money") == "–", "a server of one's own has no list price"
+    assert page.value("document.querySelectorAll('#bars .column').length") == len(found["bars"])
+    assert page.value("document.querySelectorAll('#bars .kept').length") >= 1
+    assert "answers" in shown(page, "#upstreams")
+
+
+@needs_chromium
+def test_what_is_wrong_comes_before_everything_else(page: Page) -> None:
+    page.until("document.querySelector('#troubles li')")
+    assert "too long and could not be saved" in shown(page, "#troubles .bad")
 
 
 @needs_chromium
@@ -97,10 +110,28 @@ def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
     page.until("document.querySelector('#detail .messages li, #detail .messages details')")
     assert "turn-11" in shown(page, "#detail h2")
     assert "messages left out" in shown(page, "#detail .messages")
-    assert "tool_messages_" in shown(page, "#detail .messages")
+    assert "tool_messages_" in page.value("document.querySelector('#detail .artifact a').href")
     page.value("document.querySelector('#detail summary').click()")
     page.until("document.querySelector('#detail details[open] li')")
-    assert "old_exchange" in shown(page, "#detail details[open] ol")
+    assert "old message left out" in shown(page, "#detail details[open] ol")
+    assert "old messages left out" in shown(page, "#detail .reasons")
+    assert "old_exchange" not in shown(page, "#detail")
+
+
+@needs_chromium
+def test_what_was_taken_out_is_read_with_the_key_that_it_came_with(page: Page) -> None:
+    page.value("document.querySelectorAll('#requests .row')[2].click()")
+    page.until("document.querySelector('#detail .artifact')")
+    page.value("document.querySelector('#detail .artifact summary').click()")
+    page.until("document.querySelector('#detail .key input')")
+    page.complaints.clear()  # the browser's own word about the 404
+    page.value(
+        f"document.querySelector('#detail .key input').value = '{KEY}',"
+        "document.querySelector('#detail .key').requestSubmit()"
+    )
+    page.until("document.querySelector('#detail .artifact pre')")
+    assert "turn-" in shown(page, "#detail .artifact pre")
+    assert page.value("localStorage.length + sessionStorage.length") == 0
 
 
 @needs_chromium
@@ -142,17 +173,73 @@ def test_names_in_a_request_are_text(page: Page) -> None:
     page.until("document.querySelector('#detail .messages li')")
     assert HOSTILE in page.value("document.querySelector('#detail-title').textContent")
     assert HOSTILE[:32] in page.value("document.querySelector('#detail .messages').textContent")
+    page.value("document.querySelector('[data-view=models]').click()")
+    page.until("document.querySelector('#view-models').textContent.includes('onerror')")
     assert page.value("document.querySelectorAll('img, script:not([src])').length") == 0
 
 
+ROWS = "document.querySelectorAll('#requests .row')"
+
+
 @needs_chromium
-def test_only_some_of_the_requests_can_be_asked_for(page: Page) -> None:
+def test_only_some_of_the_requests_can_be_asked_for_and_the_address_says_which(page: Page) -> None:
     page.value("document.querySelector('[data-filter=troubled]').click()")
-    visible = "[...document.querySelectorAll('#requests li:not([hidden])')]"
-    assert page.value(f"{visible}.some(one => one.innerText.includes('does not fit'))")
-    assert page.value(f"{visible}.length") < 14
+    page.until(f"{ROWS}.length < 14")
+    assert page.value(f"[...{ROWS}].some(one => one.innerText.includes('does not fit'))")
+    assert page.value("location.hash") == "#?show=troubled"
     page.value("document.querySelector('[data-filter=all]').click()")
-    assert page.value(f"{visible}.length") == 14
+    page.until(f"{ROWS}.length === 14")
+    page.value("document.querySelector('#words').value = 'REFUSED'")
+    page.value("document.querySelector('#words').dispatchEvent(new Event('input'))")
+    page.until(f"{ROWS}.length === 1")
+    assert "1 of 14 requests" in shown(page, "#foot")
+    page.value("document.querySelector('#words').value = 'of no request'")
+    page.value("document.querySelector('#words').dispatchEvent(new Event('input'))")
+    page.until("!document.querySelector('#none').hidden")
+    assert page.value("document.querySelector('#empty').hidden")
+
+
+@needs_chromium
+def test_an_address_can_name_a_view_and_what_is_searched_for(page: Page, stage: World) -> None:
+    page.open(f"{root(stage)}/?{uuid.uuid4()}#?q=turn-1&request=turn-11")
+    page.until(f"{ROWS}.length === 3 && document.querySelector('#detail-title')")
+    assert page.value("document.querySelector('#words').value") == "turn-1"
+    page.open(f"{root(stage)}/?{uuid.uuid4()}#?view=conversations")
+    page.until("document.querySelector('.conversation')")
+
+
+@needs_chromium
+def test_requests_are_grouped_by_conversation_with_their_growth(page: Page) -> None:
+    page.value("document.querySelector('[data-view=conversations]').click()")
+    page.until("document.querySelectorAll('.conversation').length === 1")  # in the others, no user has said anything
+    grown = "document.querySelector('.conversation')"
+    assert "12 requests" in page.value(f"{grown}.innerText")
+    assert page.value(f"{grown}.querySelectorAll('.spark .column').length") == 12
+    label = page.value(f"{grown}.querySelector('[role=img]').ariaLabel")
+    assert re.match(r"grew from [\d,]+ to [\d,]+ tokens; [\d,]+ are sent", label)
+    page.value(f"{grown}.click()")
+    page.until(f"{ROWS}.length === 12")
+    assert "Only conversation" in shown(page, "#only")
+    page.value("document.querySelector('#only button').click()")
+    page.until(f"{ROWS}.length === 14")
+
+
+@needs_chromium
+def test_a_request_appears_when_it_happens_and_older_ones_when_asked_for(chromium: Page, tmp_path: Path) -> None:
+    chromium.complaints.clear()
+    with world(tmp_path / "kept", 8_000, None, [{}]) as built:
+        for number in range(60):
+            built.ask({"model": "m", "messages": [{"role": "user", "content": "hi"}]}, x_request_id=f"n-{number}")
+        built.logged("request_done", 60)
+        chromium.open(f"{root(built)}/?{uuid.uuid4()}")
+        chromium.until(f"{ROWS}.length === 50 && !document.querySelector('#older').hidden")
+        chromium.value("document.querySelector('#older').click()")
+        chromium.until(f"{ROWS}.length === 60 && document.querySelector('#older').hidden")
+        built.ask({"model": "brand-new", "messages": [{"role": "user", "content": "hi"}]})
+        chromium.until(f"{ROWS}[0].innerText.includes('brand-new')")
+        chromium.until("document.querySelector('#total-requests').innerText === '61'")
+        assert chromium.complaints == []
+        chromium.open("about:blank")
 
 
 @needs_chromium
@@ -164,9 +251,14 @@ def test_nothing_sticks_out_at_any_width_and_words_stand_out_from_their_ground(p
     assert page.value("document.documentElement.scrollWidth") <= width
     assert page.value("document.querySelector('#detail').scrollWidth <= document.querySelector('#detail').clientWidth")
     ground = page.value("getComputedStyle(document.querySelector('section')).backgroundColor")
-    for words in ("h2", ".row .time", ".good", "#detail dt", ".row .tokens .was"):
+    for words in ("#detail h2", ".row .time", ".row .good", "#detail dt", ".row .tokens .was", ".link", ".bad"):
         ink = page.value(f"getComputedStyle(document.querySelector('{words}')).color")
         assert contrast(ink, ground) >= 4.5, (words, ink, ground)
+    root_style = "getComputedStyle(document.documentElement).getPropertyValue"
+    for colour in ("kept", "cut", "gone", "edge", "good", "bad"):
+        shade = page.value(f"{root_style}('--{colour}')").strip()
+        drawn = "rgb({}, {}, {})".format(*(int(shade[at : at + 2], 16) for at in (1, 3, 5)))
+        assert contrast(drawn, ground) >= 3.0, (colour, shade, ground)
 
 
 def contrast(one: str, other: str) -> float:
@@ -194,9 +286,12 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path:
         try:
             chromium.open(root(slow) + "/")
             chromium.until("document.querySelector('#running .row')")
+            chromium.value("document.querySelector('#running .row').click()")
+            chromium.until("document.querySelector('#detail .block')")
+            assert "under way" in shown(chromium, "#detail .facts")
             assert shown(chromium, "#running .model") == HOSTILE
             assert shown(chromium, "#running .outcome") == "under way"
-            assert shown(chromium, "#more-requests") == "1 under way"
+            assert shown(chromium, "#more-requests").startswith("1 under way")
         finally:
             over.set()
         assert asked.result().status_code == 200
@@ -227,6 +322,12 @@ def test_the_page_may_load_nothing_but_its_own_files(stage: World) -> None:
         assert (found.status_code, found.headers["x-content-type-options"]) == (200, "nosniff")
         assert found.headers["content-type"].startswith("text/")
     assert not re.search(r"\son\w+=|<script>|<style|style=", answer.text)
+
+
+def test_the_page_is_small_and_has_words_for_every_reason():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")) < 60_000
+    script = (FOLDER / "dashboard.js").read_text()
+    assert [reason.value for reason in Reason if f"  {reason.value}: [" not in script] == []
 
 
 def test_the_files_name_no_other_place_and_write_no_markup():

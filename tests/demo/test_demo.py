@@ -101,7 +101,9 @@ def test_the_demo_needs_nothing_but_what_the_proxy_needs() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@pytest.mark.parametrize("flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--flavour", "x")])
+@pytest.mark.parametrize(
+    "flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--flavour", "x"), ("--port", "0" * 4000)]
+)
 def test_flags_out_of_range_are_refused(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         options(*flags)
@@ -138,3 +140,10 @@ def test_who_watches_is_told_where_the_dashboard_is_while_it_is_open(
     assert run(options("--turns", "6", *flags)) == 0
     assert seen == ([200, 200] if is_open else [])
     assert ("Ctrl-C ends it" in output.getvalue()) == is_open
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "65536", "8e3", "٣"])
+def test_a_wrong_number_is_told_with_the_allowed_ones(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options("--port", port)
+    assert f"must be a whole number from 0 to 65535, found {port!a}" in capsys.readouterr().err

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import answer_streams, artifact_queries, chat_requests, refusals
+from fuzz import (
+    artifact_queries,
+    chat_requests,
+    chat_streams,
+    messages_requests,
+    messages_streams,
+    refusals,
+    responses_requests,
+    responses_streams,
+)
 from hypothesis.strategies import SearchStrategy
 
 CORPUS: Final = Path(__file__).parent / "corpus"
@@ -68,8 +77,12 @@ def _bounded() -> Iterator[None]:
 TARGETS: Final = {
     target.name: target
     for target in (
-        Target("requests", chat_requests.CASES, chat_requests.check),
-        Target("streams", answer_streams.CASES, answer_streams.check),
+        Target("chat-requests", chat_requests.CASES, chat_requests.RULES.check),
+        Target("chat-streams", chat_streams.CASES, chat_streams.RULES.check),
+        Target("messages-requests", messages_requests.CASES, messages_requests.RULES.check),
+        Target("messages-streams", messages_streams.CASES, messages_streams.RULES.check),
+        Target("responses-requests", responses_requests.CASES, responses_requests.RULES.check),
+        Target("responses-streams", responses_streams.CASES, responses_streams.RULES.check),
         Target("refusals", refusals.CASES, refusals.check),
         Target("queries", artifact_queries.CASES, artifact_queries.check),
     )

@@ -8,22 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.azure_server import azure_server, new_container
 from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
 
 LONG = long_text(5_000, "word")
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with s3_server() as found:
-        yield found
+SERVERS = {"s3": (s3_server, new_bucket), "azure": (azure_server, new_container)}
+
+
+@pytest.fixture(params=SERVERS)
+def bucket(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a bucket that is empty."""
+    server, new = SERVERS[request.param]
+    with server() as endpoint:
+        yield new(endpoint, tmp_path.name, monkeypatch)
 
 
 def test_what_one_replica_cuts_the_other_gives_back_to_the_same_key_only(
-    build: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Any, bucket: str, tmp_path: Path
 ) -> None:
-    url = new_bucket(endpoint, tmp_path.name, monkeypatch) + "/kept"
+    url = f"{bucket}/kept"
     world = build(
         artifacts={"url": url, "public_url": "http://proxies.example"},
         proxies=[{"data_dir": tmp_path / "one"}, {"data_dir": tmp_path / "two"}],

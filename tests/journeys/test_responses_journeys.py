@@ -139,6 +139,51 @@ class TestTheUpstreamHoldsTheConversation:
         (line, *_) = [line for line in world.log("request_done") if line.get("attempts") == 2]
         assert line["edits"]["upstream_truncation"] == 1
 
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_a_conversation_that_has_overflowed_is_refused_once_and_not_in_every_turn(
+        self, build: Any, stream: bool
+    ) -> None:
+        server = ResponsesServer(AgentModel(1_000, Refuses("openai", turn=4), truncates=True))
+        world = build(1_000_000, answer=server, defaults={})
+        said, attempts, edits = None, [], []
+        for _ in range(8):
+            items = results_of(said["output"], long_text(100)) if said else "Read all."
+            answer = world.ask(chained(items, said and said["id"]) | {"stream": stream}, path=PATH)
+            assert answer.status_code == 200, answer.text
+            said = ended_with(answer.text) if stream else answer.json()
+            attempts.append(answer.headers["x-context-proxy-attempts"])
+            edits.append(answer.headers.get("x-context-proxy-edits"))
+        assert attempts == ["1", "1", "1", "2", "1", "1", "1", "1"]
+        assert edits == [None] * 3 + ["upstream_truncation=1"] * 5
+        assert server.model.refusals == 1
+        assert server.model.complaints == []
+        last = world.log("request_done")[-1]
+        assert (last.get("attempts", 1), last["edits"]) == (1, {"upstream_truncation": 1})
+
+    def test_an_upstream_that_refuses_what_it_was_asked_at_once_gets_the_request_as_it_came(self, build: Any) -> None:
+        answers = {"refuses": False}
+
+        async def changes_its_mind(request: Any, send: Any) -> bool:
+            asked = b'"auto"' in request.body
+            message = "Your input exceeds the context window of this model." if not asked else "No such member."
+            found: Any = {"error": {"message": message, "type": "invalid_request_error"}}
+            if asked and not answers["refuses"]:
+                found = {"id": "resp_2", "object": "response", "status": "completed", "output": [{"type": "message"}]}
+            status = 400 if "error" in found else 200
+            await send(
+                {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
+            )
+            await send({"type": "http.response.body", "body": json.dumps(found).encode()})
+            return True
+
+        world = build(1_000_000, answer=changes_its_mind, defaults={})
+        assert world.ask(chained("Go on.", "resp_1"), path=PATH).status_code == 200
+        answers["refuses"] = True
+        last = world.ask(chained("Go on.", "resp_2"), path=PATH)
+        assert (last.status_code, last.json()["error"]["code"]) == (400, "context_length_exceeded")
+        asked = [json.loads(one.body).get("truncation") for one in world.upstream.received]
+        assert asked == [None, "auto", "auto", None]
+
     def test_an_upstream_that_does_not_cut_ends_in_the_canonical_error(self, build: Any) -> None:
         server = ResponsesServer(AgentModel(1_000, Refuses("openai", limit=900)))
         world = build(1_000_000, answer=server, defaults={})
@@ -153,6 +198,12 @@ class TestTheUpstreamHoldsTheConversation:
         world = build(128_000, answer=ResponsesServer())
         self.chain(world, 8, long_text(300))
         assert world.log("ratio_learned") == []
+
+
+def ended_with(text: str) -> dict[str, Any]:
+    """The response in the last event of a stream."""
+    found: dict[str, Any] = json.loads(text.rstrip().rpartition("data: ")[2])["response"]
+    return found
 
 
 def chained(items: object, response: str | None = None) -> dict[str, Any]:

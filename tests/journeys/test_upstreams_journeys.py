@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from support.journey import KEY, Upstream, one_call
+from support.journey import KEY, PATIENCE_SECONDS, Upstream, one_call
 
+from proxy.__main__ import main
 from proxy.demo.servers import serving
 
 SMALL, LARGE = 8_000, 128_000
@@ -92,9 +96,10 @@ def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: An
     assert f'context_proxy_learned_limit_tokens{{model="same-small",scope="window"}} {SMALL}.0' in metrics
 
 
-def models_of(*names: str, status: int = 200) -> Starlette:
+def models_of(*names: str, status: int = 200, window: int | None = None) -> Starlette:
     async def listed(_: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": name, "of": names[0]} for name in names]}, status)
+        data = [{"id": name, "of": names[0], "context_length": window} for name in names]
+        return JSONResponse({"object": "list", "data": data}, status)
 
     return Starlette(routes=[Route("/v1/models", listed)])
 
@@ -118,7 +123,90 @@ def test_an_upstream_without_a_list_is_left_out_and_none_at_all_is_an_error(buil
     assert listed(world).status_code == 502
 
 
-def test_readiness_names_the_upstream_that_does_not_answer(build: Any) -> None:
-    world = build(upstreams=[{"match": "gone-*", "base_url": "http://127.0.0.1:9/v1"}])
-    answer = world.client.get(world.proxies[0].removesuffix("/v1") + "/readyz")
-    assert (answer.status_code, list(answer.json()["reasons"])) == (503, ["upstreams[0]"])
+GONE = "http://127.0.0.1:9/v1"
+
+
+def ready(world: Any) -> Any:
+    return world.client.get(world.proxies[0].removesuffix("/v1") + "/readyz")
+
+
+def test_one_upstream_that_responds_is_enough_to_be_ready_and_the_others_are_named(build: Any) -> None:
+    found = ready(build(upstreams=[{"match": "gone-*", "base_url": GONE}]))
+    assert (found.status_code, list(found.json()["unavailable"])) == (200, ["upstreams[0]"])
+    assert "cannot be reached" in found.json()["unavailable"]["upstreams[0]"]
+
+
+def test_without_any_upstream_it_is_not_ready(build: Any) -> None:
+    found = ready(build(upstream={"base_url": GONE}, upstreams=[{"match": "gone-*", "base_url": GONE}]))
+    assert (found.status_code, list(found.json()["reasons"])) == (503, ["upstreams[0]", "upstream"])
+
+
+@pytest.fixture
+def two_lists() -> Iterator[list[str]]:
+    """Two upstreams that state another window for the same models."""
+    with serving(models_of("a", "b", window=SMALL)) as small, serving(models_of("a", "b", window=LARGE)) as large:
+        yield [small, large]
+
+
+CHAT = {"messages": [{"role": "user", "content": "hello"}]}
+CLAUDE = {"system": "", **CHAT}
+EXPLAINED = [("a", CHAT, SMALL), ("b", CHAT, LARGE), ("b", CLAUDE, SMALL), ("c", CLAUDE, LARGE)]
+"""Model and body, and the window of the upstream that serves them when `a` and Messages for `b` go to the small one."""
+
+
+def routed_to(small: str) -> list[dict[str, str]]:
+    return [{"match": "A*", "base_url": small}, {"match": "b", "wire": "messages", "base_url": small}]
+
+
+@pytest.mark.parametrize(("model", "members", "window"), EXPLAINED)
+def test_a_dry_run_is_that_of_the_upstream_that_would_serve_the_request(
+    build: Any, two_lists: list[str], model: str, members: dict[str, Any], window: int
+) -> None:
+    small, large = two_lists
+    world = build(upstream={"base_url": large}, upstreams=routed_to(small), defaults={})
+    listed(world)
+    body, last_try = json.dumps({"model": model, **members}).encode(), time.monotonic() + PATIENCE_SECONDS
+    while True:  # until the upstreams have been asked, in the background
+        shown = world.client.post(world.proxies[0].removesuffix("/v1") + "/explain", content=body).json()
+        stated = shown["profile"]["window_tokens"]
+        if model == "c" or not stated["from"].startswith("guessed") or time.monotonic() > last_try:
+            break
+    assert shown["upstream"] == {"base_url": small if window == SMALL else large}
+    assert model == "c" or stated == {"value": window, "from": "upstream /v1/models"}
+
+
+@pytest.fixture
+def command(
+    two_lists: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., str]]:
+    """Runs a command with settings that name both upstreams; its output."""
+    for name in ("UPSTREAM", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    small, large = two_lists
+    file = tmp_path / "config.yaml"
+    settings = {"upstream": {"base_url": large}, "upstreams": routed_to(small), "data_dir": str(tmp_path / "kept")}
+    file.write_text(json.dumps(settings))
+
+    def run(name: str, *arguments: str) -> str:
+        main([name, "--config", str(file), *arguments])
+        return capsys.readouterr().out
+
+    handlers = logging.getLogger().handlers[:]
+    yield run
+    logging.getLogger().handlers[:] = handlers
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize(("model", "members", "window"), EXPLAINED[:3])
+def test_the_command_asks_that_upstream_and_names_it(
+    command: Callable[..., str], two_lists: list[str], tmp_path: Path, model: str, members: dict[str, Any], window: int
+) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"model": "c", **members}))
+    shown = json.loads(command("explain", str(request), "--model", model, "--json"))
+    where = two_lists[0] if window == SMALL else two_lists[1]
+    assert shown["profile"]["window_tokens"] == {"value": window, "from": "upstream /v1/models"}
+    assert shown["upstream"] == {"base_url": where, "listed": True, "reason": None}
+    assert ["upstream", where] in [
+        line.split() for line in command("explain", str(request), "--model", model).splitlines()
+    ]

@@ -368,6 +368,17 @@ async def test_busy_connections_are_told_that_their_next_answer_is_the_last(star
     assert await _ended(proxy) == -signal.SIGTERM
 
 
+async def test_a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
+    proxy = start(SERVER__SHUTDOWN_GRACE_SECONDS="600", SERVER__HOST_NAMES='["proxy"]')
+    async with connect(proxy) as listening:
+        listening.ask("GET /events")
+        await listening.head()
+        assert await listening.chunk() == b"retry: 1000\n\n"
+        proxy.process.send_signal(signal.SIGTERM)
+        assert await listening.chunk() == b""
+        assert await _ended(proxy) == -signal.SIGTERM
+
+
 async def test_an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
     proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
     async with (

@@ -30,6 +30,7 @@ SETTINGS = {
     "ARTIFACTS__PUBLIC_URL": "http://proxy.example",
     "LEARNING__ENABLED": "false",  # a lesson moves a cut once, and would not come at the same turn in both runs
 }
+HEADERS = {"content-type": "application/json", "authorization": "Bearer sk-one"}
 PATIENCE_SECONDS = 20.0
 """No wait of a working test comes near it, also on a busy machine."""
 
@@ -47,9 +48,8 @@ def conversation() -> list[bytes]:
 
 def ask(base_url: str, body: bytes) -> httpx.Response:
     """On a connection of its own, so that any worker may take it."""
-    headers = {"content-type": "application/json", "authorization": "Bearer sk-one"}
     with httpx.Client(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
-        return client.post(f"{base_url}/chat/completions", content=body, headers=headers)
+        return client.post(f"{base_url}/chat/completions", content=body, headers=HEADERS)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,24 @@ def test_three_replicas_behind_nginx_send_what_one_would_send(
     assert [now - then for now, then in zip(after, before, strict=True)] == [TURNS / 3] * 3
 
 
+def test_a_conversation_stays_on_a_replica_if_nginx_is_told_so(
+    replicas: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = set()
+    with nginx_before([replica.port for replica in replicas], folder, sticky=True) as base_url:
+        for number in range(8):
+            before = _done(replicas)
+            monkeypatch.setitem(HEADERS, "x-claude-code-session-id", f"session-{number}")
+            assert [ask(base_url, body).status_code for body in conversation()[:3]] == [200] * 3
+            last_try = time.monotonic() + PATIENCE_SECONDS  # an answer is there before its log line
+            while sum(_done(replicas)) < sum(before) + 3 and time.monotonic() < last_try:
+                time.sleep(0.01)
+            came = [now - then for now, then in zip(_done(replicas), before, strict=True)]
+            assert sorted(came) == [0, 0, 3]
+            used.add(came.index(3))
+    assert len(used) > 1
+
+
 def test_two_workers_send_what_one_process_would_send(
     alone: list[bytes], upstream: Upstream, upstream_port: int, folder: Path
 ) -> None:
@@ -140,6 +158,11 @@ def test_two_workers_send_what_one_process_would_send(
     assert [received.body for received in upstream.received] == alone
 
 
+def _done(replicas: list[Any]) -> list[int]:
+    """How many requests each has answered."""
+    return [replica.log().count('"request_done"') for replica in replicas]
+
+
 def _workers_of(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     workers = [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
@@ -157,8 +180,9 @@ def _stopped(pid: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def nginx_before(ports: Sequence[int], folder: Path) -> Iterator[str]:
-    """Run nginx with the configuration that deploy/ ships, save for addresses and places; its base URL."""
+def nginx_before(ports: Sequence[int], folder: Path, *, sticky: bool = False) -> Iterator[str]:
+    """Run nginx with the configuration that deploy/ ships, save for addresses and places; its base URL. `sticky`: with
+    the line that keeps a conversation on a replica."""
     from support.live_proxy import free_port
 
     nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -170,6 +194,8 @@ def nginx_before(ports: Sequence[int], folder: Path) -> Iterator[str]:
     text = text.replace("listen 8780", f"listen 127.0.0.1:{port}").replace(
         "worker_processes auto", "worker_processes 1"
     )
+    if sticky:
+        text = text.replace("# hash ", "hash ")
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
     text = text.replace("http {", f"http {{ access_log off; {places}")

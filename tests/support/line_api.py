@@ -110,6 +110,12 @@ class Lines:
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         return {}
 
+    def continues(self, _: Request) -> str:
+        return ""
+
+    def named_in(self, _: bytes) -> str:
+        return ""
+
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:
         return [(b"authorization", b"Bearer " + key.encode())]
 

@@ -128,6 +128,9 @@ class LineMessage:
     def images_among(self, items: Sequence[Item]) -> int:
         return sum(_line_of(item).startswith("!") for item in items)
 
+    def unsealed(self) -> Self:
+        return self
+
     def unmarked(self) -> bytes:
         return self.raw
 

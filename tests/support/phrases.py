@@ -10,5 +10,5 @@ from proxy.core.notices.catalogue import Phrases
 SECTIONS: Final[dict[str, Phrases]] = {
     name: found for name, found in vars(catalogue).items() if isinstance(found, dict) and name.isupper()
 }
-del SECTIONS["TOOL"]  # English alone
+del SECTIONS["TOOL"], SECTIONS["SEARCH_TOOL"]  # English alone
 IN_ENGLISH_BY_AN_ERROR: Final = frozenset({"BAD_QUERIES", "NOT_READ"})

@@ -337,3 +337,12 @@ def test_that_a_conversation_has_images_is_known_of_its_later_turns_too():
     plain = CHAT_COMPLETIONS.parse(b'{"messages":[{"role":"user","content":"a"}]}')
     shown = CHAT_COMPLETIONS.parse(b'{"messages":[{"role":"user","content":"a"},%b]}' % image, plain, 1)
     assert (plain.has_images, shown.has_images) == (False, True)
+
+
+def test_a_request_without_seals_counts_the_messages_that_it_changed():
+    sealed = {"role": "assistant", "content": "a", "reasoning_details": [{"signature": "S"}]}
+    request = CHAT_COMPLETIONS.parse(json.dumps({"messages": [sealed, {"role": "user", "content": "b"}]}).encode())
+    left = request.unsealed()
+    assert (left.healed, left.ends, request.healed) == (1, (), 0)
+    assert [b"reasoning_details" in message.raw for message in left.conversation] == [False, False]
+    assert left.conversation[1] is request.conversation[1]

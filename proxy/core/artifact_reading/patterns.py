@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-import re2
-
 from proxy.errors import BadArtifactQuery
 
 MAX_PATTERN_CHARACTERS: Final = 500
@@ -44,6 +42,8 @@ class Search:
 
     def compiled(self) -> Any:
         """The pattern for RE2, line by line. Raises BadArtifactQuery."""
+        import re2  # noqa: PLC0415 - 1.6 MB, which a process needs only if somebody searches
+
         options = re2.Options()
         options.log_errors = False
         options.never_nl = True

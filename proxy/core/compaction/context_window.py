@@ -7,7 +7,8 @@ bytes that would be sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,7 +24,11 @@ from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
+
+MAX_EXCHANGED_CHARS: Final = 16_000
+"""Of an interchangeable user message: a step may have tried to shorten a longer one, where its words decide."""
 
 
 class ContextWindow:
@@ -55,6 +60,22 @@ class ContextWindow:
         """How user messages have begun so far, while there were no calls."""
         self._edited = False
         """Whether any kept message has been edited."""
+        self.is_desperate = False
+        """Whether even messages that must stay were to be cut, now or earlier."""
+
+    def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
+        """The window if other messages had stood in place of some of its own, (own, other); None if another window
+        might have come of it, although these are interchangeable."""
+        note = self.omission_note.edit
+        twin = self.copy()
+        for own, other in others:
+            index = own.index
+            if index >= len(self.entries):
+                continue
+            if self.entries[index] is not own or self.is_desperate or (note is not None and note.message == index):
+                return None
+            twin.entries[index], twin._blocks[index] = other, MessageReport.of(other)
+        return twin
 
     def copy(self) -> ContextWindow:
         """An independent copy."""
@@ -65,7 +86,7 @@ class ContextWindow:
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.omission_note = self.omission_note
         twin._open_calls, twin._moved = self._open_calls, self._moved
-        twin._edited = self._edited
+        twin._edited, twin.is_desperate = self._edited, self.is_desperate
         twin._has_calls, twin._openings = self._has_calls, self._openings
         return twin
 
@@ -349,3 +370,24 @@ class ContextWindow:
             if entry is not None:
                 yield entry.message if entry.index != carrier else self.omission_note.onto(entry.message)
                 yield from entry.following
+
+
+def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens: int) -> bool:
+    """Whether nothing that happens to other messages depends on which of two messages stands in a place: while no step
+    touches them, only their size, their names and their first words decide. `task_tokens`: what the first user message
+    keeps when it has to be cut."""
+    if one.edits or other.edits or one.following or one.size != other.size:
+        return False
+    if one.message.role not in SYSTEM_ROLES and (
+        one.message.role != "user" or one.size.chars > MAX_EXCHANGED_CHARS or one.size.tokens > task_tokens
+    ):
+        return False
+    return _bearing(one.message) == _bearing(other.message)
+
+
+def _bearing(message: Message) -> tuple[object, ...]:
+    """What of a message, besides its size, decides about others."""
+    text = next((text for _, text in message.texts()), "")
+    joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
+    told = opening(text), opens_as_output(text), frozenset(names_in(message.text()))
+    return message.role, *joins, bool(message.calls), *told

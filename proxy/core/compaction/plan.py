@@ -9,13 +9,14 @@ the next cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, TypeAlias
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.context_window import ContextWindow, are_interchangeable
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
@@ -74,6 +75,11 @@ class Pipeline:
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
 
 
+_STEPS_BACK: Final = 2
+"""Points before the end from which a plan may continue: clients rewrite their last message in the next turn, and move
+cache marks on the last two user messages (Cline, Aider, OpenCode)."""
+
+
 @dataclass(slots=True)
 class Progress:
     """How far a conversation has been walked: the plan of its next turn continues from here. Never changed after it is
@@ -83,10 +89,33 @@ class Progress:
     messages: int
     tools_by_call: dict[str, str]
     before: Size
+    earlier: tuple[Progress, ...] = ()
+    """Points before this one, the newest last, for a next turn whose newest messages differ."""
 
     def copy(self) -> Progress:
         """An independent copy."""
-        return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before)
+        return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before, self.earlier)
+
+    def exchanged(self, others: Mapping[int, Message], pipeline: Pipeline) -> Progress | None:
+        """The progress if these messages had stood at these indexes; None if another one might have come of it."""
+        entries = []
+        for index, message in others.items():
+            own = self.window.entries[index] if index < self.messages else None
+            other = prepared(index, message, message.name, pipeline.local, pipeline.notices, pipeline.counter)
+            if own is None or not are_interchangeable(own, other, task_tokens(pipeline.budget)):
+                return None
+            entries.append((own, other))
+        windows = [(point, point.window.exchanged(entries)) for point in (*self.earlier, self)]
+        *earlier, last = [None if window is None else replace(point, window=window) for point, window in windows]
+        return last and replace(last, earlier=tuple([point for point in earlier if point is not None]))
+
+    def within(self, shared: int) -> Progress | None:
+        """The last point that the first `shared` messages lead to; None if all points are beyond."""
+        points = [*self.earlier, self]
+        for index in reversed(range(len(points))):
+            if points[index].messages <= shared:
+                return replace(points[index], earlier=tuple(points[:index]))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +169,10 @@ def plan(
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
     progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, base)
     messages, lasting = conversation.messages, _lasting(conversation.messages)
+    for stop in _steps_back(messages, progress.messages, lasting):
+        progress = _walked(progress, messages[:stop], pipeline)
+        earlier_points = (*progress.earlier, replace(progress.copy(), earlier=()))
+        progress = replace(progress, earlier=earlier_points[-_STEPS_BACK:])
     if progress.messages < lasting:
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
@@ -168,6 +201,13 @@ def _lasting(messages: Sequence[Message]) -> int:
     return count
 
 
+def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]:
+    """Where to keep a point to go back to: after the last assistant messages between `start` and `stop`, as clients
+    rewrite only what comes after them."""
+    said = (index + 1 for index in range(stop - 1, start - 1, -1) if messages[index].role == "assistant")
+    return list(islice(said, _STEPS_BACK))[::-1]
+
+
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, before = progress.window, progress.tools_by_call, progress.before
@@ -182,7 +222,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         if window.complete and pipeline.is_replayed:
             _limit_images(window, pipeline)
             _settle(window, pipeline)
-    return Progress(window, len(messages), tools, before)
+    return Progress(window, len(messages), tools, before, progress.earlier)
 
 
 def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
@@ -217,6 +257,7 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
         if less_cut.over(high) is None:
             window.become(less_cut)
     if window.over(high) is not None:
+        window.is_desperate = as_it_was.is_desperate = True
         window.note_what_is_gone(pipeline.notices, 0, brief=True)
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:

@@ -43,7 +43,8 @@ class Reason(StrEnum):
     UPSTREAM_TRUNCATION = "upstream_truncation"
     """The upstream had refused the conversation that it stores, and was asked to drop old messages of it."""
     HISTORY_HEALED = "history_healed"
-    """An upstream had refused the history: a result without a call was left out, or a missing result was added."""
+    """An upstream had refused the history: a result without a call was left out, a missing result was added, or
+    reasoning that it could not verify was left out."""
     RETRIEVAL_TOOL = "retrieval_tool"
     """The proxy's own tool was added to the tool list."""
 

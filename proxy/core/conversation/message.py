@@ -215,6 +215,10 @@ class Message(Protocol):
     def unmarked(self) -> bytes:
         """Its bytes without cache marks."""
 
+    def unsealed(self) -> Self | None:
+        """The message without reasoning that is encrypted or signed, so that only the upstream that wrote it can verify
+        it; the message itself if it has none; None if nothing else is in it."""
+
     def conversational(self) -> Any:
         """What a client repeats of it from turn to turn, as a comparable value: its calls, or its text if it has
         none."""

@@ -93,6 +93,15 @@ def plainest(part: str) -> str:
     return unpacked(undeployed(unpacked(part)))
 
 
+def has_open_weights(model: str) -> bool:
+    """Whether it is an OpenAI model that anybody may serve, in any window.
+
+    >>> has_open_weights("openai/gpt-oss-120b"), has_open_weights("gpt-4o")
+    (True, False)
+    """
+    return plainest(last_part(model)).startswith("gpt-oss")
+
+
 def tells_nothing(part: str) -> bool:
     """Whether a name is too general to mean the same model everywhere: `auto`, `custom`, `sonar`.
 

@@ -100,6 +100,22 @@ PAGES: Final[Phrases] = {
 }
 """The first line of a page that was read from an artifact."""
 
+FOUND: Final[Phrases] = {
+    "listed": (
+        "{shown:,} of {total:,} artifacts, the last used first; read_artifact reads one by its id",
+        "共 {total:,} 个工件，此处按最近使用列出 {shown:,} 个；用 read_artifact 按 id 读取",
+    ),
+    "searched": (
+        "{matching:,} of {searched:,} artifacts have matches",
+        "已搜索 {searched:,} 个工件，其中 {matching:,} 个有匹配",
+    ),
+    "unsearched": (
+        "; {left:,} more were not searched: name a tool, or search one of them with read_artifact and grep",
+        "；另有 {left:,} 个未搜索：请指定 tool，或用 read_artifact 加 grep 搜索其中一个",
+    ),
+}
+"""The first line of what `search_artifacts` found."""
+
 READING: Final[Phrases] = {
     "unnamed": (
         'read_artifact needs the id of an artifact as a notice names it, and perhaps lines or grep: {{"id": '
@@ -108,6 +124,7 @@ READING: Final[Phrases] = {
         '"lines": "400-480"}}',
     ),
     "failed": ("{name} was not read: {problem}", "未能读取 {name}：{problem}"),
+    "unsearched": ("Nothing was searched: {problem}", "未搜索：{problem}"),
     "last": (
         "This was the last of {rounds} readings in one answer: go on with what you have.",
         "一次回答最多读取 {rounds} 次，这是最后一次：请根据已有内容继续。",
@@ -138,6 +155,7 @@ HISTORY: Final[Phrases] = {
 BAD_QUERIES: Final[Phrases] = {
     "lines": ("{message}", '`lines` 应写作 "400-480"、"400-" 或 "-80"，从 1 起计，末行不得在首行之前'),
     "grep": ("{message}", "`grep` 须为 1 至 {most} 个字符的 RE2 正则表达式，不得含环视或反向引用"),
+    "tool": ("{message}", "`tool` 须为文本：工具的名称"),
     "context": ("{message}", "`context` 须为 0 至 {most} 的整数，且只能与 `grep` 同用"),
 }
 """Why an artifact was not read, by the parameter that is wrong. In English the error itself says it."""
@@ -362,3 +380,12 @@ TOOL: Final[Mapping[str, str]] = {
 }
 """What the proxy's own tool does, and its parameters. About 130 tokens with the schema around them; English whatever
 the language of the notices, like the names in it."""
+
+SEARCH_TOOL: Final[Mapping[str, str]] = {
+    "what": "Finds what was cut from tool results or left out of conversations: searches all of it for a regular "
+    "expression, or without one lists it, the last used first. read_artifact then reads on.",
+    "grep": "A regular expression (RE2): lines that match, numbered, under the id of their artifact",
+    "tool": "Only results of the tool of this name, such as Bash",
+    "context": "With grep: lines around each match, 0 by default",
+}
+"""What the tool for searching does, and its parameters."""

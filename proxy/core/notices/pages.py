@@ -13,7 +13,7 @@ from typing import Final
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.grep import Hits
 from proxy.core.notices.artifact_access import ArtifactAccess
-from proxy.core.notices.catalogue import PAGES, QUOTED, Language, framed, say
+from proxy.core.notices.catalogue import FOUND, PAGES, QUOTED, Language, framed, say
 from proxy.core.text.lines import Page
 
 
@@ -41,6 +41,19 @@ def hits_header(hits: Hits, name: str, language: Language) -> str:
     said = say(PAGES, "hits", language, count=hits.count, name=name, **where)
     if hits.following is not None:
         said += say(PAGES, "stopped", language, following=hits.following)
+    return framed(said) + "\n"
+
+
+def listing_header(shown: int, total: int, language: Language) -> str:
+    """The first line of a list of artifacts."""
+    return framed(say(FOUND, "listed", language, shown=shown, total=total)) + "\n"
+
+
+def search_header(matching: int, searched: int, total: int, language: Language) -> str:
+    """The first line of what a search of several artifacts found."""
+    said = say(FOUND, "searched", language, matching=matching, searched=searched)
+    if searched < total:
+        said += say(FOUND, "unsearched", language, left=total - searched)
     return framed(said) + "\n"
 
 

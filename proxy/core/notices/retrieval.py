@@ -22,13 +22,20 @@ def unnamed(language: Language) -> str:
 
 def failed(name: str, error: ProxyError, language: Language) -> str:
     """The result of a call whose artifact cannot be read, or not in this way."""
+    return _line("failed", language, name=name, problem=_problem(error, language))
+
+
+def not_searched(error: ProxyError, language: Language) -> str:
+    """The result of a search that could not be made."""
+    return _line("unsearched", language, problem=_problem(error, language))
+
+
+def _problem(error: ProxyError, language: Language) -> str:
     param = (error.param or "") if isinstance(error, BadArtifactQuery) else ""
     if param in BAD_QUERIES:
-        problem = say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
-    else:
-        kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in NOT_READ), "other")
-        problem = say(NOT_READ, kind, language, message=error.message, code=error.code or "")
-    return _line("failed", language, name=name, problem=problem)
+        return say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
+    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in NOT_READ), "other")
+    return say(NOT_READ, kind, language, message=error.message, code=error.code or "")
 
 
 def too_many(calls: int, language: Language) -> str:

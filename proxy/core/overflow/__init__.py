@@ -4,10 +4,10 @@ Rule: one response, one verdict; nothing outside this package reads the words of
 knows how an error is encoded.
 """
 
+from __future__ import annotations
+
 from proxy.core.overflow.echo import SentText
-from proxy.core.overflow.judging import judge
-from proxy.core.overflow.plausibility import Sent
-from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Place, Stated
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Place, Sent, Stated
 from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
 
 __all__ = [
@@ -24,4 +24,18 @@ __all__ = [
     "Verdict",
     "VerdictKind",
     "judge",
+    "prepare",
 ]
+
+
+def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | None = None) -> Verdict:
+    """As `judging.judge` says."""
+    from proxy.core.overflow.judging import judge as judge_words  # noqa: PLC0415 - as `prepare` says
+
+    return judge_words(report, sent, request)
+
+
+def prepare() -> None:
+    """Load the words of refusals: compiling their patterns takes 70 ms, which no start has to wait for, nor the first
+    refusal. May be called from any thread."""
+    judge(ErrorReport(status=200))

@@ -38,6 +38,7 @@ _FALSE_FRIENDS: Final = re.compile(r"output|completion|per_(?:min|day)|rate_limi
 """`input_token_limit_exceeded_per_day` is not about a window."""
 
 _OTHERS: Final = (
+    (VerdictKind.SEAL, r"invalid_encrypted_content"),
     (VerdictKind.QUOTA, r"insufficient_(?:\w+_)?(?:quota|balance|credit|funds)|billing|payment|credit|arrearage"),
     (VerdictKind.QUOTA, r"quota_exceeded$|quota_failed"),
     (

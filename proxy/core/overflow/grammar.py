@@ -134,8 +134,8 @@ def _veto(said: _Said) -> VerdictKind | None:
         return VerdictKind.AUTH
     if said(words.QUOTA):
         return VerdictKind.QUOTA
-    if said(words.PAIRING) and said(words.PAIRED):
-        return VerdictKind.PAIRING
+    if (fault := _fault_of_history(said)) is not None:
+        return fault
     if said(words.MEDIA) and said(words.UNSUPPORTED):
         return VerdictKind.MEDIA
     if said(words.FIELD) or (
@@ -158,6 +158,12 @@ def _veto(said: _Said) -> VerdictKind | None:
     if said(words.BYTES):
         return VerdictKind.BYTES
     return VerdictKind.POLICY if said(words.POLICY) else None
+
+
+def _fault_of_history(said: _Said) -> VerdictKind | None:
+    if said(words.PAIRING) and said(words.PAIRED):
+        return VerdictKind.PAIRING
+    return VerdictKind.SEAL if said(words.SEALED) and said(words.BROKEN_SEAL) else None
 
 
 def _otherwise(said: _Said) -> VerdictKind:

@@ -14,8 +14,8 @@ from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
 from proxy.core.overflow.grammar import Strength, is_about_results, is_about_the_model, normalised, refused_media
 from proxy.core.overflow.numbers import merged, read, read_rate
 from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
-from proxy.core.overflow.plausibility import NEAR_FULL, Sent, plausible, with_figures
-from proxy.core.overflow.report import ErrorReport, ErrorText, Place
+from proxy.core.overflow.plausibility import plausible, with_figures
+from proxy.core.overflow.report import NEAR_FULL, ErrorReport, ErrorText, Place, Sent
 from proxy.core.overflow.verdict import Scope, Unit, Verdict, VerdictKind
 
 _MAX_MESSAGE_CHARS: Final = 2_000
@@ -33,6 +33,7 @@ _PRIORITY: Final = (
     VerdictKind.RATE,
     VerdictKind.QUOTA,
     VerdictKind.PAIRING,
+    VerdictKind.SEAL,
     VerdictKind.POLICY,
     VerdictKind.MEDIA,
     VerdictKind.COUNT,

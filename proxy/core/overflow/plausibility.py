@@ -6,16 +6,15 @@ without its reply is `prompt_plus_reply`. A number that cannot be true is droppe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from proxy.core.overflow import words
 from proxy.core.overflow.grammar import normalised
 from proxy.core.overflow.numbers import Numbers
+from proxy.core.overflow.report import Sent
 from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
 
-NEAR_FULL: Final = 0.9
-"""Of the window: our estimate may be a tenth off."""
 _IMPLAUSIBLE_RATIO: Final = 3
 """A number that differs from our own estimate by more than this factor is about something else."""
 _PLAIN: Final = 0.95
@@ -24,44 +23,9 @@ unambiguous words. Some upstreams send nothing but such words: `the input length
 github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
 github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.ai,
 github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
-_SMALLEST_WINDOW_TOKENS: Final = 2_048
-"""The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
-llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
-_FAR_UNDER: Final = 0.5
-"""Of the size that a model surely accepts: a request below this is hardly too long."""
 _TOKENS_PER_CHARACTER: Final = 0.5
 """At most, in a request whose limit may be in characters. Texts with more tokens are mostly Chinese, where the estimate
 cannot distinguish a limit in tokens from one in characters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Our own knowledge of the request; None if unknown."""
-
-    tokens: int | None = None
-    """Of the prompt, by our own estimate."""
-    chars: int | None = None
-    """Of its text."""
-    window_tokens: int | None = None
-    """The size that the model is assumed to accept."""
-    window_is_certain: bool = True
-    """A window that is not certain is no evidence."""
-
-    @property
-    def share(self) -> float | None:
-        """The share of the size that the model surely accepts; None if unknown."""
-        surely_taken = self.window_tokens if self.window_is_certain else _SMALLEST_WINDOW_TOKENS
-        return self.tokens / surely_taken if self.tokens and surely_taken else None
-
-    @property
-    def is_long(self) -> bool:
-        """Whether its length may be the reason for a response that says nothing."""
-        return self.share is not None and self.share >= NEAR_FULL
-
-    @property
-    def is_short(self) -> bool:
-        """Whether vague words are hardly about its length."""
-        return self.share is not None and self.share < _FAR_UNDER
 
 
 def with_figures(verdict: Verdict, figures: Numbers) -> Verdict:

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from proxy.core.overflow.verdict import Scope
+
+NEAR_FULL: Final = 0.9
+"""Of the window: our estimate may be a tenth off."""
+_FAR_UNDER: Final = 0.5
+"""Of the size that a model surely accepts: a request below this is hardly too long."""
+_SMALLEST_WINDOW_TOKENS: Final = 2_048
+"""The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
+llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +96,33 @@ class ErrorReport:
     def is_wordless(self) -> bool:
         """Whether it says nothing but numbers."""
         return not self.texts and all(code.text.isdecimal() for code in self.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Our own knowledge of the request; None if unknown."""
+
+    tokens: int | None = None
+    """Of the prompt, by our own estimate."""
+    chars: int | None = None
+    """Of its text."""
+    window_tokens: int | None = None
+    """The size that the model is assumed to accept."""
+    window_is_certain: bool = True
+    """A window that is not certain is no evidence."""
+
+    @property
+    def share(self) -> float | None:
+        """The share of the size that the model surely accepts; None if unknown."""
+        surely_taken = self.window_tokens if self.window_is_certain else _SMALLEST_WINDOW_TOKENS
+        return self.tokens / surely_taken if self.tokens and surely_taken else None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its length may be the reason for a response that says nothing."""
+        return self.share is not None and self.share >= NEAR_FULL
+
+    @property
+    def is_short(self) -> bool:
+        """Whether vague words are hardly about its length."""
+        return self.share is not None and self.share < _FAR_UNDER

@@ -62,6 +62,8 @@ class Attempt:
     will continue from is that small, it is better than the goal."""
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
+    unseals: bool = False
+    """Whether the repair leaves out reasoning that the upstream cannot verify."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,18 @@ class Outcome:
     """Kinds of input in what was sent; stated only if media were refused."""
     is_unpaired: bool = False
     """Whether calls and results do not pair up in the client's history; stated only for a refusal because of that."""
+    has_broken_seals: bool = False
+    """Whether the history holds encrypted or signed reasoning; stated only for a refusal because of that."""
     fitting_tokens: int | None = None
     """The size of a prompt, by our estimate, that the upstream reads whole; stated only if the response's usage proves
     that this one was cut."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
+        know of."""
+        accepted = self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
+        return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
 
 
 RetryStrategy: TypeAlias = Generator[Attempt, Outcome, None]
@@ -119,6 +130,8 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
         yield Attempt(Rung.WITHOUT_MEDIA, refused=_not_to_be_sent(verdict.refused, outcome.media))
     elif outcome.is_unpaired and outcome.status in _REFUSING_STATUSES:
         yield Attempt(Rung.REPAIRED)
+    elif outcome.has_broken_seals and outcome.status in _REFUSING_STATUSES:
+        yield Attempt(Rung.REPAIRED, unseals=True)
     elif (
         outcome.status in _REFUSING_STATUSES
         and verdict.kind in _REFUSED_FOR_CONTENT
@@ -139,6 +152,7 @@ _REFUSED_FOR_CONTENT: Final = frozenset(
         VerdictKind.FIELD,
         VerdictKind.COUNT,
         VerdictKind.PAIRING,
+        VerdictKind.SEAL,
         VerdictKind.POLICY,
         VerdictKind.MEDIA,
         VerdictKind.UNKNOWN,

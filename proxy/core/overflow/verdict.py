@@ -25,6 +25,8 @@ class VerdictKind(StrEnum):
     RATE = "rate"
     QUOTA = "quota"
     PAIRING = "pairing"
+    SEAL = "seal"
+    """Of reasoning that is encrypted or signed."""
     POLICY = "policy"
     AUTH = "auth"
     MEDIA = "media"

@@ -151,6 +151,19 @@ PAIRED: Final = _any(
     "immediately", "no tool", "不匹配", "缺少", "必须", "对应",
 )  # fmt: skip
 
+SEALED: Final = _any("encrypted[ _]content", "(?:redacted_)?thinking", "(?:thought|reasoning)[ _]signatures?")
+"""Reasoning that only its upstream can read or verify: another model, key or account may not."""
+BROKEN_SEAL: Final = _any(
+    "(?:could|can)(?: ?not|n't) be (?:verified|decrypted|decoded|parsed|validated)",
+    "invalid ['\"]?(?:signature|data|encrypted[ _]content|(?:thought|reasoning)[ _]signature)",
+    "signature['\"]?(?: is|:)? (?:invalid|not valid|field required)", "corrupted (?:thought|reasoning)",
+)  # fmt: skip
+"""OpenAI: "The encrypted content gAAA… could not be verified. Reason: Encrypted content could not be decrypted or
+parsed." (github.com/openai/codex/issues/8145). Anthropic: "messages.1.content.0: Invalid `signature` in `thinking`
+block" (github.com/anthropics/claude-code/issues/10627). Google: "Thought signature is not valid"
+(github.com/bobrware/bobrchat/issues/120), "Corrupted thought signature." (github.com/anomalyco/opencode/issues/4832),
+"Invalid thought signature." (github.com/lbjlaq/Antigravity-Manager/pull/3342)."""
+
 POLICY: Final = _any(
     "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",
     "harmful", "violat(?:e|es|ed|ion|ing)", "flagged", "responsible ?ai", "sensitive", "data_inspection_failed",

@@ -82,6 +82,16 @@ def opened(raw: Raw | None) -> Any:
         return None
 
 
+def string_in(members: Any, name: str) -> str:
+    """The string that an opened object has under a name; empty for anything else, which may not even be hashable.
+
+    >>> string_in({"type": "text"}, "type"), string_in({"type": ["text"]}, "type"), string_in(None, "type")
+    ('text', '', '')
+    """
+    found = members.get(name) if isinstance(members, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
 def dump(found: Any) -> bytes:
     """A value as JSON; lone surrogates become escapes, because they have no UTF-8; everything else is kept.
 
@@ -190,6 +200,8 @@ def spliced(raw: Raw, changes: Mapping[Path, bytes | None]) -> bytes:
     >>> spliced(b'{"a": {"b":1, "c": 2.0}}', {("a", "b"): b"7"})
     b'{"a":{"b":7,"c":2.0}}'
     """
+    if not changes:
+        return bytes(raw)
     whole = changes.get(())
     if whole is not None:
         return whole

@@ -77,6 +77,8 @@ class Bucket:
         folder = beginning.rpartition("/")[0] or None
         for page in obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE):
             for found in page:
+                if found["path"] < beginning:
+                    continue  # where to begin is a hint: servers of Azure's API that do not know `startFrom` ignore it
                 if not found["path"].startswith(beginning):
                     return
                 yield Listed(found["path"], found["last_modified"].timestamp(), found["size"])

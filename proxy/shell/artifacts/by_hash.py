@@ -16,7 +16,7 @@ from proxy.errors import ArtifactNotFound
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
 
-_TOOL: Final = "retrieve"
+RECORD_TOOL: Final = "retrieve"
 """The tool in the names of records."""
 
 
@@ -60,4 +60,4 @@ class ArtifactsByHash:
 
 def _kept_as(asked: str, tenant: str, record: Record | None = None) -> Artifact:
     content = b"" if record is None else msgspec.json.encode(record)
-    return Artifact(content, _TOOL, "json", named_by=f"{tenant} {asked}")
+    return Artifact(content, RECORD_TOOL, "json", named_by=f"{tenant} {asked}")

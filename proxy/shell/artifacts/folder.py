@@ -28,7 +28,8 @@ TOUCH_SECONDS: Final = 3600
 _HTTP_STATUS: Final = re.compile(r"status code: ([1-5][0-9]{2} [A-Za-z ]{1,40})")
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _KEY: Final = re.compile(
-    rf"(?:{META}/(?P<described>{ARTIFACT_NAME})\.(?:[A-Za-z0-9_-]{{1,64}}\.json|lines)|(?P<content>{ARTIFACT_NAME}))"
+    rf"(?:{META}/(?P<described>{ARTIFACT_NAME})\.(?:(?P<tenant>[A-Za-z0-9_-]{{1,64}})\.json|lines)|"
+    rf"(?P<content>{ARTIFACT_NAME}))"
 )
 _ARTIFACT: Final = re.compile(ARTIFACT_NAME)
 _FINDING: Final = re.compile(rf"{META}/(?P<address>url_[0-9a-f]{{32}})\.[A-Za-z0-9_-]{{1,64}}\.json")
@@ -128,6 +129,16 @@ def artifact_of(key: str) -> tuple[str, bool] | None:
         return finding["address"], False
     found = _KEY.fullmatch(key)
     return None if found is None else (found["content"] or found["described"], found["content"] is not None)
+
+
+def brought_by(key: str) -> tuple[str, str] | None:
+    """The artifact that an object describes, and the tenant that brought it; None for any other object.
+
+    >>> brought_by(".meta/tool_Read_0123456789abcdef.txt.5eed.json")
+    ('tool_Read_0123456789abcdef.txt', '5eed')
+    """
+    found = _KEY.fullmatch(key)
+    return None if found is None or found["tenant"] is None else (found["described"], found["tenant"])
 
 
 def reason_of(error: Exception) -> str:

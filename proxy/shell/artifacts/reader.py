@@ -7,8 +7,9 @@ response reveals whether another tenant has stored something.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -23,10 +24,12 @@ from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import (
+    META,
     TOUCH_SECONDS,
     TROUBLE,
     ArtifactFolder,
     Metadata,
+    brought_by,
     index_key,
     metadata_key,
     reason_of,
@@ -42,6 +45,8 @@ SEARCH_SECONDS: Final = 5.0
 """Longest search; the result then says where to continue. RE2 reads a few hundred MB in this time."""
 JSON_BYTES: Final = 64 * 1024 * 1024
 """Longest artifact that is read as JSON: all of it must be in memory."""
+MAX_LISTED: Final = 50_000
+"""Objects of a store that are looked at to list what a tenant may read; fifty responses of a bucket."""
 
 _NO_ANSWER: Final = "the store of the artifacts gives no answer"
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-sh")
@@ -88,14 +93,22 @@ class ArtifactReader:
         # Its own threads: a long search must not delay what has to be stored before a request is sent.
         self._threads = DaemonThreads(4, "artifact-reading")
 
-    async def find(self, name: str, tenant: str | None) -> Stored:
-        """An artifact by its name. `tenant` None: of any tenant. Raises ArtifactError.
+    async def find(self, name: str, tenant: str | None, *, is_use: bool = True) -> Stored:
+        """An artifact by its name. `tenant` None: of any tenant. `is_use`: whether its time begins anew. Raises
+        ArtifactError.
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
         if self._cooldown.is_on:
             raise ArtifactStoreUnavailable(_NO_ANSWER)
-        return await self._run(self._find, name, tenant)
+        return await self._run(self._find, name, tenant, is_use)
+
+    async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
+        """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
+        this; the last used first. Raises ArtifactError."""
+        if self._cooldown.is_on:
+            raise ArtifactStoreUnavailable(_NO_ANSWER)
+        return await self._run(self._newest, frozenset(tenants), beginning)
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
         """Some of its bytes. Raises ArtifactError."""
@@ -149,7 +162,7 @@ class ArtifactReader:
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None
 
-    def _find(self, name: str, tenant: str | None) -> Stored:
+    def _find(self, name: str, tenant: str | None, is_use: bool) -> Stored:
         try:
             notes = [metadata_key(name, tenant)] if tenant is not None else self._notes_of(name)
         except ValueError:
@@ -160,7 +173,7 @@ class ArtifactReader:
             if idle_seconds > self._retention_seconds:
                 continue
             written = bytes(found.bytes())
-            if idle_seconds >= TOUCH_SECONDS:
+            if is_use and idle_seconds >= TOUCH_SECONDS:
                 with contextlib.suppress(*TROUBLE):  # a store that is read-only still serves its readers
                     self._folder.put(note, written)
             return Stored(name, msgspec.json.decode(written, type=Metadata))
@@ -174,6 +187,17 @@ class ArtifactReader:
             return []
         found = sorted(self._folder.listed(beginning), key=lambda one: -one.used)
         return [one.key for one in found if one.key != index_key(name)]
+
+    def _newest(self, tenants: frozenset[str | None], beginning: str) -> list[str]:
+        if not self._folder.is_used():
+            return []
+        oldest = self._clock() - self._retention_seconds
+        used: dict[str, float] = {}
+        for one in itertools.islice(self._folder.listed(f"{META}/{beginning}"), MAX_LISTED):
+            brought = brought_by(one.key)
+            if brought is not None and one.used >= oldest and not tenants.isdisjoint((brought[1], None)):
+                used[brought[0]] = max(one.used, used.get(brought[0], 0.0))
+        return sorted(used, key=lambda name: (-used[name], name))
 
     def _bytes(self, stored: Stored, span: Span) -> bytes:
         start, stop = span

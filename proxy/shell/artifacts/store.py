@@ -86,6 +86,7 @@ class ArtifactStore:
         clock: Callable[[], float] = time.time,
         on_saved: Callable[[int], None] = lambda _: None,
         on_swept: Callable[[int, int], None] = lambda *_: None,
+        on_failed: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._folder = folder
         self._retention_seconds = retention_days * 24 * 3600
@@ -102,6 +103,8 @@ class ArtifactStore:
         self._log = logger()
         self._on_saved = on_saved
         """Called with the size in bytes when an artifact is new."""
+        self._on_failed = on_failed
+        """Called with how many artifacts a request could not keep."""
         self._on_swept = on_swept
         """Called after a sweep, from another thread: how many artifacts are left, and their bytes."""
 
@@ -123,6 +126,7 @@ class ArtifactStore:
                 self._note_kept(name, tenant, new[name], outcome)
         if failures:
             self._warn("keep", len(failures), next(iter(failures.values())))
+            self._on_failed(len(failures))
         return frozenset(failures)
 
     async def _tried(self, name: str, artifact: Artifact, tenant: str) -> _Outcome | _Failure:

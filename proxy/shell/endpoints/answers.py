@@ -22,17 +22,20 @@ class Alive(_Answer):
 
 
 class Ready(_Answer):
-    """Requests would be served well."""
+    """Requests would be served well, except those for an upstream that is unavailable."""
 
     status: Literal["ready"] = "ready"
+    unavailable: dict[str, str] = {}
+    """What requests do without, and why: of several upstreams those that do not respond (`upstreams[0]`, as in the
+    settings), and `state`, the server of what replicas learn; absent: nothing."""
 
 
 class NotReady(_Answer):
-    """Requests would not be served well."""
+    """Requests would not be served well: no upstream responds, or nothing can be stored."""
 
     status: Literal["not ready"] = "not ready"
     reasons: dict[str, str]
-    """What is not ready, `upstream` or `store`, and why."""
+    """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
 
 
 class Reloaded(_Answer):
@@ -92,11 +95,13 @@ class Shares(_Answer):
 class Decision(_Answer):
     """One finished request: the members of its log line, and what became of its tokens."""
 
+    id: int = 0
+    """Its place in the history; left out of one that is read from memory."""
     ended: str
     """ISO 8601, UTC."""
     request_id: str
     outcome: str
-    """`answered`, or the code of the error that ended it."""
+    """`answered`, or the code of the error that ended it; `running` while it is under way."""
     status: int
     """HTTP status as the client got it; 0: the client left before."""
     problem: str = ""
@@ -117,6 +122,15 @@ class Decision(_Answer):
     """Counts by reason. This member and those from `model` on are left out if the request could not be read."""
     warning: str = ""
     advice: str = ""
+    upstream: str = ""
+    """Host and port."""
+    prompt_tokens: int = 0
+    """As the upstream counted them; left out, like the next two, if it stated nothing."""
+    cached_tokens: int = 0
+    """Of these, tokens that it had in its prompt cache."""
+    reply_tokens: int = 0
+    conversation: str = ""
+    """The same for all turns of a conversation."""
     cut_to_tokens: int = 0
     """The window to which the upstream silently cut the prompt, as its usage proves."""
     mode: Literal["on", "observe"] = "on"
@@ -146,7 +160,7 @@ class DecisionDetail(Decision):
     """One finished request, with a block for each of its messages."""
 
     blocks: list[Block]
-    """Empty if the request could not be read."""
+    """Empty if the request could not be read, or is of another worker or an earlier process and was not edited."""
 
 
 class Running(_Answer):
@@ -161,7 +175,7 @@ class Running(_Answer):
 
 
 class Totals(_Answer):
-    """Since the process started."""
+    """Of all workers, over everything that is kept; with `decisions.stored: 0`, of one since it started."""
 
     requests: int
     running: int
@@ -180,19 +194,157 @@ class Worker(_Answer):
 
     pid: int
     workers: int
-    """Number of workers; each remembers its own requests."""
     seconds: int
     """Since its start."""
     remembered: int
+    """Number of requests that can be listed."""
+    shared: bool
+    """Whether these are of all workers, and outlive them."""
+    problem: str
+    """Why they are not, although they should be; empty: nothing."""
 
 
 class Decisions(_Answer):
-    """The latest requests of one process, the newest first."""
+    """The latest requests, the newest first."""
 
     running: list[Running]
     decisions: list[Decision]
+    matching: int
+    """How many there are on all pages together."""
     totals: Totals
     worker: Worker
+
+
+class Health(_Answer):
+    """Something that somebody should know."""
+
+    level: Literal["warn", "bad"]
+    words: str
+
+
+class UpstreamState(_Answer):
+    """An upstream, and how it has answered."""
+
+    upstream: str
+    """Host and port."""
+    problem: str
+    """Why it does not answer; empty: it does."""
+    requests: int
+    failed: int
+    """Of these, those that it or the proxy failed."""
+    first_byte_ms: float | None
+    """The median of the latest 200; empty: none."""
+    slow_first_byte_ms: float | None
+    """The slowest twentieth of these took at least this long."""
+
+
+class Dollars(_Answer):
+    """US dollars, by the catalogue's list prices, as far as the upstream has counted the tokens."""
+
+    spent: float
+    not_sent: float
+    """For tokens that were not sent, at the mean price of those that were."""
+    by_cache: float
+    """What the upstream's prompt cache has saved."""
+
+
+class Sums(_Answer):
+    """Of requests."""
+
+    requests: int
+    failed: int
+    edited: int
+    overflows: int
+    survived: int
+    tokens_before: int
+    """Of those sent, before edits; estimated."""
+    tokens_sent: int
+    prompt_tokens: int
+    """As the upstreams counted them, where they did."""
+    cached_tokens: int
+    reply_tokens: int
+    prefix_kept: float | None
+    """Mean over the requests that continued a known conversation."""
+    usd: Dollars | None
+    """Empty: no price is known."""
+
+
+class AllSums(Sums):
+    """Of all models."""
+
+    unpriced_models: int
+    """Models in this time without a price."""
+
+
+class ModelSums(Sums):
+    """Of one model at one upstream."""
+
+    model: str
+    upstream: str
+
+
+class Bar(_Answer):
+    """A part of the time line."""
+
+    at: int
+    """Its beginning, Unix time."""
+    requests: int
+    failed: int
+    edited: int
+    overflows: int
+    tokens_before: int
+    tokens_sent: int
+    cached_tokens: int
+
+
+class Overview(_Answer):
+    """The last hours, of all workers."""
+
+    hours: int
+    health: list[Health]
+    """Empty: all is well."""
+    upstreams: list[UpstreamState]
+    totals: AllSums
+    models: list[ModelSums]
+    bars: list[Bar]
+    bar_seconds: int
+
+
+class Turn(_Answer):
+    """One request of a conversation."""
+
+    request_id: str
+    tokens_before: int | None
+    """Empty, like the next two, if the request could not be read."""
+    tokens_after: int | None
+    room_tokens: int | None
+    changed: int
+    """1: it was edited."""
+    troubled: int
+    """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
+
+
+class Conversation(_Answer):
+    """The requests that begin with the same task."""
+
+    conversation: str
+    requests: int
+    last: int
+    """The `id` of its latest request."""
+    began: float
+    """Unix time."""
+    ended: float
+    changed: int
+    troubled: int
+    model: str
+    turns: list[Turn]
+    """The latest, the oldest of them first."""
+
+
+class Conversations(_Answer):
+    """The latest conversations."""
+
+    conversations: list[Conversation]
 
 
 class Change(_Answer):
@@ -261,10 +413,18 @@ class WouldBeKept(_Answer):
     place: str
 
 
+class Destination(_Answer):
+    """An upstream."""
+
+    base_url: str
+
+
 class Explanation(_Answer):
     """What would be done to a request."""
 
     model: str
+    upstream: Destination
+    """Where the request would go."""
     mode: Literal["on", "observe", "off"]
     """From the settings; with `observe` and `off` a real request is forwarded unchanged."""
     fits: bool

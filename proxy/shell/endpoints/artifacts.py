@@ -6,7 +6,6 @@ only; a browser never runs content that a model or a tool wrote.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -21,15 +20,13 @@ from proxy.errors import (
     BadArtifactQuery,
     MethodNotAllowed,
     MissingKey,
-    NotFromHere,
     ProxyError,
     RangeOutside,
 )
 from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
-from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.dispatch import ResponseSender, request_id_of
-from proxy.shell.endpoints.guard import Guard
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.relay.relay import header
 from proxy.shell.resources.logs import logger
@@ -71,13 +68,9 @@ class _Body:
 class ArtifactRoute:
     """Serves the content of the store."""
 
-    def __init__(
-        self, reader: ArtifactReader, tenants: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]
-    ) -> None:
+    def __init__(self, reader: ArtifactReader, rights: ArtifactRights) -> None:
         self._reader = reader
-        self._tenants = tenants
-        self._open_on_loopback = open_on_loopback
-        self._guard = Guard(None, host_names)
+        self._rights = rights
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,15 +121,11 @@ class ArtifactRoute:
         return _Body(status, headers, pieces, stop - start)
 
     async def _found(self, scope: Scope) -> Stored:
-        name, headers = _name(scope), scope["headers"]
-        if self._open_on_loopback:
-            with contextlib.suppress(NotFromHere):
-                self._guard.check(scope)
-                return await self._reader.find(name, None)
+        tenant = self._rights.tenant_of(scope)
         try:
-            return await self._reader.find(name, self._tenants.tenant_of(headers).hex())
+            return await self._reader.find(_name(scope), tenant)
         except ArtifactNotFound:
-            if self._tenants.needs_key(headers):
+            if tenant is not None and self._rights.needs_key(scope):
                 raise MissingKey(
                     "there is no such artifact without a key: send the key that it came with, in the same header"
                 ) from None

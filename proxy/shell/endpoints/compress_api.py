@@ -38,7 +38,7 @@ from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.relay import header
 from proxy.shell.relay.routes import Routes
 from proxy.shell.resources.bounded import BoundedMap
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Share, Workload
 from proxy.shell.upstream.client import Headers
 from proxy.wire import compress_api
@@ -86,6 +86,7 @@ class CompressApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
+        write_lines_for(request_id.decode())
         share = self._workload.share()
         own: Headers = []
         try:

@@ -29,12 +29,12 @@ from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
-from proxy.shell.http.disconnect import UntilClientLeaves
+from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.relay import Response, Served, header
 from proxy.shell.relay.routes import Route, Routes
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -83,8 +83,12 @@ class CompressPaths(Protocol):
 class ResponseSender:
     """Sends one response, and knows whether it has begun."""
 
-    def __init__(self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS) -> None:
+    def __init__(
+        self, send: Send, request_id: bytes, wire: Wire = CHAT_COMPLETIONS, alive: KeepAlive | None = None
+    ) -> None:
+        """`alive`: what `send` belongs to, if bytes may be sent before the response is decided."""
         self._send = send
+        self._alive = alive
         self._wire = wire
         self._request_id = request_id
         self.request_id = request_id.decode()
@@ -109,10 +113,11 @@ class ResponseSender:
         headers = self.head(answer.headers, own)
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        send = self._send if self._alive is None else self._alive.rest
         try:
             async for piece in answer.chunks():
                 self.sent_bytes += len(piece)
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
                 self._last.add(piece)
         except UpstreamError:
             if not self.is_whole:
@@ -174,7 +179,7 @@ class FittedEndpoint:
         request_id = request_id_of(headers)
         decision = self._recorder.begin(request_id.decode(), headers)
         alive = KeepAlive(send, wire)
-        sender = ResponseSender(alive.send, request_id, wire)
+        sender = ResponseSender(alive.send, request_id, wire, alive)
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
@@ -182,7 +187,7 @@ class FittedEndpoint:
             announced = _announced_bytes(headers)
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
             decision.note_body(len(body))
-            async with UntilClientLeaves(receive) as client:
+            async with UntilClientLeaves(receive, connection=connection_of(scope)) as client:
                 route = await self._routes.of(wire, headers, body, road.model)
                 served = await self._served(scope, route, wire, road, body, decision, alive, sender)
                 del body  # a response may take minutes
@@ -248,13 +253,15 @@ class PassThrough:
     async def __call__(self, scope: Scope, receive: Receive, send: Send, road: Road) -> None:
         headers: Headers = scope["headers"]
         request_id = request_id_of(headers)
+        write_lines_for(request_id.decode())
         wire = wire_over(road.path)
         sender = ResponseSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
             if _DOT_SEGMENT.search(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
-            async with UntilClientLeaves(receive, after=upload.finished if upload else None) as client:
+            told_by = (upload.finished, None) if upload else (None, connection_of(scope))
+            async with UntilClientLeaves(receive, *told_by) as client:
                 body = aiter(upload) if upload else None
                 if len(self._routes.all) > 1 and model_union.is_asked(scope):
                     await model_union.send_union(self._routes.all, scope, send)
@@ -295,12 +302,14 @@ class Dispatcher:
         lifespan: Lifespan,
         base_path: bytes,
         compress_api: CompressPaths | None = None,
+        mcp: ASGIApp | None = None,
     ) -> None:
         """`base_path`: of the upstream's base URL. `compress_api`: what answers its own paths; None: they are passed
-        through like others."""
+        through like others. `mcp`: what answers `/mcp`; None: nothing is there."""
         self._fitted = fitted
         self._base_path = base_path
         self._compress_api = compress_api
+        self._mcp = mcp
         self._pass_through = pass_through
         self._probes = probes
         self._rest = rest
@@ -315,6 +324,8 @@ class Dispatcher:
             await self._api(scope, receive, send, road)
         elif scope["path"] in self._probes and scope["method"] in ("GET", "HEAD"):
             await self._probes[scope["path"]](scope, receive, send)
+        elif self._mcp is not None and scope["path"] == "/mcp":
+            await self._mcp(scope, receive, send)
         elif scope["path"] == "/" and scope["method"] == "HEAD":
             await _here(send, request_id_of(scope["headers"]))
         else:

@@ -1,4 +1,4 @@
-"""The operator's endpoints: recent decisions, the dry run, the description of the API, the dashboard.
+"""The operator's endpoints: decisions, the dry run, the description of the API, the dashboard.
 
 Rule: each of them calls the guard first; none of them shows a key or the content of a message.
 """
@@ -6,8 +6,11 @@ Rule: each of them calls the guard first; none of them shows a key or the conten
 from __future__ import annotations
 
 import importlib.resources
+import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from pydantic import BeforeValidator
@@ -15,10 +18,22 @@ from pydantic import BeforeValidator
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest, UnknownDecision, UnknownPath
 from proxy.shell.endpoints import answers
-from proxy.shell.endpoints.refusals import HEADERS, OPERATOR_KEY, REFUSED, guarded, parts_of
+from proxy.shell.endpoints.events import EventStream
+from proxy.shell.endpoints.parts import Parts
+from proxy.shell.endpoints.refusals import (
+    HEADERS,
+    MAX_CONVERSATIONS,
+    MAX_WORDS_CHARACTERS,
+    OPERATOR_KEY,
+    REFUSED,
+    guarded,
+    parts_of,
+)
 from proxy.shell.http.bodies import read_body
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.operator.api_page import api_page
+from proxy.shell.operator.overview import MAX_HOURS
+from proxy.shell.telemetry.ledger import Wanted
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 
 Handler: TypeAlias = Callable[[], Awaitable[Response]]
@@ -68,6 +83,30 @@ def _plain(asked: object) -> object:
 _Limit = Annotated[
     int, Query(ge=1, le=MAX_DECISIONS, description="How many requests, at most."), BeforeValidator(_plain)
 ]
+_Before = Annotated[
+    int | None,
+    Query(ge=1, description="Only requests before this one, by its `id`: the next page."),
+    BeforeValidator(_plain),
+]
+_Words = Annotated[
+    str,
+    Query(
+        max_length=MAX_WORDS_CHARACTERS,
+        description="Only requests that have all these words in their id, model, outcome, reasons, problem, upstream "
+        "or conversation.",
+    ),
+]
+_Show = Annotated[
+    Literal["all", "changed", "troubled"],
+    Query(
+        description="`changed`: edited; `troubled`: failed, refused, sent twice or with a warning.",
+    ),
+]
+_Hours = Annotated[int, Query(ge=1, le=MAX_HOURS, description="How many hours back."), BeforeValidator(_plain)]
+_Some = Annotated[
+    int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), BeforeValidator(_plain)
+]
+_Conversation = Annotated[str, Query(max_length=64, description="Only the requests of this conversation.")]
 
 
 def add_operator_endpoints(app: FastAPI) -> None:
@@ -83,10 +122,56 @@ def add_operator_endpoints(app: FastAPI) -> None:
         tags=["decisions"],
         response_model=answers.Decisions,
     )
-    async def decisions(request: Request, limit: _Limit = _DEFAULT_LIMIT) -> Response:
-        """Of the process that responds, the newest first: sizes, names and reasons, never content."""
-        parts = parts_of(request)
-        return _json(parts.recent.described(limit, parts.server.workers))
+    async def decisions(
+        request: Request,
+        limit: _Limit = _DEFAULT_LIMIT,
+        before: _Before = None,
+        q: _Words = "",
+        show: _Show = "all",
+        conversation: _Conversation = "",
+    ) -> Response:
+        """Of all workers, the newest first: sizes, names and reasons, never content. With `decisions.stored: 0` only of
+        the process that responds, since its start."""
+        wanted = Wanted(limit, before, None, q, show == "changed", show == "troubled", conversation)
+        return _json(await _decisions(parts_of(request), wanted))
+
+    @operator.get(
+        "/overview",
+        summary="Whether all is well, and what was saved",
+        tags=["decisions"],
+        response_model=answers.Overview,
+    )
+    async def overview(request: Request, hours: _Hours = 24) -> Response:
+        """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
+        answer, at most every ten seconds."""
+        return _json(await parts_of(request).overview.of(hours))
+
+    @operator.get(
+        "/conversations",
+        summary="The latest conversations",
+        tags=["decisions"],
+        response_model=answers.Conversations,
+    )
+    async def conversations(request: Request, limit: _Some = 20) -> Response:
+        """Each with the sizes of its latest turns: how it grew, and where it was cut."""
+        return _json({"conversations": await parts_of(request).history.conversations(limit)})
+
+    @operator.get(
+        "/events",
+        summary="Requests as they happen",
+        tags=["decisions"],
+        response_class=EventStream,
+        responses={
+            200: {
+                "description": "Server-sent events, each with `decisions` that have finished, the newest first, and "
+                "all that are `running`, as `/decisions` has them.",
+                "content": {"text/event-stream": {}},
+            }
+        },
+    )
+    async def events() -> Response:
+        """Begins with the next change; ends after a minute, so that the client connects again."""
+        return EventStream()
 
     @operator.get(
         "/decisions/{request_id:path}",  # a client's id may contain a slash
@@ -95,12 +180,15 @@ def add_operator_endpoints(app: FastAPI) -> None:
         response_model=answers.DecisionDetail,
     )
     async def decision(request: Request, request_id: str) -> Response:
-        """The newest with this id, which is the header `x-request-id` of its response."""
-        found, workers = parts_of(request).recent.find(request_id), parts_of(request).server.workers
+        """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
+        that responds. After a restart, and of other workers, the messages only of requests that were edited."""
+        parts = parts_of(request)
+        found = await parts.history.find(request_id)
         if found is None:
+            is_kept, workers = parts.history.is_kept, parts.server.workers
             others = f"; each of the {workers} workers remembers its own, so ask again"
-            raise UnknownDecision(f"no request of this id is remembered by this process{others if workers > 1 else ''}")
-        return _json(found.detail())
+            raise UnknownDecision(f"no request of this id is remembered{others if workers > 1 and not is_kept else ''}")
+        return _json(found)
 
     @operator.post(
         "/explain",
@@ -149,6 +237,37 @@ def add_operator_endpoints(app: FastAPI) -> None:
         *((f"/dashboard/{name}", _file(name)) for name in _DASHBOARD_TYPES),
     ):
         app.add_api_route(path, handler, dependencies=[Depends(guarded)], include_in_schema=False)
+
+
+async def _decisions(parts: Parts, wanted: Wanted) -> dict[str, Any]:
+    """The content of `/decisions`."""
+    recent, history = parts.recent, parts.history
+    running = await history.running()
+    totals = recent.totals.described()
+    if history.is_kept:
+        (sums,) = await history.slots(0.0)
+        totals = {
+            "requests": sums["requests"],
+            "tokens_before": sums["tokens_before"],
+            "tokens_saved": sums["tokens_before"] - sums["tokens_sent"],
+            "overflows": sums["overflows"],
+            "overflows_survived": sums["survived"],
+            "prefix_kept": round(sums["prefix_kept"] / sums["followed"], 4) if sums["followed"] else None,
+        }
+    return {
+        "running": running[: wanted.limit],
+        "decisions": await history.page(wanted),
+        "matching": await history.count(replace(wanted, before=None)),
+        "totals": {**totals, "running": len(running)},
+        "worker": {
+            "pid": os.getpid(),
+            "workers": parts.server.workers,
+            "seconds": round(time.time() - recent.started),
+            "remembered": await history.count(Wanted()),
+            "shared": history.is_kept and history.problem is None,
+            "problem": history.problem or "",
+        },
+    }
 
 
 def _file(name: str) -> Handler:

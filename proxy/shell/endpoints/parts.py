@@ -16,6 +16,8 @@ from proxy.config.settings import ServerSettings
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.operator.explaining import Explainer
+from proxy.shell.operator.overview import Overview
+from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
 
@@ -44,6 +46,8 @@ class Parts:
     metrics: Metrics
     probes: Mapping[str, ASGIApp]
     recent: RecentDecisions
+    history: History
+    overview: Overview
     explainer: Explainer
     artifacts: ArtifactRoute
     reload: Reload | None

@@ -11,24 +11,29 @@ from typing import Any, Final, TypeAlias
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.text import jsontext
-from proxy.shell.operator.readiness import Readiness
+from proxy.shell.operator.readiness import Note, Readiness
 
 ALIVE_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
+NO_NOTES: Final[Mapping[str, Note]] = {}
 _Found: TypeAlias = tuple[int, Mapping[str, Any]]
 """A status and its JSON body."""
 
 
-def probes(readiness: Readiness) -> dict[str, ASGIApp]:
-    """The applications that respond, by path; each accepts GET and HEAD."""
+def probes(readiness: Readiness, notes: Mapping[str, Note] = NO_NOTES) -> dict[str, ASGIApp]:
+    """The applications that respond, by path; each accepts GET and HEAD. `notes`: what is said, and is no reason not to
+    be ready."""
 
     async def alive() -> _Found:
         return 200, {"status": "ok"}
 
     async def ready() -> _Found:
-        if problems := await readiness.problems():
+        is_ready, problems = await readiness.looked()
+        if not is_ready:
             return 503, {"status": "not ready", "reasons": problems}
-        return 200, {"status": "ready"}
+        noted = {name: why for name, note in notes.items() if (why := note()) is not None}
+        unavailable = {**problems, **noted}
+        return 200, {"status": "ready", "unavailable": unavailable} if unavailable else {"status": "ready"}
 
     return {ALIVE_PATH: _answering(alive), READY_PATH: _answering(ready)}
 

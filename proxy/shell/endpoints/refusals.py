@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.errors import KeyNeeded, MalformedRequest, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.endpoints.answers import Refusal
 from proxy.shell.endpoints.parts import PARTS, Parts
+from proxy.shell.operator.overview import MAX_HOURS
 from proxy.shell.telemetry.recent import MAX_DECISIONS
 from proxy.wire.openai_errors import error_body
 
@@ -34,7 +35,18 @@ CLIENT_KEY: Final = HTTPBearer(
     description="The API key of the request that the artifact was taken from; none if that request had none.",
     auto_error=False,
 )
-_ALLOWED: Final = {"limit": f"a number from 1 to {MAX_DECISIONS}"}
+MAX_CONVERSATIONS: Final = 100
+"""In one response."""
+MAX_WORDS_CHARACTERS: Final = 200
+"""Of a search."""
+_ALLOWED: Final = {
+    "limit": f"a number from 1 to {MAX_DECISIONS}",
+    "hours": f"a number from 1 to {MAX_HOURS}",
+    "before": "the `id` of a decision",
+    "q": f"words of at most {MAX_WORDS_CHARACTERS} characters together",
+    "show": "all, changed or troubled",
+    "conversation": "the name of a conversation, as decisions have it",
+}
 """Of parameters that FastAPI reads."""
 
 

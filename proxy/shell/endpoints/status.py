@@ -39,7 +39,7 @@ def add_status_endpoints(app: FastAPI) -> None:
         READY_PATH,
         summary="Whether requests would be served well",
         tags=["status"],
-        responses={503: {"model": NotReady, "description": "The upstream does not respond, or nothing can be stored."}},
+        responses={503: {"model": NotReady, "description": "No upstream responds, or nothing can be stored."}},
         response_model=Ready,
     )
     async def readyz() -> Response:

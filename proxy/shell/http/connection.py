@@ -19,12 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from proxy.errors import ProxyError, RequestTimeout, TooManyConnections
+from proxy.shell.http.disconnect import STATE_KEY
 from proxy.shell.http.framing import Requests
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.wire.openai_errors import error_body
 
-STATE_KEY: Final = "connection"
-"""In `scope["state"]`."""
 DRAIN_SECONDS: Final = 1.0
 """For an idle connection once the server stops. A request that is on its way then still gets its response, with the
 notice that it was the last one; closing at once would reset the connection. As nginx's keepalive_min_timeout:
@@ -110,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._limits = connections.limits
         self._requests = Requests(connections.limits.max_head_bytes)
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport
+        self._transport: _Output
         self._timer: asyncio.TimerHandle | None = None
         self._is_busy = False
         """Whether the application is handling a request of this connection."""
@@ -118,11 +117,14 @@ class Connection(asyncio.Protocol):
         """Whether further input is ignored."""
         self._held = b""
         """What has arrived of the requests after that one."""
+        self._is_lost = False
+        self._leave: Callable[[], None] | None = None
+        """Called when the connection is lost."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a stream
-        self._transport = transport
+        self._transport = _Output(transport, self._loop)
         is_admitted = self._connections.admit(self)
-        self.parser.connection_made(transport)
+        self.parser.connection_made(self._transport)
         if is_admitted:
             self._connections.waiting[self] = None
             self._wait(self._limits.head_seconds)
@@ -131,9 +133,18 @@ class Connection(asyncio.Protocol):
             self._refuse(TooManyConnections(f"all {most:,} connections are taken (server.max_connections)"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         self._stop_waiting()
         self._connections.forget(self)
         self.parser.connection_lost(exc)
+        if self._leave is not None:
+            self._leave()
+
+    def when_lost(self, then: Callable[[], None] | None) -> None:
+        """As Losable says."""
+        self._leave = then
+        if self._is_lost and then is not None:
+            self._loop.call_soon(then)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -165,6 +176,11 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.parser.resume_writing()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server is stopping, so that responses without an end should end."""
+        return self._connections.is_draining
+
     def request_over(self) -> None:
         """The application is done with its request."""
         self._is_busy = False
@@ -189,6 +205,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_request(self) -> None:
         self._is_busy = True
+        self._transport.hold_next()
         self._stop_waiting()
         self._connections.waiting.pop(self, None)
 
@@ -231,6 +248,62 @@ class Connection(asyncio.Protocol):
             self._timer = None
 
 
+class _Output(asyncio.Transport):
+    """The socket as uvicorn's protocol writes to it: the head of a response and what follows it in the same turn of the
+    loop go out together. A body that fits beside its head costs one system call, and wakes its client once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._socket = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        """A head that is held."""
+        self._go_on()
+
+    def hold_next(self) -> None:
+        """What is written next is the head of a response."""
+        self.write = self._hold  # type: ignore[method-assign] # so that events of a stream pass nothing of ours
+
+    def _hold(self, data: bytes | bytearray | memoryview) -> None:
+        self._head = bytes(data)
+        self.write = self._send_with_head  # type: ignore[method-assign] # as above
+        self._loop.call_soon(self._send_head)
+
+    def _send_with_head(self, data: bytes | bytearray | memoryview) -> None:
+        head, self._head = self._head or b"", None
+        self._go_on()
+        self._socket.writelines((head, data))
+
+    def _send_head(self) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._go_on()
+            self._socket.write(head)
+
+    def _go_on(self) -> None:
+        self.write = self._socket.write  # type: ignore[method-assign] # as above
+
+    def write_eof(self) -> None:
+        self._send_head()
+        self._socket.write_eof()
+
+    def close(self) -> None:
+        self._send_head()
+        self._socket.close()
+
+    def is_closing(self) -> bool:
+        return self._socket.is_closing()
+
+    def pause_reading(self) -> None:
+        self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._socket.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._socket.get_extra_info(name, default)
+
+
 def _answer(error: ProxyError) -> bytes:
     body = error_body(error)
     head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\ncontent-type: application/json\r\n"
@@ -244,6 +317,7 @@ def telling(app: ASGIApp) -> ASGIApp:
         try:
             await app(scope, receive, send)
         finally:
+            write_lines_for("")  # the connection's timers begin here, and belong to no request
             connection = scope.get("state", {}).get(STATE_KEY)
             if connection is not None:
                 connection.request_over()

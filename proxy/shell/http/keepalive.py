@@ -62,6 +62,12 @@ class KeepAlive:
                 self._as_events = _is_stream(headers)
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
+    @property
+    def rest(self) -> Send:
+        """What sends the messages after a head: the server's own `send` unless some may no longer fit. Events come by
+        the thousand, and each would pass one more function for nothing."""
+        return self.send if self._committed else self._send
+
     async def send(self, message: Message) -> None:
         """An ASGI message of the response; after the body is committed, messages that no longer fit are translated."""
         is_start = message["type"] == "http.response.start"

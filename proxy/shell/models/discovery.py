@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from proxy.config.settings import UpstreamSettings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.providers import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import OwnServer, recognised
@@ -21,6 +22,8 @@ from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, a
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire import model_list
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 
 HOW_TO_STATE_A_WINDOW: Final = "state it: --context-window N, or context_window under models:"
@@ -78,7 +81,7 @@ class Discovery:
     ) -> None:
         self._base_url = upstream.base_url
         self._is_own = is_own_server(upstream.base_url)
-        self._key = upstream.api_key.get_secret_value() if upstream.api_key else None
+        self._own_key = key_headers(upstream)
         self._on_change = on_change
         self._on_allocated = on_allocated
         """Called when a self-hosted server reports a new allocation."""
@@ -140,7 +143,7 @@ class Discovery:
         """A request arrived: ask if it is time to. From any thread, in less than a microsecond."""
         loop = self._loop
         if loop is not None and not self._needs_client_key and self._clock() >= self._due:
-            loop.call_soon_threadsafe(self._spawn, self._bearer())
+            loop.call_soon_threadsafe(self._spawn, None)
 
     def offer_key(self, authorization: bytes) -> None:
         """A request arrived with this `Authorization` header: ask with it if the upstream wants a key and none is
@@ -176,10 +179,10 @@ class Discovery:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, authorization: bytes | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
-        """Ask once; None if the upstream responded with a list, else why it did not. Never raises for the upstream."""
-        authorization = authorization or self._bearer()
+        """Ask once, with a client's `Authorization` or the upstream's own key; None if the upstream responded with a
+        list, else why it did not. Never raises for the upstream."""
         try:
-            async with asyncio.timeout(timeout_seconds), asking(self._base_url, authorization) as questions:
+            async with asyncio.timeout(timeout_seconds), self._asking(authorization) as questions:
                 found = await self._all(questions)
         except NoAnswer as no:
             self._due, self._needs_client_key = self._after(no, authorization)
@@ -199,7 +202,7 @@ class Discovery:
         if server is None or not server.by_name:
             return
         try:
-            async with asking(self._base_url, authorization or self._bearer()) as questions:
+            async with self._asking(authorization) as questions:
                 limits = await server.model(questions, model, load=load)
         except NoAnswer:
             return
@@ -241,14 +244,14 @@ class Discovery:
 
     def _after(self, no: NoAnswer, authorization: bytes | None) -> tuple[float, bool]:
         """When to ask next, and whether that needs a client's key."""
-        if self._key is None and no.status in (401, 403):
+        if not self._own_key and no.status in (401, 403):
             return (self._clock() + BUSY_SECONDS if authorization else 0.0), True
         soon = no.status is None or no.status in _LATER
         pause = BUSY_SECONDS if no.status == 429 else RETRY_SECONDS if soon else REFRESH_SECONDS
         return self._clock() + pause, self._needs_client_key
 
-    def _bearer(self) -> bytes | None:
-        return b"Bearer " + self._key.encode() if self._key else None
+    def _asking(self, authorization: bytes | None) -> AbstractAsyncContextManager[Questions]:
+        return asking(self._base_url, {b"authorization": authorization} if authorization else self._own_key)
 
     async def _all(self, questions: Questions) -> _Found:
         """The list, and what a self-hosted server has loaded. Raises NoAnswer."""
@@ -297,6 +300,17 @@ class Discovery:
     def _tell(self, model: str, limits: ModelLimits, server: OwnServer) -> None:
         if limits.window_tokens is not None:
             self._log.info("window_allocated", model=model, window_tokens=limits.window_tokens, server=server.says)
+
+
+def key_headers(upstream: UpstreamSettings) -> Mapping[bytes, bytes]:
+    """The headers that carry an upstream's own key to its list of models: a bearer token, and for Anthropic's API what
+    that takes (https://platform.claude.com/docs/en/api/models/list). Empty if it has no key."""
+    if upstream.api_key is None:
+        return {}
+    key = upstream.api_key.get_secret_value()
+    if upstream.is_only_for(MESSAGES.path):
+        return {**dict(MESSAGES.credentials(key)), b"anthropic-version": b"2023-06-01"}
+    return dict(CHAT_COMPLETIONS.credentials(key))
 
 
 def _list(body: bytes) -> ModelList:

@@ -27,13 +27,12 @@ from proxy.shell.models.calibration import (
     tells_of_truncation,
 )
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
+from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.models.shared_file import SharedFile
 from proxy.shell.resources.bounded import with_newest
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
-MAX_MODELS: Final = 512
-"""Remembered; the oldest go first. A model's name is foreign input."""
 _CONFIRMED_SECONDS: Final = 24 * 3600.0
 """How often, at most, a limit that is met again is renewed."""
 _UNDER_REFUSED: Final = 0.9
@@ -53,7 +52,7 @@ class Learning:
         self, folder: Path, upstream: str, *, enabled: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
         self._file = SharedFile(folder / "learned.json", Contents)
-        self._upstream = upstream
+        self.upstream = upstream
         self._enabled = enabled
         self._clock = clock
         """Unix time."""
@@ -66,12 +65,39 @@ class Learning:
         self._log = logger()
         self.version = 0
         """Changes when a limit or a ratio is new, from this worker or another."""
+        self.on_lesson: Callable[[], None] = lambda: None
+        """Called after each change that this process has made."""
         self.refresh()
 
     @property
     def models(self) -> tuple[str, ...]:
         """The models about which anything is known."""
         return tuple(self._known)
+
+    @property
+    def known(self) -> Known:
+        """All that is known; never changed in place."""
+        return self._known
+
+    @property
+    def kept_at(self) -> float:
+        """Unix time of the last change of the file; 0 if there is none."""
+        return self._file.changed_at
+
+    def take(self, agreed: Known, since: Known) -> None:
+        """Take over what was agreed on with other replicas, and keep what this machine has learned meanwhile. `since`:
+        what was known here when the agreement was made."""
+        if not self._enabled or agreed == self._known:
+            return
+
+        def changed(everything: Contents | None) -> Contents:
+            known = {**self._known, **(everything or {}).get(self.upstream, {})}
+            self._known = merged(since, known, agreed)
+            self._let_go()
+            return {**(everything or {}), self.upstream: self._known}
+
+        self._change(changed)
+        self.version += 1
 
     def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
@@ -284,7 +310,7 @@ class Learning:
                 return
             if everything is None:
                 self._samples = {}
-            self._known = (everything or {}).get(self._upstream, {})
+            self._known = (everything or {}).get(self.upstream, {})
         self._let_go()
         self.version += 1
 
@@ -352,11 +378,15 @@ class Learning:
 
         def changed(everything: Contents | None) -> Contents:
             # What could not be written earlier is known only here; the file's content is as new or newer.
-            known = {**self._known, **(everything or {}).get(self._upstream, {})}
+            known = {**self._known, **(everything or {}).get(self.upstream, {})}
             self._known = with_newest(known, {key_of(model): change(known.get(key_of(model), _NOTHING))}, MAX_MODELS)
             self._let_go()
-            return {**(everything or {}), self._upstream: self._known}
+            return {**(everything or {}), self.upstream: self._known}
 
+        self._change(changed)
+        self.on_lesson()
+
+    def _change(self, changed: Callable[[Contents | None], Contents]) -> None:
         try:
             self._file.change(changed)
         except OSError as error:

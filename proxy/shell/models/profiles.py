@@ -86,7 +86,7 @@ class ModelResolver:
         catalogue: Catalogue | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._catalogue = catalogue or Catalogue(settings.upstream.base_url)
+        self.catalogue = catalogue or Catalogue(settings.upstream.base_url)
         self.discovery = Discovery(settings.upstream, self.forget, self._reconsider, clock)
         self._configured = from_configuration(settings.models)
         self._learned = learned
@@ -94,7 +94,7 @@ class ModelResolver:
             from_defaults(settings),
             self.discovery.allocated,
             self._from_upstream,
-            self._catalogue.find,
+            self.catalogue.find,
         )
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
@@ -166,7 +166,7 @@ class ModelResolver:
         """Ask the upstream, and read the catalogue in a thread; both in the background. Needs a running loop."""
         self.discovery.start()
         loop = asyncio.get_running_loop()
-        self._reading = loop.run_in_executor(None, self._catalogue.load)
+        self._reading = loop.run_in_executor(None, self.catalogue.load)
         self._telling = loop.create_task(self._tell_guesses())
 
     async def close(self) -> None:

@@ -73,13 +73,14 @@ class Questions:
 
 
 @contextlib.asynccontextmanager
-async def asking(base_url: str, authorization: bytes | None) -> AsyncIterator[Questions]:
-    """A client for a group of questions. Raises NoAnswer if none can be made.
+async def asking(base_url: str, key_headers: Mapping[bytes, bytes]) -> AsyncIterator[Questions]:
+    """A client for a group of questions; `key_headers` carry the key, if there is one. Raises NoAnswer if none can be
+    made.
 
     It is made in a thread: the first import of httpx takes 0.3 s, reading the certificates 20 ms; neither a start nor a
     request should wait for that.
     """
-    headers = {b"accept": b"application/json"} | ({b"authorization": authorization} if authorization else {})
+    headers = {b"accept": b"application/json", **key_headers}
     client = await asyncio.to_thread(_client, headers, speaks_tls=base_url.startswith("https"))
     async with client:
         yield Questions(client)

@@ -1,13 +1,15 @@
 """Prints the output of `context-proxy models`: each value of a profile, and where it came from.
 
-Rule: it works without an upstream and says so; names that an upstream sent cannot control the terminal.
+Rule: it works without an upstream and says so; names that an upstream sent cannot control the terminal. Of several
+upstreams, each is asked about the models whose requests go to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -15,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.profile import ModelProfile
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
@@ -24,7 +27,7 @@ from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 
 MAX_TOOLS: Final = 12
-"""Tenants shown with their own limits; the JSON has all of them."""
+"""Tools shown with their own limits; the JSON has all of them."""
 
 _LABELS: Final[Mapping[str, str]] = {
     "window_tokens": "context window",
@@ -45,42 +48,77 @@ def print_models(
     as_json: bool = False,
     console: Console | None = None,
 ) -> None:
-    """Print one model's profile, or without a name those of all models that the configuration and the upstream name.
+    """Print one model's profile, or without a name those of all models that the configuration and the upstreams name.
 
     `limits_of` gives the limits of tool results for a profile and the upstream's tokens for one of ours.
     """
     console = console or Console()
-    learning = Learning(settings.data_dir, settings.upstream.base_url, enabled=settings.learning.enabled)
-    resolver = ModelResolver(settings, learned=learning)
+    asked = [one for one in settings.named_upstreams.values() if name is None or settings.paths_to(one, name)]
+    found = [_asked(settings, one, limits_of, name) for one in asked]
+    if as_json:
+        described = [_as_json(one, name) for one in found]
+        shown = described[0] if len(found) == 1 else {"upstreams": described}
+        console.out(json.dumps(shown, ensure_ascii=True, indent=2), highlight=False)
+        return
+    for one in found:
+        if settings.upstreams:
+            console.print(Text(f"{one.upstream.requests}: {one.upstream.base_url}", style="bold"))
+        _print(one, name, console)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is known about the models of one upstream."""
+
+    upstream: UpstreamSettings
+    failure: str | None
+    """Why it did not list them."""
+    profiles: Sequence[ModelProfile]
+    ratios: Sequence[tuple[float, bool]]
+    """For each profile, the upstream's tokens for one of ours, and whether that was measured."""
+    limits: Sequence[TruncateToolOutput]
+
+
+def _asked(
+    settings: Settings,
+    upstream: UpstreamSettings,
+    limits_of: Callable[[ModelProfile, float], TruncateToolOutput],
+    name: str | None,
+) -> _Asked:
+    learning = Learning(settings.data_dir, upstream.base_url, enabled=settings.learning.enabled)
+    resolver = ModelResolver(settings.before(upstream), learned=learning)
     failure = asyncio.run(resolver.ask_now(name))
-    names = (name,) if name is not None else _names(settings, resolver, learning)
+    names = (name,) if name is not None else _names(settings, upstream, resolver, learning)
     profiles = [resolver.profile(one) for one in names]
     ratios = [learning.ratio(one.model, counter_for(one.tokenizer, one.model).name) for one in profiles]
     limits = [limits_of(one, ratio) for one, (ratio, _) in zip(profiles, ratios, strict=True)]
-    if as_json:
-        console.out(
-            json.dumps(_as_json(settings, failure, profiles, limits, name), ensure_ascii=True, indent=2),
-            highlight=False,
-        )
-        return
+    return _Asked(upstream, failure, profiles, ratios, limits)
+
+
+def _print(found: _Asked, name: str | None, console: Console) -> None:
     if name is not None:
-        console.print(_one(profiles[0], ratios[0], limits[0]))
-    elif profiles:
-        console.print(_many(profiles))
+        console.print(_one(found.profiles[0], found.ratios[0], found.limits[0]))
+    elif found.profiles:
+        console.print(_many(found.profiles))
     else:
         console.print(
-            "Neither the configuration nor the upstream names a model; ask for one: context-proxy models NAME"
+            "Neither the configuration nor the upstream names a model that is served here; "
+            "ask for one: context-proxy models NAME"
         )
-    if any(profile.window_is_guessed for profile in profiles):
+    if any(profile.window_is_guessed for profile in found.profiles):
         console.print(Text(f"Nothing is left out or refused on a guessed window; {HOW_TO_STATE_A_WINDOW}"))
-    if failure is not None:
-        console.print(Text(f"{settings.upstream.base_url} did not list its models: {failure}", style="yellow"))
+    if found.failure is not None:
+        console.print(Text(f"{found.upstream.base_url} did not list its models: {found.failure}", style="yellow"))
 
 
-def _names(settings: Settings, resolver: ModelResolver, learning: Learning) -> tuple[str, ...]:
-    """Patterns name no model; the models that match them appear under their own names."""
+def _names(
+    settings: Settings, upstream: UpstreamSettings, resolver: ModelResolver, learning: Learning
+) -> tuple[str, ...]:
+    """Those whose requests go to this upstream. Patterns name no model; the models that match them appear under their
+    own names."""
     written = (entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?["))
-    return tuple(dict.fromkeys((*written, *learning.models, *resolver.discovery.names)))
+    names = dict.fromkeys((*written, *learning.models, *resolver.discovery.names))
+    return tuple(name for name in names if settings.paths_to(upstream, name))
 
 
 def _one(profile: ModelProfile, learned_ratio: tuple[float, bool], results: TruncateToolOutput) -> Table:
@@ -109,7 +147,7 @@ def _number(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
-def _many(profiles: list[ModelProfile]) -> Table:
+def _many(profiles: Sequence[ModelProfile]) -> Table:
     table = Table(box=None, header_style="dim")
     table.add_column("model")
     for heading in ("window", "input", "output"):
@@ -140,13 +178,7 @@ def _shown(profile: ModelProfile, field: str) -> str:
     return "–" if value is None else _number(value)
 
 
-def _as_json(
-    settings: Settings,
-    failure: str | None,
-    profiles: list[ModelProfile],
-    limits: list[TruncateToolOutput],
-    name: str | None,
-) -> dict[str, Any]:
+def _as_json(found: _Asked, name: str | None) -> dict[str, Any]:
     described = [
         {
             "model": profile.model,
@@ -163,9 +195,10 @@ def _as_json(
             },
             "sources": dict(profile.sources),
         }
-        for profile, results in zip(profiles, limits, strict=True)
+        for profile, results in zip(found.profiles, found.limits, strict=True)
     ]
-    upstream = {"base_url": settings.upstream.base_url, "listed": failure is None, "reason": failure}
+    failure = found.failure
+    upstream = {"base_url": found.upstream.base_url, "listed": failure is None, "reason": failure}
     return {**described[0], "upstream": upstream} if name is not None else {"models": described, "upstream": upstream}
 
 

@@ -6,11 +6,12 @@ reasons, never content. What a request refers to but does not contain (an image 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.message_report import MessageReport, in_model_tokens
 from proxy.core.models.profile import ModelProfile
@@ -18,11 +19,12 @@ from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.overflow.refusal import does_not_fit
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.shell.models.profiles import stated_by
+from proxy.shell.models.profiles import ModelResolver, stated_by
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.plan_inputs import RatioOf
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
+from proxy.shell.relay.routes import model_in
 from proxy.shell.telemetry.recent import described_blocks
 from proxy.wire.roads import wire_of_body
 
@@ -30,10 +32,22 @@ PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "moda
 
 
 @dataclass(frozen=True, slots=True)
+class Destination:
+    """One upstream, as far as a dry run needs it."""
+
+    upstream: UpstreamSettings
+    planner: Planner
+    models: ModelResolver
+    ratio_of: RatioOf
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What would be done to one request."""
 
     planned: Planned
+    base_url: str
+    """Of the upstream that the request would go to."""
     mode: str
     """From the settings; with `observe` and `off` the request is forwarded unchanged."""
     places: dict[str, str]
@@ -64,6 +78,7 @@ class Explanation:
         lowered = planned.reply_limit
         return {
             "model": self.profile.model,
+            "upstream": {"base_url": self.base_url},
             "mode": self.mode,
             "fits": plan.fits,
             "problem": self.problem,
@@ -108,29 +123,40 @@ class Explainer:
     def __init__(
         self,
         settings: Settings,
-        planner: Planner,
+        destinations: Sequence[Destination],
         place_of: Callable[[Artifact], str],
         way: ArtifactAccess,
-        ratio_of: RatioOf,
     ) -> None:
+        """`destinations`: in the order in which they are tried; the last one takes every request."""
         self._settings = settings
-        self._planner = planner
+        self._destinations = destinations
         self._place_of = place_of
         self._way = way
-        self._ratio_of = ratio_of
+
+    async def ask(self, body: bytes, model: str | None = None) -> str | None:
+        """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
+        list them, None if it did. Raises MalformedRequest."""
+        body = body if model is None else _for_model(body, model)
+        return await self._destination(body).models.ask_now(model_in(body) or None)
 
     async def explain(self, body: bytes, model: str | None = None) -> Explanation:
         """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
         body = body if model is None else _for_model(body, model)
-        planned = await self._planner.dry_run(wire_of_body(body), body, self._way)
+        to = self._destination(body)
+        planned = await to.planner.dry_run(wire_of_body(body), body, self._way)
         profile, plan = planned.inputs.profile, planned.plan
         problem = None
         if not plan.may_be_sent:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
-        ratio = self._ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name)
-        return Explanation(planned, mode, places, ratio, problem)
+        ratio = to.ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name)
+        return Explanation(planned, to.upstream.base_url, mode, places, ratio, problem)
+
+    def _destination(self, body: bytes) -> Destination:
+        """Chosen by wire and model, as for a real request."""
+        path, model = wire_of_body(body).path, model_in(body)
+        return next((one for one in self._destinations if one.upstream.takes(path, model)), self._destinations[-1])
 
 
 def _for_model(body: bytes, model: str) -> bytes:

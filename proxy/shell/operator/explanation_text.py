@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -28,8 +28,6 @@ from proxy.shell.operator.plain_text import number, plain
 
 FITS, DOES_NOT_FIT, NOT_READ = 0, 1, 2
 """The exit status."""
-Ask: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""Asks the upstream for its models, and about this one; why it did not list them, None if it did."""
 MIN_WIDTH: Final = 100
 """Columns if the output is no terminal: a pipe has no width of its own."""
 _LABELS: Final = dict(zip(PROFILE_VALUES, ("window", "input limit", "output limit", "reads", "tokenizer"), strict=True))
@@ -41,28 +39,28 @@ def explain_file(
     file: str,
     model: str | None = None,
     *,
-    ask: Ask | None = None,
     as_json: bool = False,
     as_diff: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Explain the request in a file, or in standard input for `-`; the exit status. `ask` asks the upstream for the
-    model's limits."""
+    """Explain the request in a file, or in standard input for `-`, with the limits that its upstream states now; the
+    exit status."""
     console = console or _console()
     try:
         body = _read(file, settings.server.max_body_bytes)
-        failure = asyncio.run(_asked(ask, body, model)) if ask is not None else None
+        failure = asyncio.run(explainer.ask(body, model))
         explanation = asyncio.run(explainer.explain(body, model))
     except OSError as error:
         return _complain(f"{file}: {error.strerror}")
     except MalformedRequest as error:
         return _complain(f"{'standard input' if file == '-' else file}: {error.message}")
-    where = settings.upstream.base_url
+    where = explanation.base_url
     if as_json:
         upstream = {"base_url": where, "listed": failure is None, "reason": failure}
         console.out(jsontext.dump({**explanation.described(), "upstream": upstream}).decode(), highlight=False)
     else:
-        console.print(_page(explanation, difference(explanation) if as_diff else _messages(explanation.blocks)))
+        messages = difference(explanation) if as_diff else _messages(explanation.blocks)
+        console.print(_page(explanation, messages, several=bool(settings.upstreams)))
         stated = explanation.value_of("window_tokens")["from"] or ""
         if failure is not None and not stated.startswith("config"):
             told = (
@@ -96,28 +94,20 @@ def _complain(problem: str) -> int:
     return NOT_READ
 
 
-async def _asked(ask: Ask, body: bytes, model: str | None) -> str | None:
-    """Why the upstream said nothing about its models; None if it did."""
-    if model is None:
-        try:
-            named = jsontext.opened(jsontext.members(body).get("model"))
-        except jsontext.NotJson:
-            return None  # the explainer reports what is wrong with it
-        model = named if isinstance(named, str) else None
-    return await ask(model)
+def _page(explanation: Explanation, messages: RenderableType, *, several: bool) -> Group:
+    """`several`: there is more than one upstream, so the page says which one it is about."""
+    return Group(_facts(explanation, several=several), Text(), messages, Text(), *_verdict(explanation))
 
 
-def _page(explanation: Explanation, messages: RenderableType) -> Group:
-    return Group(_facts(explanation), Text(), messages, Text(), *_verdict(explanation))
-
-
-def _facts(explanation: Explanation) -> Table:
+def _facts(explanation: Explanation, *, several: bool) -> Table:
     planned, profile = explanation.planned, explanation.profile
     budget = planned.plan.budget
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     table.add_row("model", Text(plain(profile.model) or "(none)"))
+    if several:
+        table.add_row("upstream", Text(explanation.base_url))
     for name, label in _LABELS.items():
         stated = explanation.value_of(name)
         if stated["value"] is not None:

@@ -1,7 +1,8 @@
 """Whether requests would be served well: `/readyz` checks what the proxy depends on.
 
-Rule: however many probes arrive, there is one check at a time, and its result is valid for a while; a probe waits no
-longer than a check may take.
+Rule: at least one upstream has to be well, and everything else: a replica that its balancer has taken out serves none.
+However many probes arrive, there is one check at a time, and its result is valid for a while; a probe waits no longer
+than a check may take.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from proxy.errors import ProxyError
 from proxy.shell.relay.relay import Relay
@@ -25,23 +26,38 @@ NOT_READY_SECONDS: Final = 2.0
 """How long a bad one is valid: what has recovered should be used soon."""
 
 
+class Looked(NamedTuple):
+    """The outcome of a look at everything."""
+
+    is_ready: bool
+    problems: Mapping[str, str]
+    """Name of a failed check → why it failed."""
+
+
 class Readiness:
     """Remembers the last check, and checks again if it is old and somebody asks."""
 
-    def __init__(self, checks: Mapping[str, Check], clock: Callable[[], float] = time.monotonic) -> None:
-        self._checks = checks
+    def __init__(
+        self,
+        upstreams: Mapping[str, Check],
+        others: Mapping[str, Check],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """One of the `upstreams` has to be well, and all `others`."""
+        self._upstreams = upstreams
+        self._checks = {**upstreams, **others}
         self._clock = clock
-        self._problems: dict[str, str] = {}
+        self._looked = Looked(is_ready=False, problems={})
         self._good_until = float("-inf")
         self._look: asyncio.Task[None] | None = None
 
-    async def problems(self) -> Mapping[str, str]:
-        """Name of a failed check → why it failed; empty: ready."""
+    async def looked(self) -> Looked:
+        """The outcome of the last look, which was not long ago."""
         if self._clock() >= self._good_until:
             if self._look is None or self._look.done():
                 self._look = asyncio.create_task(self._look_at_all(), name="readiness")
             await asyncio.shield(self._look)  # another probe may wait for it, too
-        return self._problems
+        return self._looked
 
     async def close(self) -> None:
         """Cancel the check that is under way."""
@@ -51,8 +67,11 @@ class Readiness:
 
     async def _look_at_all(self) -> None:
         found = await asyncio.gather(*(_checked(check) for check in self._checks.values()))
-        self._problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
-        self._good_until = self._clock() + (NOT_READY_SECONDS if self._problems else READY_SECONDS)
+        problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
+        has_upstream = any(name not in problems for name in self._upstreams)
+        is_ready = has_upstream and all(name in self._upstreams for name in problems)
+        self._looked = Looked(is_ready, problems)
+        self._good_until = self._clock() + (NOT_READY_SECONDS if problems else READY_SECONDS)
 
 
 async def _checked(check: Check) -> str | None:
@@ -61,6 +80,10 @@ async def _checked(check: Check) -> str | None:
             return await check()
     except TimeoutError:
         return f"no answer within {LOOK_SECONDS:g} s"
+
+
+Note: TypeAlias = Callable[[], str | None]
+"""Why something that requests do without does not work; None if it does."""
 
 
 def upstream_check(relay: Relay) -> Check:

@@ -1,15 +1,18 @@
 """What is known of running conversations, so that each turn needs work only on its new messages.
 
 Rule: memory changes only how long the work takes. The earlier request of a conversation is found by comparing bytes,
-among those of the same tenant and wire (`whose`); what was forgotten is computed again with the same result.
+among those of the same tenant and wire (`whose`), or, if an agent writes the beginning of its body anew each time, by
+what the model said last; what was forgotten is computed again with the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from proxy.core.conversation.message import Message
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.request import Request
 
@@ -23,9 +26,21 @@ well takes 0.1 ms if their bodies are not in the CPU caches."""
 MAX_TAKEN_BACK: Final = 4
 """Messages at the end that a client may change or take back while it continues the same conversation."""
 
+MAX_EXCHANGED: Final = 2
+"""Messages before the newest that an agent may write anew in each turn: the system text and the first user message."""
+_LEAST_IN_COMMON: Final = 5
+"""Messages of the same bytes, before two conversations that begin otherwise are taken for one: agents of one kind often
+take the same first step."""
+_KNOWN_BY: Final = 2
+"""The newest messages of a model by which a conversation is found although its body begins otherwise."""
+_SOUGHT_BY: Final = 6
+"""How many of a model's newest messages are looked for: the newest of all is always new."""
+
 Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
 """Whose request it is, and how its body begins."""
+_Said: TypeAlias = tuple[Hashable, int, bytes]
+"""Whose request it is, and a message of its model, with its index."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +80,8 @@ class ConversationMemory(Generic[Knowledge]):
         self._kept: BoundedMap[Remembered[Knowledge], _Head] = BoundedMap(max_bytes=max_bytes)
         self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
         """The kept requests, the newest of each head last."""
+        self._said: dict[_Said, Remembered[Knowledge]] = {}
+        """The kept requests by what the model said last in them."""
 
     def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest one that the body
@@ -79,6 +96,22 @@ class ConversationMemory(Generic[Knowledge]):
                     return best
         return best
 
+    def nearly(self, whose: Hashable, messages: Sequence[Message]) -> Match[Knowledge] | None:
+        """A remembered request that these messages continue although its body begins otherwise; up to MAX_EXCHANGED of
+        the shared messages may differ. May be called from any thread."""
+        for index, raw in islice(_said_in(messages), _SOUGHT_BY):
+            remembered = self._said.get((whose, index, raw))
+            if remembered is None:
+                continue
+            pairs = enumerate(zip(remembered.request.conversation.messages, messages, strict=False))
+            differing = [at for at, (known, message) in pairs if known != message]
+            exchanged = sum(at < index for at in differing)
+            both = min(len(remembered.request.conversation), len(messages))
+            shared = next((at for at in differing if at > index), both)
+            is_same = exchanged <= MAX_EXCHANGED and shared - exchanged >= _LEAST_IN_COMMON
+            return Match(remembered, shared) if is_same else None
+        return None
+
     def remember(
         self,
         whose: Hashable,
@@ -89,11 +122,15 @@ class ConversationMemory(Generic[Knowledge]):
     ) -> None:
         """Keep a request in place of the one that it continues; request and knowledge together take `held_bytes`."""
         key = (whose, request.body[:HEAD_BYTES])
+        if instead_of is None or not instead_of.is_continued:
+            instead_of = self.nearly(whose, request.conversation.messages)
         if instead_of is not None and instead_of.is_continued:
             self._forget(instead_of.remembered)
         newest = Remembered(request, knowledge)
         together = self._heads.setdefault(key, [])
         together.append(newest)
+        for said in islice(_said_in(request.conversation.messages), _KNOWN_BY):
+            self._said[whose, *said] = newest
         gone = self._kept.put(newest, key, held_bytes)
         if len(together) > MAX_TOGETHER:
             self._forget(together[0])
@@ -110,3 +147,14 @@ class ConversationMemory(Generic[Knowledge]):
         together.remove(remembered)
         if not together:
             del self._heads[head]
+        for said in islice(_said_in(remembered.request.conversation.messages), _KNOWN_BY):
+            if self._said.get((head[0], *said)) is remembered:
+                del self._said[head[0], *said]
+
+
+def _said_in(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
+    """What the model said, each with its index, the newest first: the words that no two conversations have in
+    common."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "assistant":
+            yield index, messages[index].raw

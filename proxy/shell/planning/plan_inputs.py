@@ -16,6 +16,7 @@ from proxy.core.compaction.budget import Budget, budget_for
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models.agent_tools import AgentFileAccess, offers_subagent, reach_with
+from proxy.core.models.names import has_open_weights
 from proxy.core.models.profile import Modality, ModelProfile
 from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.tokens.counters import ByteClassCounter, Counter
@@ -37,9 +38,15 @@ MAX_KNOWN_TEXT_BYTES: Final = 8 * 1024 * 1024
 """Of all tool lists and instructions that are remembered."""
 _MAX_SIZED_BYTES: Final = 128 * 1024
 """Of a tool list whose size is remembered (64 of them are); the lists of agents have up to 80 KB."""
-MAX_ROUGH_BYTES: Final = 64 * 1024
-"""Whatever the room is: a conversation that grows beyond this is counted again from its beginning, in 5 ms. If that
-happened later, at megabytes in a large window, one turn would pay for all earlier ones."""
+ROUGH_SHARE: Final = 2 / 3
+"""Of the usable room: up to here an estimate decides, because an exact count would decide the same. For whole
+conversations of agents it is 0.7 to 1.0 of the estimate, and 1.3 for Chinese in `cl100k_base`, the densest language
+that one consists of. A conversation of letters drawn by lot (1.8) is sent, refused, and counted exactly then."""
+_ROUGH_BYTES_PER_TOKEN: Final = 3
+"""Of the usable room: the estimate of a longer request would hardly ever be within its share."""
+MAX_UNSURE_BYTES: Final = 64 * 1024
+"""Of a request that is estimated although its counter may not be its model's own, or its server may cut prompts
+silently: both are found out by comparing exact counts with usage."""
 
 
 class SendTerms(NamedTuple):
@@ -66,7 +73,7 @@ class PlanInputs:
     profile: ModelProfile
     counted_by: str
     is_rough: bool
-    """Whether `counted_by` is not the model's own counter, because the request fits anyway."""
+    """Whether `counted_by` is not the model's own counter, because the request is far under its room."""
     budget: Budget
     base: Size
     """Size of what is not a message: mostly tools."""
@@ -84,11 +91,11 @@ class _Limits(NamedTuple):
     profile: ModelProfile
     own: Counter
     """The model's own counter."""
-    is_slow: bool
-    """Whether that counter is so slow that a rough count is worthwhile."""
+    rough_bytes: int
+    """Up to how many bytes of a request a rough count is worthwhile."""
     budget: Budget
     known: dict[tuple[bool, str, bytes, bytes, SendTerms], PlanInputs]
-    """By everything else they depend on: whether a rough count is enough, the wire, the tool list, the instructions,
+    """By everything else they depend on: whether the count is rough, the wire, the tool list, the instructions,
     the terms."""
 
 
@@ -103,9 +110,9 @@ class KnownInputs:
         self._count, self._text_bytes = 0, 0
 
     def of(self, wire: Wire, request: Request, tenant: str, terms: SendTerms, *, rough: bool) -> PlanInputs:
-        """The inputs of a plan; `rough`: whether a rough count is enough if the request surely fits."""
+        """The inputs of a plan; `rough`: whether a rough count is enough while the request is far under its room."""
         limits = self._limits(request, tenant)
-        roughly = rough and limits.is_slow and not request.has_images and surely_fit(request.full_bytes, limits.budget)
+        roughly = rough and not request.has_images and request.full_bytes <= limits.rough_bytes
         tools = terms.tools or wire.tools(request)
         instructions = wire.instructions(request.members)
         key = (roughly, wire.path, tools, instructions, terms)
@@ -128,12 +135,14 @@ class KnownInputs:
         if known is not None and known.profile is profile:
             return known
         own = with_images_of(profile.model, texts, profile.image_tokens)
-        is_slow = not isinstance(texts, ByteClassCounter)
         exact = own.exact or calibrated
         apart = self._pipelines.reply_is_apart(profile.model)
         budget = budget_for(profile, asked, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart)
+        rough_bytes = 0 if isinstance(texts, ByteClassCounter) else _ROUGH_BYTES_PER_TOKEN * budget.usable_tokens
         self._make_room(0)
-        self._limits_of[key] = found = _Limits(profile, own, is_slow, budget, {})
+        if not texts.exact or has_open_weights(profile.model):
+            rough_bytes = min(rough_bytes, MAX_UNSURE_BYTES)
+        self._limits_of[key] = found = _Limits(profile, own, rough_bytes, budget, {})
         return found
 
     def _make_room(self, text_bytes: int) -> None:
@@ -179,9 +188,9 @@ class KnownInputs:
         )
 
 
-def surely_fit(full_bytes: int, budget: Budget) -> bool:
-    """Whether a request of so many bytes needs no exact count: except in images, no token is shorter than a byte."""
-    return full_bytes <= budget.room_tokens and full_bytes <= MAX_ROUGH_BYTES
+def is_far_under(estimate: Size, budget: Budget) -> bool:
+    """Whether a request of this estimated size needs no exact count."""
+    return estimate.tokens <= budget.usable_tokens * ROUGH_SHARE and budget.high_mark.excess(estimate) is None
 
 
 @functools.lru_cache(64)

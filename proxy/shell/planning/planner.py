@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.compaction.budget import Budget, clamped_reply
 from proxy.core.compaction.in_place import Compressed, compressed
 from proxy.core.compaction.plain_plan import plain_plan
-from proxy.core.compaction.plan import Plan, Progress, plan
+from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.pairing import unpaired
@@ -27,7 +27,7 @@ from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
-from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, surely_fit
+from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent
 from proxy.shell.planning.wanted import in_thread
@@ -42,8 +42,11 @@ SMALL_BYTES: Final = 4 * 1024
 INLINE_BYTES: Final = 32 * 1024
 """New bytes that are processed on the event loop: tiktoken counts 6 MB a second or more, so this takes about 5 ms at
 most. A thread costs 0.1 ms and waits for its turn."""
+WAITED_SECONDS: Final = 0.000_5
+"""Least time of a look-up that is told: asking what is remembered takes microseconds, and is the proxy's own time."""
 
 _NOTHING: Final[Resolved] = {}
+_NO_OTHERS: Final[Mapping[int, Message]] = {}
 _COPIES: Final = 4
 """How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
 
@@ -125,7 +128,7 @@ class Planner:
                 planned = await self._run(came, match, resolved)
         if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
             planned = await self._run(came, match, resolved)
-        if lookup_seconds:
+        if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
@@ -182,8 +185,15 @@ class Planner:
             unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
             lambda message, call: wire.message(wire.missing_result(message, call, text)),
         )
+        return await self._made_for(refused, request, keeping=keeping)
+
+    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+        """A plan for the history of a request without the reasoning that its upstream could not verify."""
+        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+
+    async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
-        return await in_thread(self.made, wire, request, refused.tenant, terms, refused.resolved)
+        return await in_thread(self.made, refused.wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_further(self, planned: Planned, messages: Sequence[Message]) -> Planned:
         """The plan for a request with more messages at its end, on the same terms as its own plan."""
@@ -230,8 +240,10 @@ class Planner:
         known = match.remembered.knowledge
         budget, size = known.inputs.budget, known.plan.after
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
-        if known.inputs.is_rough and (not surely_fit(len(body), budget) or wire.may_hold_images(body)):
-            return False  # the model's own counter is used, and may have to load its vocabulary first
+        if known.inputs.is_rough and (
+            not is_far_under(grown, budget) or wire.may_hold_images(body[match.shared_bytes :])
+        ):
+            return False  # the model's own counter counts everything, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
     def _plan(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
@@ -255,6 +267,15 @@ class Planner:
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
             known, shared, goes_on = None, 0, False  # new content changed known messages
+        others: dict[int, Message] = {}
+        if tenant and will_be_known and not goes_on:
+            near = self._memory.nearly((wire.path, tenant), request.conversation.messages)
+            if near is not None and near.remembered.knowledge.resolved == resolved:
+                known, shared, goes_on = near.remembered.knowledge, near.shared_messages, near.is_continued
+                before = known.request.conversation.messages[:shared]
+                request = request.sharing(before)
+                pairs = enumerate(zip(before, request.conversation.messages, strict=False))
+                others = {index: message for index, (earlier, message) in pairs if message is not earlier}
         planned = self.made(
             wire,
             request,
@@ -263,6 +284,7 @@ class Planner:
             resolved,
             known,
             shared,
+            others,
             goes_on=goes_on,
             will_be_known=will_be_known,
         )
@@ -277,23 +299,29 @@ class Planner:
         resolved: Resolved,
         known: Planned | None = None,
         shared: int = 0,
+        others: Mapping[int, Message] = _NO_OTHERS,
         *,
         goes_on: bool = False,
         will_be_known: bool = True,
     ) -> Planned:
         """The plan for a request; may be called from any thread. `known` is a plan whose first `shared` messages are
-        the first of this request; `goes_on`: whether this is the next turn of the same conversation; `will_be_known`:
-        whether a later one may continue from this plan."""
-        inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None)
+        the first of this request, except for `others` at their indexes; `goes_on`: whether this is the next turn of the
+        same conversation; `will_be_known`: whether a later one may continue from this plan."""
+        # What has been counted exactly is not estimated again: both decide the same.
+        is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
+        inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
         steps, progress = resolving(inputs.pipeline, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
         if made is None:
-            made, progress = plan(request.conversation, inputs.base, steps, _progress(known, inputs, shared))
-        if inputs.is_rough and made.before.tokens > inputs.budget.room_tokens:
-            # The rough count was wrong, or nearly: nothing is given up before the model's own counter has counted.
+            made, progress = plan(
+                request.conversation, inputs.base, steps, _progress(known, inputs, shared, others, steps)
+            )
+        lowered = _lowered(request, inputs.budget, made)
+        if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
+            # Nothing is given up, of the messages or the reply, before the model's own counter has counted.
             inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
             made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
-        lowered = _lowered(request, inputs.budget, made)
+            lowered = _lowered(request, inputs.budget, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, request.healed)
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
@@ -324,11 +352,19 @@ def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> li
     return [reference for message in messages for reference in references_in(message)]
 
 
-def _progress(known: Planned | None, inputs: PlanInputs, shared: int) -> Progress | None:
+def _progress(
+    known: Planned | None, inputs: PlanInputs, shared: int, others: Mapping[int, Message], steps: Pipeline
+) -> Progress | None:
     """The progress of a known plan, if a plan with these inputs may continue from it."""
-    if known is None or known.progress is None or known.progress.messages > shared:
+    if known is None or known.progress is None or not (known.inputs is inputs or known.inputs == inputs):
         return None
-    return known.progress if known.inputs is inputs or known.inputs == inputs else None
+    progress = known.progress.within(shared)
+    return progress.exchanged(others, steps) if progress is not None and others else progress
+
+
+def _reaches(known: Planned, shared: int) -> bool:
+    """Whether a plan whose first `shared` messages are those of a known plan may continue from it."""
+    return known.progress is not None and known.progress.within(shared) is not None
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dict[str, int]:

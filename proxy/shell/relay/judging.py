@@ -75,7 +75,12 @@ class Judge:
             and planned.request.shape.is_whole  # otherwise a call may be where it cannot be seen
             and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
         )
-        return Outcome(answer.status, verdict, media, is_unpaired, fitting)
+        has_broken_seals = (
+            self._heals
+            and verdict.kind is VerdictKind.SEAL
+            and any(message.unsealed() is not message for message in planned.request.conversation)
+        )
+        return Outcome(answer.status, verdict, media, is_unpaired, has_broken_seals, fitting)
 
     def observed(self, answer: PeekedResponse, planned: Planned, decision: Decision) -> None:
         """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
@@ -108,7 +113,7 @@ class Judge:
 
     def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
         """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
-        if counted is None or planned.request.has_images or not planned.plan.fits:
+        if counted is None or planned.request.has_images:
             return None
         if not planned.request.shape.is_whole:
             return None  # its count may include more than this prompt
@@ -122,10 +127,11 @@ class Judge:
         # that they had in their cache.
         may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
         window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
-        if window is not None:
-            decision.cut_to_tokens = window
-            self._recorder.cut(decision, int(sent * ratio), counted.prompt)
-            self._learning.note_cut(model, window, profile.certain_window_tokens)
+        if window is None or not planned.plan.fits:
+            return None
+        decision.cut_to_tokens = window
+        self._recorder.cut(decision, int(sent * ratio), counted.prompt)
+        self._learning.note_cut(model, window, profile.certain_window_tokens)
         return window
 
     def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
@@ -188,7 +194,7 @@ class Judge:
         went_well: bool,
     ) -> None:
         """Compare the upstream's count of a prompt with the estimate."""
-        if self._cut_to(all_counted, planned, decision) is not None or planned.inputs.is_rough:
+        if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
         if not planned.request.shape.is_whole:
@@ -204,6 +210,8 @@ class Judge:
         if planned.request.has_images:
             self._learning.note_prompt(profile.model, counted, planned.tenant)
             self._learn_images(planned, estimate, counted)
+        elif planned.inputs.is_rough:
+            self._learning.note_prompt(profile.model, counted, planned.tenant)
         else:
             self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant)
 

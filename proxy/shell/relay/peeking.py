@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from proxy.core.overflow.silent_truncation import Counted
@@ -53,13 +53,20 @@ class PeekedResponse:
         self._pieces = answer.chunks()
         self._held: list[bytes] = []
         self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
-        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if self._says(b"content-encoding", is_zlibs) else None
+        types, codings = _described_by(answer.headers)
+        self._is_event_stream = any(b"event-stream" in value for value in types)
+        self._is_json = any(b"json" in value for value in types)
+        self.is_plain = all(value in (b"", b"identity") for value in codings)
+        """Whether the body is not compressed."""
+        self._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if any(map(is_zlibs, codings)) else None
         self.evidence = b""
         """What was read, decompressed, except for what was passed on early."""
         self.is_whole = False
         """Whether the whole body was read: it can be passed on even after the response is closed."""
         self.has_begun = False
         """Whether anything was passed on early."""
+        self._counted: Counted | None = None
+        """What a whole response counts; its judge asks for it, and whoever learns from it."""
         self._quiet_bytes = 0
         """Data of events without content."""
         self._telling = b""
@@ -70,19 +77,12 @@ class PeekedResponse:
         client asked for."""
         if self.status != 200 or not self.is_plain:
             return False
-        is_stream = self._says(b"content-type", lambda value: b"event-stream" in value)
-        return is_stream if as_stream else self._says(b"content-type", lambda value: b"json" in value)
+        return self._is_event_stream if as_stream else self._is_json
 
     @property
     def is_stream(self) -> bool:
         """Whether the body is a stream of events, by its content-type or by its beginning."""
-        says = self._says(b"content-type", lambda value: b"event-stream" in value)
-        return says or self.evidence.lstrip().startswith(_EVENT_FIELDS)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the body is not compressed."""
-        return not self._says(b"content-encoding", lambda value: value not in (b"", b"identity"))
+        return self._is_event_stream or self.evidence.lstrip().startswith(_EVENT_FIELDS)
 
     @property
     def telling(self) -> bytes:
@@ -108,6 +108,7 @@ class PeekedResponse:
             if seen >= HELD_BYTES and (not self._quiet_bytes or seen >= QUIET_BYTES):
                 return
         self.is_whole = True
+        self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
 
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
@@ -135,7 +136,9 @@ class PeekedResponse:
     def counted(self) -> Counted | None:
         """What the upstream counted, as stated at the end of its response or at the beginning of a stream; None if it
         states nothing, or has not yet."""
-        if self.is_whole or self._unpacker is not None:
+        if self.is_whole:
+            return self._counted
+        if self._unpacker is not None:
             return self._wire.counted(self.evidence[-_TAIL_BYTES:])
         begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
         return self._wire.counted(begun + self._last.joined[-_TAIL_BYTES:])
@@ -176,9 +179,13 @@ class PeekedResponse:
         """Whether an event shows what the response is: a part of the reply, an error, or the end."""
         return self._wire.says_something(data_of(event))
 
-    def _says(self, name: bytes, wanted: Callable[[bytes], bool]) -> bool:
-        """Whether a header of that name has a value of that kind."""
-        for found, value in self.headers:  # noqa: SIM110 - asked of every answer; any() takes three times as long
-            if found == name and wanted(value.strip().lower()):
-                return True
-        return False
+
+def _described_by(headers: Headers) -> tuple[list[bytes], list[bytes]]:
+    """What the headers say of the body, in lower case: its types and its compressions."""
+    types, codings = list[bytes](), list[bytes]()
+    for name, value in headers:
+        if name == b"content-type":
+            types.append(value.strip().lower())
+        elif name == b"content-encoding":
+            codings.append(value.strip().lower())
+    return types, codings

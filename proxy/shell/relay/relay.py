@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
-from proxy.config.settings import RoutedUpstream, Settings
+from proxy.config.settings import Settings
 from proxy.config.types import Mode
+from proxy.config.upstreams import RoutedUpstream
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
@@ -27,6 +28,7 @@ from proxy.shell.models.profiles import ModelResolver
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
+from proxy.shell.relay.held_conversations import HeldConversations
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
@@ -55,6 +57,12 @@ class Standing(NamedTuple):
     outcome: Outcome
     is_first: bool
     """Whether nothing was sent before."""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its judge compared its usage with what was sent, as with each whole response to a first send."""
+        is_whole = self.response.is_whole and not self.response.is_stream
+        return self.is_first and is_whole and self.outcome.verdict.kind is VerdictKind.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,7 @@ class Relay:
         self._tenants = tenants
         self._recorder = recorder
         self._retrieval = retrieval
+        self._held = HeldConversations()
         self._log = logger()
 
     async def serve(
@@ -121,6 +130,8 @@ class Relay:
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
         planned = await self._plans.kept(planned, tenant.hex(), decision)
+        if self._settings.overflow.retry:
+            planned = self._asked_at_once(planned, tenant.hex(), decision)
         larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
         journey = Journey(target, sent_headers, body, planned, tenant.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
@@ -129,6 +140,13 @@ class Relay:
             return Served(sent.response, sent)
         rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
         return Served(await watched(sent.response, rounds), sent)
+
+    def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
+        """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
+        asking = self._held.planned(planned, tenant)
+        if asking is not planned:
+            decision.note_plan(asking)
+        return asking
 
     async def _observed(self, answer: UpstreamResponse, planned: Planned, decision: Decision) -> Response:
         """A response that passes unchanged; the cause of a refusal is recorded."""
@@ -179,6 +197,7 @@ class Relay:
                             await response.aclose()
                             return fallback
                         self._raise_for(send, outcome)
+                        self._held.note(send.planned, outcome, response.evidence, journey.tenant)
                         return Standing(response, send, outcome, is_first)
                 except BaseException:
                     await response.aclose()
@@ -186,7 +205,8 @@ class Relay:
                 is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
                 if is_guess:
                     self._recorder.overflowed(decision, outcome.verdict)
-                if following.attempt.rung is Rung.FITTED or (is_guess and outcome.status >= 400 and response.is_whole):
+                is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
+                if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
                     fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
                 await response.aclose()
                 journey = journey.uncompressed() if response.has_begun else journey
@@ -225,6 +245,7 @@ class Relay:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
     async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamResponse:
+        decision.upstream = self._upstream.host
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
         decision.note_answer(answer.status)
@@ -233,14 +254,20 @@ class Relay:
     def learn_from(self, served: Served, decision: Decision) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, sent = served.response, served.sent
+        if isinstance(response, PeekedResponse | StreamedResponse):
+            decision.counted = response.counted
         if sent is None or not sent.is_first or sent.outcome.fitting_tokens is not None:
             return
-        if not isinstance(response, UpstreamResponse):
-            counted = None if isinstance(response, WholeResponse) else response.counted
-            went_well = response.status < 400
-            self._judge.learn_from_usage(
-                sent.send.planned, response.prompt_tokens, decision, counted, went_well=went_well
-            )
+        if isinstance(response, UpstreamResponse):
+            return
+        planned, went_well = sent.send.planned, response.status < 400
+        if isinstance(response, WholeResponse):
+            self._judge.learn_from_usage(planned, response.prompt_tokens, decision, went_well=went_well)
+        else:
+            counted = decision.counted
+            prompt_tokens = None if counted is None else counted.prompt
+            not_compared = None if sent.is_compared else counted
+            self._judge.learn_from_usage(planned, prompt_tokens, decision, not_compared, went_well=went_well)
 
     async def pass_through(
         self,

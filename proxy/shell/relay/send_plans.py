@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
@@ -26,6 +26,7 @@ from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.resources.logs import logger
 from proxy.shell.telemetry.decision import Decision
 
+_FIRST: Final = Attempt(Rung.FIRST)
 _Make: TypeAlias = Callable[..., Awaitable[Planned]]
 """Makes a plan; `keeping`: whether what it takes out can be kept."""
 
@@ -60,12 +61,18 @@ class SendPlans:
         planned = journey.first
         if not planned.plan.may_be_sent:
             raise self._refusal(planned)
+        send = SendPlan(_FIRST, planned)
+        outcome = yield send
+        if outcome.is_final or not self._retries:
+            return  # nearly always: no situation is described that no strategy will ask about
         strategy = retry_strategy(journey.situation)
-        send: SendPlan | None = SendPlan(next(strategy), planned)
-        while send is not None:
+        next(strategy)  # is the first send, which is over
+        while (attempt := _next(strategy, outcome)) is not None:
+            following = await self._send(journey, attempt, outcome, send.planned)
+            if following is None:
+                return
+            send = following
             outcome = yield send
-            attempt = _next(strategy, outcome) if self._retries else None
-            send = None if attempt is None else await self._send(journey, attempt, outcome, send.planned)
 
     async def _send(self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned) -> SendPlan | None:
         """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
@@ -77,15 +84,19 @@ class SendPlans:
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
         if attempt.rung is Rung.REPAIRED:
-            planned = await self._made(partial(self._planner.plan_repaired, journey.planned), journey.tenant)
+            repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+            planned = await self._made(partial(repair, journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:
             return await self._fitted(journey, attempt, attempt.goal_tokens)
-        if outcome.verdict.is_overflow and (asking := refused.left_to_the_upstream()) is not None:
+        asking = refused.left_to_the_upstream() if outcome.verdict.is_overflow and not refused.members else None
+        if asking is not None:
             return SendPlan(attempt, asking)
         planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        if refused.members:  # it was asked at once
+            planned = planned.left_to_the_upstream() or planned
         self._judge.learn_from_recount(outcome.verdict, refused, planned)
         if planned.plan.may_be_sent and planned.plan.after.bytes < refused.plan.after.bytes:
             return SendPlan(attempt, planned)

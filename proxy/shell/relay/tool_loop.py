@@ -14,15 +14,13 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core.notices.catalogue import Language
-from proxy.core.notices.pages import quoted
-from proxy.core.notices.retrieval import failed, last_reading, stopped, too_many, unnamed, withheld
+from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
-from proxy.core.retrieval_tool.reading import Query
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
 from proxy.core.text.measures import utf8_length
-from proxy.errors import ContextOverflow, ProxyError
-from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.errors import ContextOverflow
+from proxy.shell.artifacts.tools import ArtifactTools
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.relay.journey import Journey
@@ -50,7 +48,7 @@ class Retrieval:
     """What every response needs for its rounds."""
 
     planner: Planner
-    reader: ArtifactReader
+    tools: ArtifactTools
     recorder: Recorder
     language: Language
     keepalive_seconds: float | None
@@ -158,12 +156,4 @@ class ToolLoop:
         return texts
 
     async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
-        reader, language = self.retrieval.reader, self.retrieval.language
-        if wanted is None:
-            return unnamed(language)
-        try:
-            query = Query.parse(wanted.asked) or Query()
-            stored = await reader.find(wanted.artifact, self.journey.tenant)
-            return quoted((await reader.page(stored, query, page_bytes)).decode("utf-8", "replace"))
-        except ProxyError as error:
-            return failed(wanted.artifact, error, language)
+        return (await self.retrieval.tools.read(wanted, (self.journey.tenant,), page_bytes)).text

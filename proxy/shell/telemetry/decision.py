@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.conversation.message import Message
 from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.overflow.silent_truncation import Counted
 from proxy.errors import ProxyError
 from proxy.shell.planning.planned import Planned
-from proxy.shell.planning.prefix import LastSent, share_kept
+from proxy.shell.planning.prefix import LastSent, name_of_conversation, share_kept
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -65,6 +66,10 @@ class Decision:
     answer_bytes: int = 0
     prompt_tokens: int | None = None
     """As the upstream counted them, if known."""
+    counted: Counted | None = None
+    """All its counts for the prompt that was sent last, cached tokens included, if it states them."""
+    upstream: str = ""
+    """Host and port of the upstream that it was sent to."""
     parent: Context | None = None
     """The client's span, if requests are traced and the client names one."""
     cut_to_tokens: int | None = None
@@ -86,6 +91,8 @@ class Decision:
     def note_plan(self, planned: Planned) -> None:
         """The request was read, and it is clear what to send."""
         self.planned = planned
+        if not planned.last_sent.conversation:
+            planned.last_sent.conversation = name_of_conversation(planned.tenant, planned.request.conversation.messages)
         if self._last_sent is None:  # a second plan is not part of the conversation
             self._last_sent = planned.last_sent
             self._sent_before = planned.last_sent.messages
@@ -169,6 +176,17 @@ class Decision:
         is_cut = planned is not None and planned.inputs.profile.cuts_silently and not planned.plan.fits
         return "window_too_small" if is_cut else ""
 
+    def _described_upstream(self) -> dict[str, Any]:
+        """Where it was sent, and what was counted there."""
+        if not self.upstream:
+            return {}
+        line: dict[str, Any] = {"upstream": self.upstream}
+        if (counted := self.counted) is not None:
+            line["prompt_tokens"] = counted.prompt
+            line["cached_tokens"] = counted.cached
+            line["reply_tokens"] = counted.reply
+        return line
+
     def described(self, now: float) -> dict[str, Any]:
         """The members of the log line."""
         line: dict[str, Any] = {"request_id": self.request_id, "outcome": self.outcome, "status": self.status}
@@ -179,6 +197,7 @@ class Decision:
             line |= _described_plan(self.planned)
         if self.warning:
             line |= {"warning": self.warning, "advice": LARGER_WINDOW}
+        line |= self._described_upstream()
         if self.cut_to_tokens is not None:
             line["cut_to_tokens"] = self.cut_to_tokens
         if self.observed:
@@ -214,6 +233,7 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
         "window_is_guessed": planned.plan.budget.room_is_guessed,
         "counted_by": planned.inputs.counted_by,
         "edits": planned.reasons,
+        "conversation": planned.last_sent.conversation,
     }
 
 

@@ -16,11 +16,29 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's",
     ),
     (("messages_compressed",), "`/v1/compress` answered a gateway: sizes before and after, edits by reason"),
-    (("request_planned",), "a request was changed: sizes before and after, edits by reason"),
+    (
+        ("request_planned",),
+        "a request was changed: sizes before and after, edits by reason, the numbers of the messages that were "
+        "`changed` and `left_out`, and the `artifacts` that hold what was taken out",
+    ),
+    (
+        ("edit",),
+        "at the level debug, one for each change of each send: the `message`, by its number from 0 (to `last_message`, "
+        "for neighbours left out together), `reasons`, tokens before and after, `artifacts`",
+    ),
+    (
+        ("model_limits",),
+        "the limits that hold for a model, when they are first used and whenever they differ: the window, where it "
+        "comes from, and how it is known (`stated`, `learned`, `inferred`, `guessed`)",
+    ),
     (("tool_output_truncated", "artifact_saved"), "a tool result was cut; all of it is in the file of that name"),
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),
     (("media_refused", "media_refusal_learned"), "media were refused and sent as text instead; what is remembered"),
-    (("overflow_detected", "overflow_retried", "original_retried"), "the upstream refused; what was sent next"),
+    (
+        ("overflow_detected", "overflow_retried", "original_retried"),
+        "the upstream refused; what was sent next, with the same members as `request_planned`",
+    ),
+    (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
         ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned"),
         "the upstream taught something: its limits, how it counts texts and images, that it does not accept "
@@ -39,7 +57,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),
     (
         ("artifact_read",),
-        "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered",
+        "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered; with a "
+        "`tool`: a client of MCP, with the tool that it called",
     ),
     (
         ("image_fetched", "image_not_fetched"),
@@ -56,8 +75,18 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "a compression that the proxy cannot read; a request to another path without a response",
     ),
     (
+        ("decisions_not_kept",),
+        "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
+        "file works again; a broken one is put aside",
+    ),
+    (
         ("learning_not_kept", "learning_not_read", "learning_not_erased", "owner_secret_not_kept"),
         "the data folder cannot be written; only what was learned is lost",
+    ),
+    (
+        ("state_lost", "state_found", "state_failed"),
+        "the server at `state.url` is away, or there again, or a defect of the proxy keeps it from what is there; "
+        "meanwhile each replica goes by what it knows and learns",
     ),
     (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),
@@ -72,6 +101,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("planning_failed", "reference_failed", "judging_failed", "request_failed"),
         "a defect of the proxy; the request is sent unchanged if possible",
     ),
+    (("mcp_failed",), "the SDK of MCP reports a failure of its own; only its kind, as its words may quote a client"),
     (("metrics_not_shared",), "no folder for temporary files: each worker's `/metrics` reports its own figures"),
     (("listening",), "the port is open"),
     (

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from proxy.core.conversation.edit import Reason
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry_strategy import Rung
+from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.learning import Learning
 from proxy.wire.model_list import NOTHING
 
@@ -120,6 +121,11 @@ class Metrics:
             "context_proxy_saved_artifacts", "Artifacts written to the store.", registry=registry
         )
         self.saved_bytes = Counter("context_proxy_saved_artifact_bytes", "Bytes of these artifacts.", registry=registry)
+        self.store_failures = Counter(
+            "context_proxy_store_failures",
+            "Artifacts that could not be written to the store; the cut was not made, or its notice says so.",
+            registry=registry,
+        )
         self.stored_artifacts = Gauge(
             "context_proxy_stored_artifacts",
             "Artifacts in the store at the last sweep, once an hour.",
@@ -137,8 +143,15 @@ class Metrics:
             "Reads of artifacts for a model before its client had the response.",
             registry=registry,
         )
+        self.state_failures = Counter(
+            "context_proxy_state_failures",
+            "Comparisons with the server at `state.url` that failed; one every four seconds as long as it is away.",
+            registry=registry,
+        )
         # Looked up once: finding the child of a label costs as much as counting.
         self._answered = self.requests.labels("answered")
+        for error in (ContextOverflow, UpstreamUnreachable, UpstreamTimeout):
+            self.requests.labels(error.code)  # from 0 on, so that an alert sees the first one, too
         self._first = self.attempts.labels(Rung.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
 
@@ -187,6 +200,10 @@ class Metrics:
         """An artifact of this many bytes is new in the store."""
         self.saved_artifacts.inc()
         self.saved_bytes.inc(size)
+
+    def not_saved(self, artifacts: int) -> None:
+        """So many artifacts could not be written to the store."""
+        self.store_failures.inc(artifacts)
 
     def stored(self, artifacts: int, size: int) -> None:
         """A sweep of the store is over."""

@@ -1,4 +1,4 @@
-"""The decisions of this process, the newest first, for `/decisions` and the dashboard.
+"""The decisions of this process, the newest first, as objects; `history` has those of all workers.
 
 Rule: bounded in number and in bytes, and lost with the process; sizes, names and reasons, never a key and never
 content. A request pays for one entry in a queue; what only people need is computed when somebody looks.
@@ -7,7 +7,6 @@ content. A request pays for one entry in a queue; what only people need is compu
 from __future__ import annotations
 
 import datetime
-import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +40,10 @@ class Recorded:
     """As planned, by our estimate; empty if there was no plan."""
     budget: Budget | None = None
     """Of the plan."""
+    sent_tokens: int | None = None
+    """Of the last send, estimated; None if nothing was sent, or nothing was planned."""
+    survived: bool | None = None
+    """Whether a refusal for length was overcome; None if there was none."""
     _summary: dict[str, Any] | None = None
     """Cached at the first look, as the dashboard looks every other second."""
 
@@ -56,7 +59,7 @@ class Recorded:
         return self._summary
 
     def _summed_up(self) -> dict[str, Any]:
-        blocks = self._sent_blocks()
+        blocks = self.sent_blocks()
         left_out = [block.tokens_before for block in blocks if not block.tokens_after]
         shortened = [max(0, block.tokens_before - block.tokens_after) for block in blocks if block.tokens_after]
         came = sum(block.tokens_before for block in blocks)
@@ -66,9 +69,18 @@ class Recorded:
 
     def detail(self) -> dict[str, Any]:
         """The summary, and a block for each message."""
-        return {**self.summary(), "blocks": described_blocks(self._sent_blocks())}
+        return {**self.summary(), "blocks": described_blocks(self.sent_blocks())}
 
-    def _sent_blocks(self) -> tuple[MessageReport, ...]:
+    @property
+    def trouble(self) -> int:
+        """Whether somebody should look at it: 2 if it failed, was refused or comes with a warning, 1 if a second send
+        has cured it, else 0."""
+        line = self.line
+        if line["outcome"] != "answered" or line.get("status", 0) >= 400 or "warning" in line:
+            return 2
+        return int(line.get("attempts", 1) > 1)
+
+    def sent_blocks(self) -> tuple[MessageReport, ...]:
         """The edits of the last send, in the model's tokens: an original that was sent in place of a refused plan has
         none."""
         blocks = self.blocks if self.budget is None else in_model_tokens(self.blocks, self.budget)
@@ -97,6 +109,17 @@ class Totals:
     prefix_kept: float = 0.0
     """Sum over these of the share that stayed the same."""
 
+    def described(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "requests": self.requests,
+            "tokens_before": self.tokens_before,
+            "tokens_saved": self.tokens_saved,
+            "overflows": self.overflows,
+            "overflows_survived": self.overflows_survived,
+            "prefix_kept": round(self.prefix_kept / self.followed, 4) if self.followed else None,
+        }
+
     def count(self, *, tokens_before: int, tokens_saved: int, survived: bool | None, prefix_kept: float | None) -> None:
         """A request is finished. `survived`: whether a refusal for length was overcome; None if there was none."""
         self.requests += 1
@@ -120,6 +143,8 @@ class RecentDecisions:
     started: float = field(default_factory=time.time)
     under_way: dict[int, Decision] = field(default_factory=dict)
     """Running requests, by identity; a client may use an id twice."""
+    added: int = 0
+    """Since the process started."""
     _held_bytes: int = 0
     _decisions: deque[Recorded] = field(default_factory=deque)
 
@@ -128,6 +153,7 @@ class RecentDecisions:
 
     def add(self, recorded: Recorded) -> None:
         """Add a finished request."""
+        self.added += 1
         self._decisions.append(recorded)
         self._held_bytes += recorded.held_bytes
         while len(self._decisions) > self.max_decisions or self._held_bytes > self.max_bytes:
@@ -141,29 +167,18 @@ class RecentDecisions:
         """The newest with this id, which a client may use twice."""
         return next((one for one in reversed(self._decisions) if one.line["request_id"] == request_id), None)
 
-    def described(self, limit: int, workers: int) -> dict[str, Any]:
-        """The content of `/decisions`."""
-        totals = self.totals
-        mean = round(totals.prefix_kept / totals.followed, 4) if totals.followed else None
-        return {
-            "running": [_described(decision) for decision in islice(reversed(self.under_way.values()), limit)],
-            "decisions": [recorded.summary() for recorded in self.newest(limit)],
-            "totals": {
-                "requests": totals.requests,
-                "running": len(self.under_way),
-                "tokens_before": totals.tokens_before,
-                "tokens_saved": totals.tokens_saved,
-                "overflows": totals.overflows,
-                "overflows_survived": totals.overflows_survived,
-                "prefix_kept": mean,
-            },
-            "worker": {
-                "pid": os.getpid(),
-                "workers": workers,
-                "seconds": round(time.time() - self.started),
-                "remembered": len(self),
-            },
-        }
+    def running(self, limit: int) -> list[dict[str, Any]]:
+        """The requests under way, the newest first."""
+        return [_described(decision) for decision in islice(reversed(self.under_way.values()), limit)]
+
+    def find_running(self, request_id: str) -> dict[str, Any] | None:
+        """A request under way, as far as it is known, with its blocks."""
+        decision = next((one for one in self.under_way.values() if one.request_id == request_id), None)
+        if decision is None:
+            return None
+        plan = decision.planned.plan if decision.planned is not None else None
+        line = {**decision.described(time.perf_counter()), "outcome": "running"}
+        return Recorded(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None).detail()
 
 
 def _described(decision: Decision) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Rule: every chat request writes exactly one `request_done`, however it ends; nev
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,11 @@ from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry_strategy import Attempt, Rung
 from proxy.shell.planning.planned import Planned
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.bounded import BoundedMap
+from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.telemetry.decision import LARGER_WINDOW, MAX_MODEL_CHARACTERS, Decision
+from proxy.shell.telemetry.edit_lines import edit_lines, summary_of
+from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
@@ -30,25 +34,39 @@ _RETRIED: Final = {
     Rung.REPAIRED: "history_healed",
 }
 """Events of second sends for reasons other than length."""
+_MAX_TOLD: Final = 1_024
+"""Models and limits whose line has been written; a model's name is foreign input."""
 
 
 class Recorder:
     """Writes decisions to the log, the metrics and the recent decisions."""
 
-    def __init__(self, metrics: Metrics, tracer: Tracer | None = None, recent: RecentDecisions | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        recent: RecentDecisions | None = None,
+        history: History | None = None,
+    ) -> None:
         self._tracer = tracer
         self._metrics = metrics
+        self._history = history
         self.recent = RecentDecisions() if recent is None else recent
         self._log = logger().bind()  # bound only once, as every request writes a line
+        self._told: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_TOLD)
+        """Limits of models that the log has."""
 
     def plan_made(self, decision: Decision) -> None:
-        """Log what a plan changes: one line for the plan, and one for each new excerpt."""
+        """Log what a plan changes: one line for the plan, one for each new excerpt, and at the level debug one for each
+        change."""
         planned = decision.planned
         if planned is None:
             return
         self._metrics.planned(decision)
+        self._tell_limits(decision, planned)
         if planned.changed:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
+            self._tell_edits(decision, planned)
         new_edits = planned.new_edits
         self._media_routed(decision, new_edits)
         for edit in new_edits:
@@ -81,6 +99,32 @@ class Recorder:
                 window_tokens=planned.inputs.profile.window_tokens,
                 advice=LARGER_WINDOW,
             )
+
+    def _tell_edits(self, decision: Decision, planned: Planned) -> None:
+        if self._log.is_enabled_for(logging.DEBUG):
+            for line in edit_lines(planned):
+                self._log.debug("edit", request_id=decision.request_id, attempt=decision.attempts, **line)
+
+    def _tell_limits(self, decision: Decision, planned: Planned) -> None:
+        """Log the limits that hold for a model when they are first used, and again when others do."""
+        profile = planned.inputs.profile
+        limits = (profile.model, profile.window_tokens, profile.input_tokens, profile.output_tokens, profile.modalities)
+        if limits in self._told:
+            return
+        self._told.put(limits, None)
+        self._log.info(
+            "model_limits",
+            request_id=decision.request_id,
+            model=profile.model[:MAX_MODEL_CHARACTERS],
+            window_tokens=profile.window_tokens,
+            window_from=profile.sources.get("window_tokens", ""),
+            window_is=profile.witness.value,
+            prompt_tokens=profile.input_tokens,
+            reply_tokens=profile.output_tokens,
+            room_tokens=planned.room_tokens,
+            reads=None if profile.modalities is None else sorted(profile.modalities),
+            counted_by=planned.inputs.counted_by,
+        )
 
     def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
         """The upstream has silently cut the prompt."""
@@ -133,15 +177,21 @@ class Recorder:
         if attempt.rung is Rung.WITHOUT_MEDIA and decision.planned is not None:
             self._media_routed(decision, decision.planned.plan.edits)
         planned, goal = decision.planned, attempt.goal_tokens
-        self._log.info(
-            _RETRIED.get(attempt.rung, "overflow_retried"),
-            request_id=decision.request_id,
-            rung=attempt.rung.value,
-            goal_tokens=goal if planned is None or goal is None else planned.plan.budget.model_tokens(goal),
-            reply_tokens=attempt.reply_tokens,
-            refused=sorted(attempt.refused),
-            tokens_after=planned.tokens_after if planned is not None else None,
-        )
+        is_edited = planned is not None and planned.changed and attempt.rung is not Rung.ORIGINAL
+        line: dict[str, Any] = {
+            "rung": attempt.rung.value,
+            "goal_tokens": goal if planned is None or goal is None else planned.plan.budget.model_tokens(goal),
+            "reply_tokens": attempt.reply_tokens,
+            "refused": sorted(attempt.refused),
+            "tokens_after": planned.tokens_after if planned is not None else None,
+        }
+        if planned is not None and is_edited:
+            line = {**_described_changes(planned), **line}
+        self._log.info(_RETRIED.get(attempt.rung, "overflow_retried"), request_id=decision.request_id, **line)
+        if planned is not None:
+            self._tell_limits(decision, planned)
+        if planned is not None and is_edited:
+            self._tell_edits(decision, planned)
 
     def artifact_read(self, decision: Decision, artifact: str, read_bytes: int) -> None:
         """The model has called the proxy's own tool."""
@@ -154,7 +204,8 @@ class Recorder:
         )
 
     def begin(self, request_id: str, headers: Headers | None = None) -> Decision:
-        """The record of a request that has just arrived."""
+        """The record of a request that has just arrived; from now on, all log lines of its task carry its id."""
+        write_lines_for(request_id)
         self._metrics.running.inc()
         decision = Decision(request_id, started=time.perf_counter())
         self.recent.under_way[id(decision)] = decision
@@ -177,13 +228,23 @@ class Recorder:
     def _remember(self, decision: Decision, line: dict[str, Any]) -> None:
         planned = decision.planned
         plan = planned.plan if planned is not None else None
-        self.recent.add(Recorded(time.time(), line, plan.blocks if plan else (), plan.budget if plan else None))
-        before = planned.tokens_before if planned is not None and decision.sent is not None else 0
-        totals = self.recent.totals
-        totals.count(
+        was_sent = planned is not None and decision.sent is not None
+        recorded = Recorded(
+            time.time(),
+            line,
+            plan.blocks if plan else (),
+            plan.budget if plan else None,
+            decision.sent_tokens if was_sent else None,
+            decision.went_well if decision.refused_as_too_long else None,
+        )
+        self.recent.add(recorded)
+        if self._history is not None:
+            self._history.add(recorded)
+        before = planned.tokens_before if planned is not None and was_sent else 0
+        self.recent.totals.count(
             tokens_before=before,
             tokens_saved=before - decision.sent_tokens if before else 0,
-            survived=decision.went_well if decision.refused_as_too_long else None,
+            survived=recorded.survived,
             prefix_kept=decision.prefix_kept,
         )
 
@@ -206,4 +267,5 @@ def _described_changes(planned: Planned) -> dict[str, Any]:
         "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
         "truncated": any(edit.artifact is not None for edit in plan.edits),
         "reasons": counts,
+        **summary_of(planned),
     }

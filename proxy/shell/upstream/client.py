@@ -16,14 +16,18 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from proxy.config.settings import UpstreamSettings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
-from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
-from proxy.shell.upstream.upload import Upload, Whole
+from proxy.shell.resources.lean_imports import without_certificates
+
+with without_certificates():  # its own contexts are never used: `_open` makes one, if TLS is used at all
+    import aiohttp
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
+    from proxy.shell.upstream.upload import Upload, Whole
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names in lower case; order and repeats as received."""
@@ -137,6 +141,8 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self._settings = settings
         parts = urlsplit(settings.base_url)
+        self.host = parts.netloc.rpartition("@")[2]
+        """Host and port, by which people know it."""
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._where = f"the upstream {self._origin}"
         self._base_url = settings.base_url

@@ -45,6 +45,10 @@ _LEFT_OUT_LATER: Final = "reasoning_content"
 _THOUGHTS: Final = (_LEFT_OUT_LATER, "reasoning")
 _ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
 """Where a call has the text that the model wrote for it. A custom tool takes free text."""
+_SEALED: Final = ("reasoning_details", "thinking_blocks")
+"""OpenRouter's and LiteLLM's. https://openrouter.ai/docs/use-cases/reasoning-tokens,
+https://docs.litellm.ai/docs/reasoning_content"""
+_SIGNS_OF_SEALS: Final = tuple(f'"{name}"'.encode() for name in _SEALED)
 _PLAIN_PART: Final = frozenset({"type", "text"})
 _IMAGE: Final = b'"image_url"'
 MAX_CALLS: Final = 1_000
@@ -263,6 +267,13 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
     def unmarked(self) -> bytes:
         """As received: clients that mark these messages for a cache do not move the marks."""
         return self.raw
+
+    def unsealed(self) -> Self | None:
+        """Without the members in which gateways carry such reasoning."""
+        if self.role != "assistant" or not any(sign in self.raw for sign in _SIGNS_OF_SEALS):
+            return self
+        gone: dict[Path, bytes | None] = {(name,): None for name in _SEALED if name in self.members()}
+        return self.read(spliced(self.raw, gone)) if gone else self
 
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""

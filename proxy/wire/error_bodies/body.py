@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from proxy.core.overflow import ErrorCode
+from proxy.core.text import jsontext
 from proxy.wire.error_bodies.nested import Found, collect, collect_text, joined, json_or_none, snake
 
 MAX_BODY_BYTES: Final = 65_536
@@ -110,7 +111,7 @@ def _holds_nothing(value: Any) -> bool:
     """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
     if not isinstance(value, dict) or any(value.get(name) for name in ("usage", *_ERROR_MEMBERS)):
         return False
-    if value.get("type") in _BEGINNINGS:
+    if jsontext.string_in(value, "type") in _BEGINNINGS:
         return True
     return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
 

@@ -28,7 +28,7 @@ def addresses_in(content: Any, *, is_result: bool) -> Iterator[str]:
 def _part_addresses(part: Mapping[str, Any]) -> Iterator[str]:
     """Files on the web are left to the upstream to fetch or refuse; only images are fetched here."""
     address = address_of(part)
-    if "image_url" in part or not REMOTE.match(address):
+    if address and ("image_url" in part or not REMOTE.match(address)):
         yield address
 
 
@@ -47,12 +47,13 @@ def _routed_addresses(text: str) -> Iterator[str]:
     except jsontext.NotJson:
         return
     if opened.get("routing") == "image_url":
-        yield address_of(opened.get("imageUrl"))
+        if address := address_of(opened.get("imageUrl")):
+            yield address
     elif opened.get("routing") != "file":
         return
     for name in ("file", "artifact", "content"):
         address = address_of(opened.get(name))
-        if not REMOTE.match(address):
+        if address and not REMOTE.match(address):
             yield address
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from proxy.core.content_types.encoded import data_url, is_address, last_of, unquoted
 from proxy.core.conversation.attachment import Attachment, Shape
+from proxy.core.text.jsontext import string_in
 
 _BY_ADDRESS: Final = (
     ("image_url", Shape.IMAGE),
@@ -38,18 +39,18 @@ def attachment_of(part: Mapping[str, Any]) -> Attachment | None:
             return _held(shape, part[member], name=name_in(part[member], part))
     if "file" in part:
         return _file(part["file"], part)
-    kind = _text(part, "type")
+    kind = string_in(part, "type")
     if kind == "input_file":
         return _file(part)
     if kind == "resource":
         resource = part.get("resource")
-        return _held(Shape.BLOCK, resource, "blob", name_in(resource, part) or last_of(_text(resource, "uri")))
+        return _held(Shape.BLOCK, resource, "blob", name_in(resource, part) or last_of(string_in(resource, "uri")))
     if kind not in _BLOCK_TYPES:
         return None
     source = part.get("source", part)
-    if _text(source, "type") == "text":
+    if string_in(source, "type") == "text":
         return None
-    address, name = _text(source, "url"), name_in(source, part)
+    address, name = string_in(source, "url"), name_in(source, part)
     if is_address(address):
         return Attachment(Shape.BLOCK, address=address, declared=f"{kind}/*", name=name)
     return _held(Shape.BLOCK, source, name=name)
@@ -65,7 +66,7 @@ def name_in(*members: Any) -> str:
     for one in members:
         metadata = one.get("metadata") if isinstance(one, Mapping) else None
         for name in _FILE_NAMES:
-            if found := _text(one, name) or _text(metadata, name):
+            if found := string_in(one, name) or string_in(metadata, name):
                 return found
     return ""
 
@@ -73,7 +74,7 @@ def name_in(*members: Any) -> str:
 def declared_in(*members: Any) -> str:
     """The media type that objects state for their content, themselves or in their `metadata`."""
     stating = (one for member in members if isinstance(member, Mapping) for one in (member, member.get("metadata")))
-    return next((found for one in stating for name in _TYPE_NAMES if (found := _text(one, name))), "")
+    return next((found for one in stating for name in _TYPE_NAMES if (found := string_in(one, name))), "")
 
 
 def _held(shape: Shape, inside: Any, member: str = "data", name: str = "") -> Attachment | None:
@@ -94,7 +95,7 @@ def _file(inside: Any, around: Any = None) -> Attachment | None:
     for member in ("file_data", "data"):
         if isinstance(inside, Mapping) and isinstance(written := inside.get(member), str):
             return _written(Shape.FILE, written, declared_in(inside), name)
-    elsewhere = _text(inside, "file_url") or _text(inside, "file_id") or _text(inside, "url")
+    elsewhere = string_in(inside, "file_url") or string_in(inside, "file_id") or string_in(inside, "url")
     return Attachment(Shape.FILE, address=elsewhere, name=name) if elsewhere else None
 
 
@@ -109,8 +110,3 @@ def _written(shape: Shape, text: str, declared: str = "", name: str = "") -> Att
     if url.is_base64:
         return Attachment(shape, url.payload, claimed, name, is_data_url=True)
     return Attachment(shape, declared=claimed, name=name, plain=unquoted(url.payload), is_data_url=True)
-
-
-def _text(members: Any, name: str) -> str:
-    found = members.get(name) if isinstance(members, Mapping) else None
-    return found if isinstance(found, str) else ""

@@ -16,15 +16,17 @@ _BASE64: Final = (string.ascii_letters + string.digits + "+/_-").encode()
 _AS_RUNS: Final = bytes(ord("a") if byte in _BASE64 else ord(" ") for byte in range(256))
 _RUN: Final = b"a" * MIN_CHARACTERS
 _OTHER_PART: Final = re.compile(rb'"type"\s*:\s*"(?!text"|function")')
+_NAME: Final = re.compile(rb'\\"(?:[ \t]|\\+[nrt])*:')
+"""The end of a JSON name in a text, where its quotes are escaped. Searched first: most texts are no JSON, and eleven
+names take five times as long."""
 _DECLARED: Final = (
-    b";base64,",
     b"routing\\",
     b"resource\\",
     b"file_data\\",
     b"format\\",
     *(name + end + b"\\" for name in (b"mime", b"media", b"content") for end in (b"_type", b"Type")),
 )
-"""In a text: a data URI, or the end of a JSON name that announces content of any length."""
+"""In a text: the end of a JSON name that announces content of any length."""
 
 
 def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> bool:
@@ -37,7 +39,8 @@ def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> b
     return (
         _RUN in raw.translate(_AS_RUNS)
         or other_part.search(raw) is not None
-        or any(sign in raw for sign in _DECLARED)
+        or b";base64," in raw
+        or (_NAME.search(raw) is not None and any(sign in raw for sign in _DECLARED))
         or _may_be_decoded_by_force(raw)
     )
 

@@ -60,7 +60,7 @@ _CLAIMS: Final = {
 }
 _MAX_DEPTH: Final = 100
 _MAX_NODES: Final = 200_000
-"""Of a JSON text that is walked through; a larger one is treated as plain text."""
+"""Of a JSON text that is walked through; a deeper or larger one is treated as plain text."""
 _MAX_NESTED_TEXTS: Final = 8
 """JSON in strings of JSON."""
 
@@ -119,15 +119,15 @@ def _is_known(content: bytes) -> bool:
 
 
 def _in_json(text: str, replace: Replace, nested: int) -> str | None:
-    """The same JSON with words instead of contents; None if it is not JSON, or too large."""
+    """The same JSON with words instead of contents; None if it is not JSON, too large or too deep."""
     raw = text.encode("utf-8", "surrogatepass")
     try:
         opened = jsontext.value(raw)
     except jsontext.NotJson:
         return None
-    if not isinstance(opened, dict | list) or _nodes(opened) > _MAX_NODES:
+    if not isinstance(opened, dict | list) or not _is_small(opened):
         return None
-    if isinstance(opened, dict) and opened.get("routing") in _ROUTED and nested == 0:
+    if isinstance(opened, dict) and jsontext.string_in(opened, "routing") in _ROUTED and nested == 0:
         changes = _routed_changes(opened, replace)
     else:
         changes = dict(_changes(opened, (), replace, nested))
@@ -139,15 +139,17 @@ def _in_json(text: str, replace: Replace, nested: int) -> str | None:
         return None
 
 
-def _nodes(found: Any) -> int:
-    """How many values a JSON value contains, counted no further than needed."""
-    count, left = 0, [found]
-    while left and count <= _MAX_NODES:
-        one = left.pop()
-        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-        count += 1 + len(inner)
-        left.extend(value for value in inner if isinstance(value, dict | list))
-    return count
+def _is_small(found: Any) -> bool:
+    """Whether a JSON value has few enough values and levels to be walked through. It is counted no further than needed,
+    and level by level: which depth the decoder itself refuses depends on the version of Python."""
+    count, containers = 1, [found]
+    for _ in range(_MAX_DEPTH):
+        inner = [value for one in containers for value in (one.values() if isinstance(one, dict) else one)]
+        count += len(inner)
+        containers = [value for value in inner if isinstance(value, dict | list)]
+        if not containers or count > _MAX_NODES:
+            return count <= _MAX_NODES
+    return False
 
 
 def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, bytes | None]:
@@ -215,8 +217,6 @@ def _changes(
     object states."""
     if isinstance(found, str):
         yield from _string_changes(found, path, replace, nested)
-    elif len(path) >= _MAX_DEPTH:
-        return
     elif isinstance(found, list):
         for position, item in enumerate(found):
             yield from _changes(item, (*path, position), replace, nested)

@@ -21,9 +21,11 @@ from proxy.wire.messages.usage import RoundsUsage
 from proxy.wire.sse import EventSplitter
 
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
-"""Of one round's events, from which its message is assembled; a longer stream is the final response."""
+"""Of one round's events, from which its message is assembled, and of one event. A longer stream is the final response,
+and passes as it arrives."""
 _OWN: Final = RETRIEVAL_TOOL.encode()
-_STARTS_BLOCK: Final = b'"content_block_start"'
+_STARTS: Final = (b'"content_block_start"', b'"message_start"')
+"""Signs of the events that say whose the others are, and what the prompt cost."""
 
 
 class AnswerStream:
@@ -34,7 +36,7 @@ class AnswerStream:
         """Number of finished rounds."""
         self._usage = RoundsUsage()
         self._blocks = 0
-        """Number of blocks that the client has."""
+        """The client's next block has this index, once blocks are renumbered."""
         self._spoken = False
         """Whether a block of text is among them."""
         self._begin()
@@ -44,27 +46,36 @@ class AnswerStream:
         self._kept: list[bytes] = []
         """Single events, or several together."""
         self._kept_bytes = 0
-        self._own: set[Any] = set()
-        """Numbers of the blocks that call us."""
-        self._indexes: dict[Any, int] = {}
-        """Of the client's blocks: index in this round's stream → index for the client."""
+        self._own: set[int] = set()
+        """Indexes of the blocks that call us."""
+        self._indexes: dict[int, int] = {}
+        """Of the client's blocks that are renumbered: index in this round's stream → index for the client."""
         self._held: list[bytes] = []
         """The end of the stream, as the client would get it."""
         self._stop_reason: object = None
         self._failed = False
+        self._is_passing = False
+        """Whether the rest passes as it arrives."""
         self._round_usage: dict[str, Any] = {}
 
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's stream → what the client gets now."""
-        is_plain = not (self._own or self._rounds or self._events.held_bytes) and _STARTS_BLOCK not in piece
-        if is_plain and piece.endswith(b"\n\n"):
-            self._keep(piece)  # whole events that begin no block, like nearly all: nothing in them is ours
+        if self._is_passing:
             return piece
-        return b"".join([self._passed(event) for event in self._events.feed(piece)])
+        is_plain = not (self._own or self._rounds or self._events.held_bytes)
+        if is_plain and piece.endswith(b"\n\n") and not any(sign in piece for sign in _STARTS):
+            self._keep(piece)  # whole events that begin nothing, like nearly all: nothing in them is ours
+            return piece
+        told = [self._passed(event) for event in self._events.feed(piece)]
+        if self._events.held_bytes > MAX_KEPT_BYTES:
+            self._is_passing = self._failed = True
+            told += [*self._held, self._events.rest]
+            self._held.clear()
+        return b"".join(told)
 
     def end(self) -> AssistantMessage | None:
         """The round's stream has ended: returns the model's message if it called us and needs a result."""
-        if rest := self._events.rest:
+        if not self._is_passing and (rest := self._events.rest):
             self._held.append(self._passed(rest))
         if not self._own or self._failed or self._stop_reason in BROKEN_OFF:
             return None
@@ -130,17 +141,22 @@ class AnswerStream:
 
     def _block_begins(self, event: bytes, found: Mapping[str, Any]) -> bytes:
         block, index = found.get("content_block"), found.get("index")
+        if not isinstance(index, int):
+            return event
         if is_own(block):
             self._own.add(index)
             return b""
-        self._indexes[index] = self._blocks
-        self._blocks += 1
+        if self._own or self._rounds:
+            self._indexes[index] = self._blocks
+        self._blocks = max(self._blocks, self._indexes.get(index, index) + 1)
         self._spoken |= kind_of(block) == "text"
         return self._of_block(event, found)
 
     def _of_block(self, event: bytes, found: Mapping[str, Any]) -> bytes:
         """An event of a block, with the index that the block has for the client."""
         index = found.get("index")
+        if not isinstance(index, int):
+            return event
         if index in self._own:
             return b""
         told = self._indexes.get(index, index)

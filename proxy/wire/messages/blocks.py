@@ -19,6 +19,7 @@ COMPACTION: Final = "compaction"
 """"All content blocks before it are ignored": https://platform.claude.com/docs/en/build-with-claude/compaction"""
 CALL: Final = "tool_use"
 RESULT: Final = "tool_result"
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 IMAGE: Final = "image"
 DOCUMENT: Final = "document"
 _THOUGHTS: Final = {"thinking": "thinking", "compaction": "content"}
@@ -52,8 +53,7 @@ _IMAGE_HEAD_CHARACTERS: Final = 90_000
 
 def kind_of(block: Any) -> str:
     """The `type` of a block; empty if it has none."""
-    found = block.get("type") if isinstance(block, Mapping) else None
-    return found if isinstance(found, str) else ""
+    return jsontext.string_in(block, "type")
 
 
 def text_in(block: Any) -> str | None:

@@ -49,16 +49,20 @@ def rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
 
 def blocks_of(events: Iterable[Mapping[str, Any]]) -> list[bytes] | None:
     """The blocks that a round's events form; None if one of them cannot be assembled."""
-    blocks: dict[Any, dict[str, Any]] = {}
-    inputs: dict[Any, list[str]] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    inputs: dict[int, list[str]] = {}
     for event in events:
         index = event.get("index")
         match event.get("type"):
             case "content_block_start" if isinstance(block := event.get("content_block"), dict):
+                if not isinstance(index, int):
+                    return None
                 blocks[index] = dict(block)
             case "content_block_delta":
                 delta = event.get("delta")
-                if index not in blocks or not isinstance(delta, dict) or not _add(blocks[index], delta, index, inputs):
+                if not isinstance(index, int) or index not in blocks or not isinstance(delta, dict):
+                    return None
+                if not _add(blocks[index], delta, index, inputs):
                     return None
     for index, parts in inputs.items():
         raw = "".join(parts).encode("utf-8", "surrogatepass")
@@ -66,15 +70,15 @@ def blocks_of(events: Iterable[Mapping[str, Any]]) -> list[bytes] | None:
     return [jsontext.dump(block) for block in blocks.values()]
 
 
-def _add(block: dict[str, Any], delta: Mapping[str, Any], index: Any, inputs: dict[Any, list[str]]) -> bool:
+def _add(block: dict[str, Any], delta: Mapping[str, Any], index: int, inputs: dict[int, list[str]]) -> bool:
     """Add a delta to a block. Returns whether its kind is known."""
     kind = delta.get("type")
     if kind == "input_json_delta" and isinstance(part := delta.get("partial_json"), str):
         inputs.setdefault(index, []).append(part)
-    elif kind == "citations_delta":
-        block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+    elif kind == "citations_delta" and isinstance(cited := block.get("citations") or [], list):
+        block["citations"] = [*cited, delta.get("citation")]
     elif isinstance(kind, str) and (name := _APPENDED.get(kind)) and isinstance(part := delta.get(name), str):
-        block[name] = (block.get(name) or "") + part
+        block[name] = jsontext.string_in(block, name) + part
     else:
         return False
     return True

@@ -8,6 +8,7 @@ modified". https://platform.claude.com/docs/en/build-with-claude/extended-thinki
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import chain
@@ -44,14 +45,23 @@ from proxy.wire.messages.blocks import (
     IMAGE,
     MARK,
     RESULT,
+    THINKING,
     brings_tools,
-    holds_compaction,
     images_in,
     kind_of,
     listed,
     media_in,
     text_in,
     texts_of,
+)
+from proxy.wire.messages.heads import (
+    content_in,
+    content_in_first,
+    heads_in,
+    may_bring_tools,
+    opened_in,
+    opened_in_first,
+    said_in,
 )
 from proxy.wire.messages.media_parts import attachment_of, block_of, mark_in, rest_of
 
@@ -62,12 +72,13 @@ REMINDER: Final = "reminder"
 _ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""
 _IMAGE: Final = b'"image"'
-_RESULT: Final = f'"{RESULT}"'.encode()
-_CALL: Final = f'"{CALL}"'.encode()
-_COMPACTION: Final = f'"{COMPACTION}"'.encode()
 _MARK: Final = f'"{MARK}"'.encode()
 MAX_CALLS: Final = 1_000
 """In one message that is compared with what a client sends back."""
+_OTHER_BLOCK: Final = re.compile(
+    rb'"type"\s*:\s*"(?!text"|tool_use"|tool_result"|thinking"|redacted_thinking"|ephemeral")'
+)
+"""Anything with another type may be, or contain, media."""
 
 
 class Form(IntEnum):
@@ -102,16 +113,6 @@ _CONTENT: Final[Mapping[Form, Path]] = {
 """The path of the content in the JSON of a view."""
 
 
-class _Head(msgspec.Struct, gc=False):
-    """A message's head, read in one go if every member is of the usual type."""
-
-    role: str = ""
-    content: msgspec.Raw = msgspec.Raw()
-
-
-_head: Final = msgspec.json.Decoder(_Head)
-
-
 class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     """One message. A struct, because there are thousands; the core's `Message` describes the members."""
 
@@ -138,16 +139,16 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     @classmethod
     def read(cls, raw: bytes) -> Self:
         """A view of a whole API message, or of any other JSON value. Several results are not split here."""
-        role, content = _said(raw)
+        role, content = said_in(raw)
         role, is_marked = _ROLES.get(role, role), _MARK in raw
-        blocks = None if content.startswith(b'"') else jsontext.opened(content)
-        must_stay = brings_tools(raw, blocks)
+        heads = heads_in(content)
+        must_stay = may_bring_tools(heads) and brings_tools(raw, jsontext.opened(content))
         if role == "assistant":
-            must_stay = must_stay or (_COMPACTION in raw and holds_compaction(blocks))
-            calls = tuple([_call(block) for block in listed(blocks) if kind_of(block) == CALL]) if _CALL in raw else ()
+            must_stay = must_stay or any(head.type == COMPACTION for head in heads)
+            calls = tuple([ToolCall(head.id, head.name) for head in heads if head.type == CALL])
             return cls(raw, role, calls=calls, must_stay=must_stay, is_marked=is_marked)
-        if role == "user" and _RESULT in raw and [kind_of(block) for block in listed(blocks)] == [RESULT]:
-            answers = answered_by(listed(blocks)[0])
+        if role == "user" and len(heads) == 1 and heads[0].type == RESULT:
+            answers = heads[0].tool_use_id
             return cls(raw, "tool", answers, must_stay=must_stay, is_marked=is_marked, form=Form.ALONE)
         return cls(raw, role, is_companion=role in SYSTEM_ROLES, must_stay=must_stay, is_marked=is_marked)
 
@@ -161,16 +162,27 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     def raw_content(self) -> Raw | None:
         """Its content, unopened; None if it has none."""
-        if self.form is Form.IGNORED:
-            return None
-        found: Raw | None = self._json
-        for step in _CONTENT[self.form]:
-            found = _inside(found, step)
-        return found
+        match self.form:
+            case Form.IGNORED:
+                return None
+            case Form.RUN:
+                return self._json
+            case Form.ALONE:
+                return content_in_first(self.raw)
+            case _:
+                return content_in(self.raw)
 
     def content(self) -> Any:
         """Its content, opened: a string, a list of blocks, or any other value."""
-        return jsontext.opened(self.raw_content())
+        match self.form:
+            case Form.IGNORED:
+                return None
+            case Form.RUN:
+                return jsontext.opened(self._json)
+            case Form.ALONE:
+                return opened_in_first(self.raw)
+            case _:
+                return opened_in(self.raw)
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined: texts, thinking, calls, results."""
@@ -234,7 +246,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     @property
     def may_hold_media(self) -> bool:
         """Whether it may contain media, judged by its bytes."""
-        return self.form is not Form.IGNORED and may_hold_media(self.raw)
+        return self.form is not Form.IGNORED and may_hold_media(self.raw, _OTHER_BLOCK)
 
     def addresses(self) -> Iterator[str]:
         """The addresses in it of content that is elsewhere."""
@@ -291,6 +303,18 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         )
         return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
+    def unsealed(self) -> Self | None:
+        """Without its thinking, all of which is signed or encrypted."""
+        if self.role != "assistant":
+            return self
+        blocks = listed(self.content())
+        gone: dict[Path, bytes | None] = {
+            ("content", position): None for position, block in enumerate(blocks) if kind_of(block) in THINKING
+        }
+        if not gone:
+            return self
+        return replace(self, raw=spliced(self.raw, gone)) if len(gone) < len(blocks) else None
+
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""
         if self.calls:
@@ -318,7 +342,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
             raw = raw[1:-1] if self.form is Form.RUN and marks else raw
         if self.form is not Form.WHOLE:
             return raw
-        content = jsontext.opened(_inside(raw, "content"))
+        content = jsontext.opened(content_in(raw))
         first = content[0] if isinstance(content, list) and len(content) == 1 else None
         if isinstance(first, Mapping) and first.keys() == {"type", "text"} and text_in(first) is not None:
             return spliced(raw, {("content",): jsontext.dump(first["text"])})
@@ -335,37 +359,6 @@ def answered_by(block: Mapping[str, Any]) -> str:
     """The id of the call that a result answers."""
     answers = block.get("tool_use_id")
     return answers if isinstance(answers, str) else ""
-
-
-def _said(raw: bytes) -> tuple[str, bytes]:
-    """Role and content of a message; each is empty if it is missing."""
-    try:
-        head = _head.decode(raw)
-    except jsontext.UNREADABLE:
-        try:
-            members = jsontext.members(raw)
-        except jsontext.NotJson:
-            return "", b""
-        role = jsontext.opened(members.get("role"))
-        return role if isinstance(role, str) else "", bytes(members.get("content", b""))
-    return head.role, bytes(head.content)
-
-
-def _call(block: Mapping[str, Any]) -> ToolCall:
-    name = block.get("name")
-    return ToolCall(str(block.get("id") or ""), name if isinstance(name, str) else "")
-
-
-def _inside(raw: Raw | None, step: str | int) -> Raw | None:
-    if raw is None:
-        return None
-    try:
-        if isinstance(step, int):
-            found = jsontext.items(raw)
-            return found[step] if step < len(found) else None
-        return jsontext.members(raw).get(step)
-    except jsontext.NotJson:
-        return None
 
 
 def _part(raw: Raw, block: Any) -> Part:

@@ -48,4 +48,4 @@ def forces_a_call(members: Mapping[str, Raw]) -> bool:
     (True, False)
     """
     chosen = jsontext.opened(members.get("tool_choice"))
-    return isinstance(chosen, dict) and chosen.get("type") in _FORCES
+    return jsontext.string_in(chosen, "type") in _FORCES

@@ -199,29 +199,26 @@ def said_at(item: Any) -> str | None:
     return "output" if name in ("function_call_output", "custom_tool_call_output") else None
 
 
-def read_texts(item: Any, raw: Raw) -> Iterator[str]:
-    """Everything in an item that a model reads as text."""
+def read_texts(item: Any) -> list[str] | None:
+    """Everything in an item that a model reads as text; None if that is the item as it is written."""
     if isinstance(item, str):
-        yield item
-        return
+        return [item]
     if not isinstance(item, dict):
-        yield bytes(raw).decode("utf-8", "replace")
-        return
+        return None
     match _type_of(item):
         case "message":
-            yield from _said(item.get("content"))
+            return _said(item.get("content"))
         case "function_call" | "custom_tool_call" | "mcp_call":
-            yield from (text for name in _CALLED if isinstance(text := item.get(name), str))
+            return [text for name in _CALLED if isinstance(text := item.get(name), str)]
         case "reasoning":
-            yield from _thought(item)
+            return _thought(item)
         case "compaction":
-            yield sealed(item.get("encrypted_content"))
+            return [sealed(item.get("encrypted_content"))]
         case "additional_tools":
-            return  # counted with the tool list
+            return []  # counted with the tool list
         case name if name != FOUND_TOOLS and (name.endswith("_output") or _KINDS.get(name) in _OF_STRINGS):
-            yield from _strings(item)
-        case _:
-            yield bytes(raw).decode("utf-8", "replace")
+            return list(_strings(item))
+    return None
 
 
 def _type_of(item: Mapping[str, Any]) -> str:
@@ -235,21 +232,23 @@ _OF_STRINGS: Final = frozenset({Kind.OUTPUT, Kind.CALL, Kind.DONE})
 _CALLED: Final = ("name", "arguments", "input", "output", "error")
 
 
-def _said(content: Any) -> Iterator[str]:
+def _said(content: Any) -> list[str]:
     if isinstance(content, str):
-        yield content
+        return [content]
+    found: list[str] = []
     for part in content if isinstance(content, list) else ():
         if isinstance(part, str):
-            yield part
+            found.append(part)
         elif isinstance(part, dict):
-            yield from (text for name in _TEXT_MEMBERS if isinstance(text := part.get(name), str))
+            found += [text for name in _TEXT_MEMBERS if isinstance(text := part.get(name), str)]
+    return found
 
 
-def _thought(item: Mapping[str, Any]) -> Iterator[str]:
+def _thought(item: Mapping[str, Any]) -> list[str]:
     """Sealed reasoning counts by its estimated length; plain reasoning, of open models, as it is; a summary only if
     there is nothing else."""
     found = sealed(item.get("encrypted_content")) or "\n".join(_said(item.get("content")))
-    yield found or "\n".join(_said(item.get("summary")))
+    return [found or "\n".join(_said(item.get("summary")))]
 
 
 def sealed(content: Any) -> str:
@@ -265,6 +264,11 @@ def sealed(content: Any) -> str:
     return " a" * (length // _BYTES_PER_TOKEN)
 
 
+def is_sealed(item: Any) -> bool:
+    """Whether an item is encrypted reasoning."""
+    return isinstance(item, dict) and item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
+
+
 def _strings(found: Any) -> Iterator[str]:
     """All strings in a value that a model may read, in order, as deep as msgspec parses."""
     left = [found]
@@ -274,7 +278,7 @@ def _strings(found: Any) -> Iterator[str]:
             yield one
         elif isinstance(one, list):
             left.extend(reversed(one))
-        elif isinstance(one, dict) and one.get("type") not in _MEDIA_TYPES:
+        elif isinstance(one, dict) and jsontext.string_in(one, "type") not in _MEDIA_TYPES:
             is_image = one.get("type") == "image_generation_call"
             names = [name for name in one if name not in _NEVER_READ and not (is_image and name == "result")]
             left.extend(one[name] for name in reversed(names))
@@ -291,7 +295,7 @@ def media_in(item: Any) -> Iterator[ImageView | None]:
     for name in ("content", "output", "outputs"):
         said = item.get(name)
         for part in said if isinstance(said, list) else [said]:
-            if isinstance(part, dict) and part.get("type") in _MEDIA_TYPES:
+            if isinstance(part, dict) and jsontext.string_in(part, "type") in _MEDIA_TYPES:
                 yield _viewed(part)
 
 

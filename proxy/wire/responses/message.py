@@ -43,6 +43,7 @@ from proxy.wire.responses.items import (
     Kind,
     call_of,
     head_of,
+    is_sealed,
     meant_by,
     media_in,
     read_texts,
@@ -126,22 +127,28 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """Its items, unopened."""
         return (self.raw,) if self.role == "tool" else _items(self.raw)
 
-    def _opened(self) -> list[tuple[Any, Raw]]:
-        """Its items, opened, and as received."""
-        return [(jsontext.opened(raw), raw) for raw in self.items()]
+    def _opened(self) -> Sequence[Any]:
+        """Its items, opened."""
+        if self.role == "tool":
+            return (jsontext.opened(self.raw),)
+        return cast(Sequence[Any], jsontext.value(b"[" + self.raw + b"]"))
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined."""
-        return "\n".join([text for item, raw in self._opened() for text in read_texts(item, raw)])
+        found: list[str] = []
+        for position, item in enumerate(self._opened()):
+            texts = read_texts(item)
+            found += [bytes(self.items()[position]).decode("utf-8", "replace")] if texts is None else texts
+        return "\n".join(found)
 
     def texts(self) -> Iterator[tuple[Address, str]]:
         """The texts of its content; none of the model's actions on the server."""
-        for position, (item, _) in enumerate(self._opened()):
+        for position, item in enumerate(self._opened()):
             yield from texts_at(item, (position,))
 
     def arguments(self) -> Iterator[Argument]:
         """The arguments of each call of a function or a custom tool, as the model wrote them."""
-        for position, (item, _) in enumerate(self._opened() if self.calls else ()):
+        for position, item in enumerate(self._opened() if self.calls else ()):
             name = _ARGUMENTS.get(str(item.get("type"))) if isinstance(item, dict) else None
             if name is not None and isinstance(text := item.get(name), str):
                 yield Argument((position, name), str(item.get("call_id") or ""), text)
@@ -184,7 +191,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """Images, files and audio in it."""
         if _MEDIA.search(self.raw) is None:
             return ()
-        return [medium for item, _ in self._opened() for medium in media_in(item)]
+        return [medium for item in self._opened() for medium in media_in(item)]
 
     @property
     def images(self) -> int:
@@ -264,10 +271,20 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """As received: this API has no cache marks."""
         return self.raw
 
+    def unsealed(self) -> Self | None:
+        """Without its encrypted reasoning; reasoning in plain text, of open models, stays."""
+        if self.role != "assistant" or b'"encrypted_content"' not in self.raw:
+            return self
+        raws = self.items()
+        left = [raw for raw in raws if not is_sealed(jsontext.opened(raw))]
+        if len(left) == len(raws):
+            return self
+        return replace(self, raw=b",".join(left), kind=head_of(left[-1]).kind) if left else None
+
     def conversational(self) -> Any:
         """Its calls by their meaning, or otherwise its words."""
         if self.calls:
-            calls = [item for item, raw in self._opened() if head_of(raw).kind is Kind.CALL]
+            calls = [jsontext.opened(raw) for raw in self.items() if head_of(raw).kind is Kind.CALL]
             return [meant_by(call) for call in calls[:_MAX_CALLS]]
         return "\n".join(text for _, text in self.texts()).strip()
 

@@ -9,10 +9,10 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.responses.errors import event as written
@@ -25,7 +25,6 @@ from proxy.wire.sse import EventSplitter, data_of
 MAX_KEPT_BYTES: Final = 32 * 1024 * 1024
 """Of one event, and of the items of one round. A longer stream passes as it arrives, and is the final response."""
 
-_TOOL: Final = RETRIEVAL_TOOL.encode()
 _ITEM: Final = b"response.output_item."
 _ADDED, _DONE = "response.output_item.added", "response.output_item.done"
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -56,11 +55,13 @@ class ReplyStream:
         self._kept_bytes = 0
         self._own: set[int] = set()
         """Indexes of the calls that are ours."""
-        self._end = b""
-        """The event that ends this round."""
+        self._shown_indexes: set[int] = set()
+        """Of the items whose beginning the client has."""
+        self._held: list[tuple[bytes, Mapping[str, Any]]] = []
+        """From the event on that ends this round, if events are renumbered: each event, and its content, opened."""
         self._rest = b""
         self._final: Mapping[str, Any] = {}
-        """The content of that event, opened."""
+        """The content of the last event that ends this round."""
 
     @property
     def _is_changed(self) -> bool:
@@ -70,14 +71,14 @@ class ReplyStream:
         """A piece of the round's stream → what the client gets now."""
         if self._is_passing:
             return piece
-        plain = not (self._is_changed or self._events.held_bytes) and _ITEM not in piece and _TOOL not in piece
-        if plain and piece.endswith(b"\n\n") and b"response.completed" not in piece:
-            return piece
+        is_plain = not (self._is_changed or self._events.held_bytes) and _ITEM not in piece
+        if is_plain and piece.endswith(b"\n\n"):
+            return piece  # whole events that begin or end no item, like nearly all: nothing in them is ours
         told = [self._passed(event) for event in self._events.feed(piece)]
         if self._events.held_bytes > MAX_KEPT_BYTES or self._kept_bytes > MAX_KEPT_BYTES:
             self._is_passing = True
-            told += [self._end, self._events.rest]
-            self._end, self._final = b"", {}
+            told += [*(event for event, _ in self._held), self._events.rest]
+            self._held, self._final = [], {}
         return b"".join(told)
 
     def _passed(self, event: bytes) -> bytes:
@@ -88,30 +89,38 @@ class ReplyStream:
         found = jsontext.opened(data)
         if not isinstance(found, dict):
             return event
-        name, index = found.get("type"), found.get("output_index")
-        if name in _ENDS:
-            self._end, self._final = event, found
-            return b""
+        name = jsontext.string_in(found, "type")
         if name in _BEGINNINGS and self._rounds:
             return b""
-        if name == _ADDED and is_own_call(found.get("item")) and isinstance(index, int):
-            if not self._is_changed:
-                self._number = _number_of(found)
-            self._own.add(index)
-        if name == _DONE and isinstance(index, int) and isinstance(found.get("item"), dict):
-            self._items[index] = bytes(jsontext.members(data)["item"])
-            self._kept_bytes += len(self._items[index])
-        if index in self._own:
-            return b""
+        if isinstance(index := found.get("output_index"), int):
+            self._read_item(name, index, data, found)
+            if index in self._own:
+                return b""
+        if name in _ENDS:
+            self._final = found
         if not self._is_changed:
             return event
-        return self._renumbered(event, data, found)
+        if name in _ENDS or self._held:
+            self._held.append((event, found))
+            return b""
+        return self._renumbered(event, found)
 
-    def _renumbered(
-        self, event: bytes, data: bytes, found: Mapping[str, Any], changes: Mapping[Path, bytes | None] | None = None
-    ) -> bytes:
-        """An event with the number and the index that it has for the client."""
-        made = dict(changes or {})
+    def _read_item(self, name: str, index: int, data: bytes, found: Mapping[str, Any]) -> None:
+        """Note whose item this is, and what it is once it is complete."""
+        if name in (_ADDED, _DONE):
+            if is_own_call(found.get("item")) and index not in self._shown_indexes:
+                if not self._is_changed:
+                    self._number = _number_of(found)
+                self._own.add(index)
+            self._shown_indexes.add(index)
+        if name == _DONE and isinstance(found.get("item"), dict):
+            self._items[index] = bytes(jsontext.members(data)["item"])
+            self._kept_bytes += len(self._items[index])
+
+    def _renumbered(self, event: bytes, found: Mapping[str, Any], output: bytes | None = None) -> bytes:
+        """An event with the number and the index that it has for the client, and with all rounds in its response if it
+        lists an output."""
+        made: dict[Path, bytes | None] = {}
         if "sequence_number" in found:
             made[("sequence_number",)] = jsontext.dump(self._number)
         self._number += 1
@@ -119,7 +128,12 @@ class ReplyStream:
         if isinstance(index, int):
             hidden = sum(own < index for own in self._own)
             made[("output_index",)] = jsontext.dump(len(self._before) + index - hidden)
-        return _rewritten(event, data, made)
+        if isinstance(response := found.get("response"), dict):
+            if output is not None and isinstance(response.get("output"), list):  # what the client has seen
+                made["response", "output"] = output
+            if isinstance(usage := response.get("usage"), dict) and self._rounds:
+                made["response", "usage"] = jsontext.dump(self._usage.told(usage))
+        return _rewritten(event, made)
 
     def end(self) -> AssistantMessage | None:
         """The round's stream has ended: returns the model's message if it called us and needs a result."""
@@ -134,11 +148,7 @@ class ReplyStream:
 
     def last_words(self) -> bytes:
         """The end of the stream for the client, if no round follows."""
-        if not self._end:
-            return self._rest
-        if not self._is_changed:
-            return self._end + self._rest
-        return self._ended({}) + self._rest
+        return self._ended()
 
     def stopped(self, sentence: str) -> bytes:
         """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model has
@@ -147,18 +157,12 @@ class ReplyStream:
         if not self._has_spoken and not self._speaks:
             told, item = self._sentence(sentence)
             said.append(item)
-        return told + self._ended({}, said)
+        return told + self._ended(said)
 
-    def _ended(self, changes: dict[Path, bytes | None], said: list[bytes] | None = None) -> bytes:
-        """The event that ends the stream, with all rounds in its response."""
-        data = data_of(self._end)
-        response = self._final.get("response")
-        if isinstance(response, dict):
-            if response.get("output"):
-                changes["response", "output"] = jsontext.join_array([*self._before, *self._shown, *(said or [])])
-            if isinstance(usage := response.get("usage"), dict) and self._rounds:
-                changes["response", "usage"] = jsontext.dump(self._usage.told(usage))
-        return self._renumbered(self._end, data, self._final, changes)
+    def _ended(self, said: Sequence[bytes] = ()) -> bytes:
+        """What was held, with all rounds in its response."""
+        output = jsontext.join_array([*self._before, *self._shown, *said])
+        return b"".join([self._renumbered(event, found, output) for event, found in self._held]) + self._rest
 
     def _sentence(self, sentence: str) -> tuple[bytes, bytes]:
         """The events for a message of ours, and that message."""
@@ -215,7 +219,7 @@ def _number_of(found: Mapping[str, Any]) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _rewritten(event: bytes, data: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
-    """The event with other data and the same name."""
+def _rewritten(event: bytes, changes: Mapping[Path, bytes | None]) -> bytes:
+    """An event with changes in its data, under the same name."""
     named = [line for line in event.splitlines() if line.startswith((b"event:", b"id:"))]
-    return b"\n".join([*named, b"data: " + spliced(data, changes), b"", b""])
+    return b"\n".join([*named, b"data: " + spliced(data_of(event), changes), b"", b""])

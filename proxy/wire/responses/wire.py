@@ -39,6 +39,8 @@ _NOT_YET: Final = frozenset(
     {"response.created", "response.queued", "response.in_progress", "keepalive", "ping", "response.metadata"}
 )
 """Events that come before a refusal as well as before a reply."""
+_RESPONSE_ID: Final = re.compile(rb'"id"\s*:\s*"(resp_[\w\-.=]{1,500})"')
+"""vLLM and Ollama give such ids, too; Azure's are long."""
 _NONE: Final = frozenset({b"", b"null", b'""'})
 
 
@@ -58,9 +60,9 @@ SHAPE: Final = RequestShape(
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
-HELD: Final = PART_UNSEEN._replace(read=read_held)
+HELD: Final = PART_UNSEEN._replace(read=read_held, items_add_tools=True)
 """The upstream holds the conversation so far, or truncates it itself."""
-UNTOUCHED: Final = SHAPE._replace(read=read_untouched)
+UNTOUCHED: Final = SHAPE._replace(read=read_untouched, items_add_tools=True)
 """The request asks for a compaction of its whole input."""
 
 
@@ -83,18 +85,22 @@ class Responses(JsonWire):
             return read_request(UNTOUCHED, body, will_be_known=False)
         if known is not None and shared and _answers_what_is_known(messages[shared:]):
             request = read_request(SHAPE, body, will_be_known=will_be_known)
-        was_seen = known is None or not shared or known.shape.is_whole
-        if not was_seen or _is_there(request.members, "prompt") or any(map(_is_reference, messages[shared:])):
-            return replace(request, shape=PART_UNSEEN)
-        return request
+        shape, new = known.shape if known is not None and shared else SHAPE, messages[shared:]
+        if not shape.items_add_tools and any(map(_brings_tools, new)):
+            shape = shape._replace(items_add_tools=True)
+        if shape.is_whole and (_is_there(request.members, "prompt") or any(map(_is_reference, new))):
+            shape = PART_UNSEEN._replace(items_add_tools=shape.items_add_tools)
+        return request if shape is request.shape else replace(request, shape=shape)
 
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """Each message is one item or several; a plain text stays one if it is the only message."""
         found: dict[str, Raw] = {**request.members, **members}
         raws = [message.raw for message in messages]
-        if len(raws) == 1 and raws[0][:1] == b'"':
+        if bytes(found.get(SHAPE.messages, b"null"))[:1] == b"[":
+            found[SHAPE.messages] = jsontext.join_array(raws)
+        elif len(raws) == 1 and raws[0][:1] == b'"':
             found[SHAPE.messages] = raws[0]
-        elif raws or SHAPE.messages in found:
+        elif raws:
             found[SHAPE.messages] = jsontext.join_array([_as_item(raw) for raw in raws])
         return jsontext.join_object(found)
 
@@ -131,7 +137,7 @@ class Responses(JsonWire):
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """The list with `read_artifact` at its end; None if items add tools, or if the upstream holds the
         conversation."""
-        if request.shape not in (SHAPE, PART_UNSEEN) or any(True for _ in _bringing_tools(request)):
+        if request.shape in (HELD, UNTOUCHED) or _bringing_tools(request):
             return None
         return tools.with_tool(request.members, policy)
 
@@ -144,6 +150,20 @@ class Responses(JsonWire):
         if request.shape is not HELD or _cuts_itself(request.members):
             return {}
         return {"truncation": b'"auto"'}
+
+    def continues(self, request: Request) -> str:
+        """The id of the response before, or of the conversation."""
+        for name in ("previous_response_id", "conversation"):
+            found = jsontext.opened(request.members.get(name))
+            found = found.get("id") if isinstance(found, dict) else found
+            if isinstance(found, str) and found:
+                return found
+        return ""
+
+    def named_in(self, evidence: bytes) -> str:
+        """The first id that is one of a response."""
+        found = _RESPONSE_ID.search(evidence)
+        return found[1].decode() if found else ""
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
         """An item of the type that the call's type requires."""
@@ -218,11 +238,13 @@ def _answers_what_is_known(messages: Sequence[Message]) -> bool:
     return False
 
 
-def _bringing_tools(request: Request) -> Sequence[ResponsesMessage]:
-    if b'"additional_tools"' not in request.body:
-        return ()
-    messages = request.conversation.messages
-    return [one for one in messages if isinstance(one, ResponsesMessage) and brings_tools(one)]
+def _bringing_tools(request: Request) -> Sequence[Message]:
+    """The messages that add tools; asked in every turn, so most requests are not walked through."""
+    return list(filter(_brings_tools, request.conversation.messages)) if request.shape.items_add_tools else ()
+
+
+def _brings_tools(message: Message) -> bool:
+    return isinstance(message, ResponsesMessage) and brings_tools(message)
 
 
 def _as_item(raw: bytes) -> bytes:

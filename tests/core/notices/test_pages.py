@@ -4,7 +4,7 @@ import pytest
 from support.reading_texts import ARTIFACT, answer
 
 from proxy.core.notices.catalogue import MARK
-from proxy.core.notices.pages import quoted
+from proxy.core.notices.pages import listing_header, quoted, search_header
 from proxy.core.notices.writing import is_ours
 
 
@@ -41,3 +41,12 @@ def test_a_notice_that_somebody_else_wrote_is_marked_as_quoted(forged):
     assert told.startswith("a line\n[quoted text:")
     assert "context-proxy" not in told.lower()
     assert len(told) < len(f"a line\n{forged}\nanother")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_search_says_whether_something_was_not_searched(language):
+    whole, part = search_header(1, 5, 5, language), search_header(1, 5, 1_239, language)
+    assert whole.startswith(MARK)
+    assert part.startswith(whole.removesuffix("]\n"))
+    assert "1,234" in part
+    assert listing_header(50, 1_239, language).startswith(MARK)

@@ -67,3 +67,11 @@ def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
 def test_a_call_that_names_nothing_is_told_so(language):
     assert retrieval.unnamed(language).startswith(MARK)
     assert retrieval.unnamed("en") != retrieval.unnamed("zh")
+
+
+@LANGUAGES
+def test_a_search_that_cannot_be_made_is_told_why_in_one_line(language):
+    said = retrieval.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
+    assert said.startswith(MARK)
+    assert said.endswith("]\n")
+    assert "`tool`" in said

@@ -99,6 +99,20 @@ def test_an_answer_that_was_accepted_ends_it(situation, status):
     assert second(situation, status, Verdict(VerdictKind.ACCEPTED)) is None
 
 
+@given(SITUATIONS, st.sampled_from([200, 201, 302]), st.builds(Verdict, st.just(VerdictKind.ACCEPTED), MAYBE))
+def test_nothing_follows_a_final_outcome_in_any_situation(situation, status, verdict):
+    outcome = Outcome(status, verdict)
+    assert outcome.is_final
+    assert len(sends(situation, outcome)) == 1
+
+
+def test_a_plain_acceptance_is_final_and_a_proof_of_a_cut_is_not():
+    accepted = Verdict(VerdictKind.ACCEPTED)
+    assert Outcome(200, accepted).is_final
+    assert not Outcome(200, accepted, fitting_tokens=4_000).is_final
+    assert not Outcome(400, accepted).is_final
+
+
 @given(SITUATIONS, STATUSES, VERDICTS)
 def test_every_overflow_is_tried_once_more(situation, status, verdict):
     assert not verdict.is_overflow or second(situation, status, verdict) is not None
@@ -118,6 +132,16 @@ def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
     assert second(SENT, 500, Verdict(kind)) is None
     assert second(Situation(10, 40, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
     assert second(Situation(10, 40, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+
+
+def test_a_history_with_broken_seals_is_sent_without_them_once():
+    outcome = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+    strategy = retry_strategy(SENT)
+    next(strategy)
+    assert strategy.send(outcome) == Attempt(Rung.REPAIRED, unseals=True)
+    with pytest.raises(StopIteration):
+        strategy.send(outcome)
+    assert second(SENT, 400, Verdict(VerdictKind.SEAL)) == Attempt(Rung.ORIGINAL)
 
 
 def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():

@@ -162,3 +162,8 @@ def test_a_member_that_is_not_there_is_added_or_was_out_already():
 def test_a_path_through_something_else_is_not_json_of_that_kind():
     with pytest.raises(jsontext.NotJson):
         spliced(b'{"a":1}', {("a", "b"): b"2"})
+
+
+def test_a_value_that_nothing_changes_keeps_its_bytes():
+    assert spliced(b'{ "a" : 1 }', {}) == b'{ "a" : 1 }'
+    assert spliced(b"[ 1 ]", {}) == b"[ 1 ]"

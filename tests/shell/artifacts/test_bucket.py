@@ -1,4 +1,4 @@
-"""The store in a bucket, held against one in memory and against a server that speaks S3 on a socket."""
+"""The store in a bucket, held against one in memory and against servers that speak S3 and Azure's blobs on a socket."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
+from support.azure_server import azure_server, new_container
 from support.s3_server import new_bucket, s3_server
 
 from proxy.core.artifact import Artifact
@@ -40,13 +41,22 @@ def s3_endpoint() -> Iterator[str]:
         yield endpoint
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(scope="module")
+def azure_endpoint() -> Iterator[str]:
+    with azure_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["memory", "s3", "azure"])
 def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
     """Opens the same empty bucket again and again, as replicas do."""
     if request.param == "memory":
         only = Bucket("memory://")
         return lambda: only
-    url = new_bucket(request.getfixturevalue("s3_endpoint"), tmp_path.name, monkeypatch)
+    if request.param == "azure":
+        url = new_container(request.getfixturevalue("azure_endpoint"), tmp_path.name, monkeypatch)
+    else:
+        url = new_bucket(request.getfixturevalue("s3_endpoint"), tmp_path.name, monkeypatch)
     return lambda: Bucket(f"{url}/some/prefix/")
 
 
@@ -211,3 +221,13 @@ async def test_closing_lets_go_of_the_threads() -> None:
         threads.submit(print)
     assert await store.keep([Artifact(b"late")], TENANT) == frozenset()
     await store.close()
+
+
+def test_a_server_that_lists_from_the_beginning_whatever_it_is_asked_is_understood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket, listed = Bucket("memory://"), obstore.list
+    for key in (".meta/a.1", ".meta/ab.1", ".meta/b.1"):
+        bucket.put(key, b"1234")
+    monkeypatch.setattr(obstore, "list", lambda *given, offset, **named: listed(*given, **named))
+    assert [one.key for one in bucket.listed(".meta/ab.")] == [".meta/ab.1"]

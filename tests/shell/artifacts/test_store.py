@@ -310,6 +310,18 @@ async def test_the_loop_runs_on_while_content_is_written(folder: Path, monkeypat
     assert await opened(folder).keep([LOG], TENANT) == frozenset()
 
 
+async def test_each_artifact_that_cannot_be_kept_is_counted(folder: Path) -> None:
+    folder.parent.mkdir()
+    folder.write_text("a file")
+    failed: list[int] = []
+    kept = PrivateFolder(folder)
+    store = store_module.ArtifactStore(kept, retention_days=7, max_bytes=10**9, on_failed=failed.append)
+    with capture_logs():
+        await store.keep([LOG, Artifact(b"other")], TENANT)
+        await store.keep([LOG], TENANT)
+    assert failed == [2, 1]
+
+
 async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_text("a file")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.shell.endpoints.probes import probes
-from proxy.shell.operator.readiness import Readiness
+from proxy.shell.operator.readiness import Check, Readiness
 
 ASKED = """
 import asyncio, pathlib, sys, tempfile
@@ -38,12 +38,16 @@ def test_a_process_that_has_just_started_tells_that_it_lives_without_the_framewo
     [
         ("/healthz", {"store": "is full"}, 200, {"status": "ok"}),
         ("/readyz", {}, 200, {"status": "ready"}),
+        ("/readyz", {"upstream": "is gone"}, 200, {"status": "ready", "unavailable": {"upstream": "is gone"}}),
         ("/readyz", {"store": "is full"}, 503, {"status": "not ready", "reasons": {"store": "is full"}}),
     ],
 )
 async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, said: dict[str, Any]) -> None:
-    async def trouble() -> str | None:
-        return problems.get("store")
+    def failing(name: str) -> Check:
+        async def check() -> str | None:
+            return problems.get(name)
+
+        return check
 
     sent: list[Any] = []
 
@@ -53,7 +57,8 @@ async def test_a_probe_hears(path: str, problems: dict[str, str], status: int, s
     async def receive() -> Any:
         raise AssertionError("nobody asks for a body")
 
-    await probes(Readiness({"store": trouble}))[path]({"type": "http"}, receive, send)
+    upstreams = {name: failing(name) for name in ("upstreams[0]", "upstream")}
+    await probes(Readiness(upstreams, {"store": failing("store")}))[path]({"type": "http"}, receive, send)
     start, body = sent
     assert (start["status"], json.loads(body["body"])) == (status, said)
     assert dict(start["headers"])[b"content-length"] == str(len(body["body"])).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -90,3 +91,34 @@ async def test_errors_pass_and_end_the_watch() -> None:
             raise ValueError("own")
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class Lost:
+    """A connection that ends when `lose` is called."""
+
+    def __init__(self) -> None:
+        self.then: Callable[[], None] | None = None
+
+    def when_lost(self, then: Callable[[], None] | None) -> None:
+        self.then = then
+
+    def lose(self) -> None:
+        if self.then is not None:
+            self.then()
+
+
+async def test_a_lost_connection_ends_what_is_done_for_its_client() -> None:
+    receive, connection = Receiving(), Lost()
+    with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
+        async with UntilClientLeaves(receive, connection=connection):
+            asyncio.get_running_loop().call_soon(connection.lose)
+            await asyncio.Event().wait()
+    assert (receive.asked, connection.then) == (0, None)
+
+
+async def test_after_the_release_a_lost_connection_means_nothing() -> None:
+    connection = Lost()
+    async with UntilClientLeaves(Receiving(), connection=connection) as client:
+        client.release()
+        connection.lose()
+        await asyncio.sleep(0)

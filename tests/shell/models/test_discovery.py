@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 from support.waiting import until
 
-from proxy.config.settings import UpstreamSettings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.questions import MAX_ANSWER_BYTES

@@ -14,7 +14,8 @@ from support.ollama_server import Ollama
 from support.scripted_upstream import Connection, Script, ScriptedUpstream
 from support.waiting import until
 
-from proxy.config.settings import Settings, UpstreamSettings
+from proxy.config.settings import Settings
+from proxy.config.upstreams import UpstreamSettings
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import LOADED_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.profiles import ModelResolver

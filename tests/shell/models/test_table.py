@@ -120,3 +120,28 @@ def test_a_foreign_name_does_not_steer_the_terminal() -> None:
     out = printed()
     assert "\x1b" not in out
     assert "\N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}[bold]x[/]" in out
+
+
+@respx.mock
+def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it() -> None:
+    other = "https://other.example.org/v1"
+    respx.get(f"{BASE}/models").respond(json=[{"id": name, "context_length": 32768} for name in ("m-1", "q-1")])
+    respx.get(f"{other}/models").respond(json=[{"id": name, "context_length": 4096} for name in ("m-1", "q-1")])
+    routed = [{"match": "q-*", "base_url": other}, {"match": "m-1", "wire": "messages", "base_url": other}]
+    told = printed(upstreams=routed)
+    headings = ["Requests for q-*: ", "Requests for m-1 at /v1/messages: ", "All other requests: "]
+    starts = [told.index(heading) for heading in headings]
+    parts = [told[start:end].split("\n", 1)[1] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    assert [("q-1" in part, "m-1" in part) for part in parts] == [(True, False), (False, True), (False, True)]
+    assert ["4 096" in part for part in parts] == [True, True, False]
+
+
+@respx.mock
+def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states() -> None:
+    other = "https://other.example.org/v1"
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m", "context_length": 32768}])
+    respx.get(f"{other}/models").respond(json=[{"id": "m", "context_length": 4096}])
+    one = json.loads(printed("m", as_json=True, upstreams=[{"match": "m", "base_url": other}]))
+    assert (one["window_tokens"], one["upstream"]["base_url"]) == (4096, other)
+    by_wire = json.loads(printed("m", as_json=True, upstreams=[{"match": "m", "wire": "messages", "base_url": other}]))
+    assert [found["window_tokens"] for found in by_wire["upstreams"]] == [4096, 32768]

@@ -197,7 +197,7 @@ def test_before_and_after_stand_side_by_side_with_the_reasons(explain):
     assert status == 0
     lines = output.splitlines()
     titles = [line for line in lines if line.startswith("message")]
-    assert titles[0] == "messages 0–2: as it came, 24 tokens"
+    assert titles[0] == "messages 0–2: as it came, 27 tokens"
     assert titles[1].startswith("message 3: tool · ")
     assert "truncate_tool_output" in titles[1]
     cut = next(line for line in lines if "canary line 0" in line)

@@ -35,57 +35,77 @@ class Clock:
 
 
 async def test_what_fails_is_named_with_its_reason():
-    found = Readiness({"upstream": Check("gone"), "store": Check(), "other": Check("full")})
-    assert await found.problems() == {"upstream": "gone", "other": "full"}
+    found = Readiness({"upstream": Check("gone")}, {"store": Check(), "other": Check("full")})
+    assert await found.looked() == (False, {"upstream": "gone", "other": "full"})
+
+
+@pytest.mark.parametrize(
+    ("said", "is_ready"),
+    [
+        ((None, None, None), True),
+        (("gone", None, None), True),
+        ((None, "gone", None), True),
+        (("gone", "gone", None), False),
+        ((None, None, "full"), False),
+        (("gone", None, "full"), False),
+    ],
+)
+async def test_one_of_several_upstreams_is_enough_and_the_store_is_always_needed(said, is_ready):
+    first, second, store = said
+    looked = await Readiness(
+        {"upstreams[0]": Check(first), "upstream": Check(second)}, {"store": Check(store)}
+    ).looked()
+    assert looked.is_ready is is_ready
+    assert list(looked.problems.values()) == [why for why in said if why]
 
 
 async def test_a_storm_of_probes_is_one_look():
     check = Check()
     check.gate.clear()
-    found = Readiness({"upstream": check})
-    probes = [asyncio.create_task(found.problems()) for _ in range(500)]
+    found = Readiness({"upstream": check}, {})
+    probes = [asyncio.create_task(found.looked()) for _ in range(500)]
     await asyncio.sleep(0)
     probes[0].cancel()
     check.gate.set()
     answers = await asyncio.gather(*probes, return_exceptions=True)
     assert check.asked == 1
     assert isinstance(answers[0], asyncio.CancelledError)
-    assert answers[1:] == [{}] * 499
+    assert answers[1:] == [(True, {})] * 499
 
 
 async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
     check, clock = Check(), Clock()
-    found = Readiness({"upstream": check}, clock)
-    await found.problems()
+    found = Readiness({"upstream": check}, {}, clock)
+    await found.looked()
     clock.now = READY_SECONDS - 0.1
-    await found.problems()
+    await found.looked()
     assert check.asked == 1
     clock.now, check.said = READY_SECONDS, "gone"
-    assert await found.problems() == {"upstream": "gone"}
+    assert await found.looked() == (False, {"upstream": "gone"})
     assert check.asked == 2
     clock.now += NOT_READY_SECONDS
     check.said = None
-    assert await found.problems() == {}
+    assert await found.looked() == (True, {})
 
 
 async def test_a_check_that_hangs_is_a_reason(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
     check = Check()
     check.gate.clear()
-    found = Readiness({"upstream": check, "store": Check()})
-    assert await found.problems() == {"upstream": "no answer within 0.01 s"}
+    found = Readiness({"upstream": check}, {"store": Check()})
+    assert await found.looked() == (False, {"upstream": "no answer within 0.01 s"})
 
 
 async def test_a_look_under_way_ends_with_the_proxy():
     check = Check()
     check.gate.clear()
-    found = Readiness({"upstream": check})
-    probe = asyncio.create_task(found.problems())
+    found = Readiness({"upstream": check}, {})
+    probe = asyncio.create_task(found.looked())
     await asyncio.sleep(0)
     await found.close()
     with pytest.raises(asyncio.CancelledError):
         await probe
-    await Readiness({}).close()
+    await Readiness({}, {}).close()
 
 
 async def test_a_store_that_can_be_written_is_no_trouble_and_nobody_sees_the_trial(tmp_path: Path):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.planners import TENANT, body, planner, run
+from support.planners import TENANT, TOOLS, body, planner, run
 from support.strategies import exchange, pairing_faults, user
 
 from proxy.config.settings import Settings
@@ -149,7 +149,127 @@ async def test_tenants_share_nothing():
     assert (await remembering.plan(CHAT_COMPLETIONS, b"one", body(run(6)))).known_messages > 0
 
 
-async def test_an_exact_tokenizer_counts_when_bytes_do_not_prove_that_it_fits():
+def model_planner(window: int, model: str) -> Planner:
+    """A planner for a model whose vocabulary is installed."""
+    return Planner(Pipelines(Settings()), lambda *_: ModelProfile(model, window), lambda *_: (1.0, False))
+
+
+async def test_an_exact_tokenizer_counts_when_the_estimate_comes_near_the_room():
     exact = planner(8_000, tokenizer="o200k_base")
     assert (await exact.plan(CHAT_COMPLETIONS, TENANT, body(run(2)))).inputs.counted_by == "bytes"
     assert (await exact.plan(CHAT_COMPLETIONS, TENANT, body(run(80)))).inputs.counted_by == "o200k_base"
+
+
+@pytest.mark.parametrize(("exchanges", "counted_by"), [(30, "bytes"), (34, "o200k_base")])
+async def test_what_fills_less_than_two_thirds_of_the_room_is_estimated_whatever_its_bytes(exchanges, counted_by):
+    raw = body(run(exchanges, 500), model="gpt-4o")  # 2 613 tokens each; two thirds are 81 749
+    planned = await model_planner(128_000, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, raw)
+    assert planned.inputs.counted_by == counted_by
+    assert planned.body() == raw
+
+
+async def test_a_conversation_that_has_been_counted_is_not_estimated_again():
+    remembering = model_planner(16_000, "gpt-4o")
+    plans = [await remembering.plan(CHAT_COMPLETIONS, TENANT, body(run(count))) for count in (10, 16, 40, 39)]
+    assert [planned.inputs.counted_by for planned in plans] == ["bytes", "bytes", "o200k_base", "o200k_base"]
+
+
+@pytest.mark.parametrize("window", [16_000, 32_000])
+async def test_growing_past_the_estimate_gives_what_counting_at_once_gives(window):
+    remembering = model_planner(window, "gpt-4o")
+    for exchanges in range(0, 90, 6):
+        raw = body(run(exchanges))
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        anew = await model_planner(window, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, raw)
+        assert again.body() == anew.body()
+        assert again.plan == anew.plan
+
+
+async def test_no_reply_limit_is_lowered_by_an_estimate():
+    raw = body(run(40), max_tokens=14_000)
+    planned = await model_planner(24_000, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, raw)
+    assert (planned.inputs.counted_by, planned.reasons) == ("o200k_base", {"clamp_reply": 1})
+    fits = await model_planner(24_000, "gpt-4o").plan(CHAT_COMPLETIONS, TENANT, body(run(40), max_tokens=500))
+    assert (fits.inputs.counted_by, fits.reasons) == ("bytes", {})
+
+
+@pytest.mark.parametrize(
+    ("model", "tokenizer"),
+    [
+        ("gpt-oss-120b", None),  # servers of one's own cut silently, and an exact count proves that
+        ("mine", "o200k_base"),  # usage tells how far that vocabulary is from the model's
+    ],
+)
+async def test_beyond_64_kb_a_model_whose_counter_or_server_is_not_certain_is_counted_exactly(model, tokenizer):
+    sure = Planner(
+        Pipelines(Settings()), lambda *_: ModelProfile(model, 128_000, tokenizer=tokenizer), lambda *_: (1.0, True)
+    )
+    short = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(10, 500)))
+    long = await sure.plan(CHAT_COMPLETIONS, TENANT, body(run(12, 500)))
+    assert (short.inputs.counted_by, long.inputs.counted_by) == ("bytes", "o200k_base")
+
+
+def told(history, *, clock="", task="", last="", **members) -> bytes:
+    """A request whose agent writes some of its messages anew in each turn."""
+    written = [dict(message) for message in history]
+    written[0]["content"] += clock
+    written[1]["content"] += task
+    written[-1]["content"] += last
+    return json.dumps({**members, "model": "m", "messages": written, "tools": TOOLS}).encode()
+
+
+CLOCKS = [f" It is 16:{minute:02}." for minute in range(10, 40)]
+ANEW = {
+    "clock": lambda clock: {"clock": clock},
+    "task": lambda clock: {"task": clock},
+    "both": lambda clock: {"clock": clock, "task": clock},
+    "metadata": lambda clock: {"metadata": {"time": clock}},
+    "last": lambda clock: {"last": clock},
+    "all": lambda clock: {"clock": clock, "task": clock, "last": clock, "user": clock},
+}
+
+
+@pytest.mark.parametrize("written", ANEW)
+@pytest.mark.parametrize("window", [8_000, 100_000])
+async def test_what_an_agent_writes_anew_in_each_turn_changes_no_plan_and_leaves_the_rest_known(written, window):
+    remembering = planner(window)
+    for turn, clock in enumerate(CLOCKS):
+        raw = told(run(10 + 3 * turn), **ANEW[written](clock))
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        anew = await planner(window).plan(CHAT_COMPLETIONS, TENANT, raw)
+        assert again.body() == anew.body()
+        assert again.plan == anew.plan
+        if turn:
+            assert again.known_messages >= 2 + 2 * (10 + 3 * (turn - 1)) - 1
+    assert len(remembering._memory._kept) == 1, "one conversation, in one form"
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        " It is a quarter past nine.",  # longer
+        " See name_b in src/two.py.",  # other names
+    ],
+)
+async def test_a_system_text_that_may_matter_to_what_is_cut_starts_anew(clock):
+    remembering = planner()
+    for count, told_now in ((60, " See name_a in src/one.py."), (62, clock)):
+        raw = told(run(count), clock=told_now)
+        again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
+        assert again.plan == (await planner().plan(CHAT_COMPLETIONS, TENANT, raw)).plan
+
+
+async def test_a_conversation_of_another_key_is_never_taken_for_nearly_the_same():
+    remembering = planner()
+    await remembering.plan(CHAT_COMPLETIONS, b"one", told(run(5), clock=CLOCKS[0]))
+    other = await remembering.plan(CHAT_COMPLETIONS, b"two", told(run(6), clock=CLOCKS[1]))
+    assert other.known_messages == 0
+
+
+async def test_more_than_two_other_messages_make_another_conversation():
+    remembering, history = planner(), run(9)
+    await remembering.plan(CHAT_COMPLETIONS, TENANT, told(history))
+    changed = [dict(message) for message in history]
+    for index in (0, 1, 3):
+        changed[index]["content"] = "other words"
+    assert (await remembering.plan(CHAT_COMPLETIONS, TENANT, told(changed, user="b"))).known_messages == 0

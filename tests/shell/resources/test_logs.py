@@ -60,3 +60,15 @@ def test_an_exception_is_on_its_line():
     assert (line["event"], line["level"], line["request_id"]) == ("request_failed", "error", "req-1")
     assert "LookupError: gone" in line["exception"]
     assert "exc_info" not in line
+
+
+def test_a_traceback_for_people_shows_no_values():
+    written = io.BytesIO()
+    configure_logging(LogSettings(format="console"), io.TextIOWrapper(written, write_through=True))
+    content = "what the user wrote".upper()  # so that it is in no line of the source
+    try:
+        raise LookupError(len(content))
+    except LookupError:
+        logger().exception("request_failed", request_id="req-1")
+    assert b"LookupError: 19" in written.getvalue()
+    assert content.encode() not in written.getvalue()

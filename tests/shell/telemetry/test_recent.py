@@ -4,6 +4,7 @@ from typing import Any
 
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.overflow.retry_strategy import Rung
+from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
 BLOCKS = (
@@ -87,19 +88,36 @@ def test_a_request_without_a_plan_has_no_blocks():
 
 
 def test_totals_are_since_the_start_and_not_of_what_is_remembered():
-    recent = RecentDecisions(max_decisions=1)
-    assert recent.described(5, 2)["totals"]["prefix_kept"] is None
-    recent.totals.count(tokens_before=100, tokens_saved=40, survived=None, prefix_kept=None)
-    recent.totals.count(tokens_before=100, tokens_saved=0, survived=True, prefix_kept=1.0)
-    recent.totals.count(tokens_before=0, tokens_saved=0, survived=False, prefix_kept=0.5)
-    found = recent.described(5, 2)
-    assert found["totals"] == {
+    totals = RecentDecisions(max_decisions=1).totals
+    assert totals.described()["prefix_kept"] is None
+    totals.count(tokens_before=100, tokens_saved=40, survived=None, prefix_kept=None)
+    totals.count(tokens_before=100, tokens_saved=0, survived=True, prefix_kept=1.0)
+    totals.count(tokens_before=0, tokens_saved=0, survived=False, prefix_kept=0.5)
+    assert totals.described() == {
         "requests": 3,
-        "running": 0,
         "tokens_before": 200,
         "tokens_saved": 40,
         "overflows": 2,
         "overflows_survived": 1,
         "prefix_kept": 0.75,
     }
-    assert (found["worker"]["workers"], found["worker"]["remembered"]) == (2, 0)
+
+
+def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble():
+    for trouble, members in (
+        (0, {"outcome": "answered", "status": 200}),
+        (1, {"outcome": "answered", "attempts": 2}),
+        (2, {"outcome": "client_left"}),
+        (2, {"outcome": "answered", "status": 429}),
+        (2, {"outcome": "answered", "warning": "window_too_small"}),
+    ):
+        assert recorded(**members).trouble == trouble, members
+
+
+def test_a_request_under_way_is_found_with_what_is_known_of_it():
+    recent = RecentDecisions()
+    recent.under_way[1] = Decision("now", started=0.0)
+    found = recent.find_running("now")
+    assert found is not None
+    assert (found["outcome"], found["blocks"]) == ("running", [])
+    assert recent.find_running("other") is None

@@ -102,3 +102,24 @@ def test_the_words_of_every_kind_of_call_are_read():
     )
     assert message.text() == "look\n{1}\npatch\n*** Begin\nold\n{2}"
     assert [call.name for call in message.calls] == ["look", "patch", ""]
+
+
+@pytest.mark.parametrize("name", ["reasoning_details", "thinking_blocks"])
+def test_what_gateways_seal_can_be_left_out(name):
+    found = ChatMessage.read(
+        f'{{"role":"assistant", "content":"a","{name}":[{{"signature":"S"}}],"reasoning":"b"}}'.encode()
+    )
+    assert found.unsealed().raw == b'{"role":"assistant","content":"a","reasoning":"b"}'
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"role":"assistant","content":"a","reasoning_content":"b"}',
+        b'{"role":"assistant","content":[{"type":"text","text":"a","reasoning_details":[]}]}',
+        b'{"role":"user","content":"a","reasoning_details":[]}',
+    ],
+)
+def test_a_message_without_seals_is_left_alone(raw):
+    found = ChatMessage.read(raw)
+    assert found.unsealed() is found

@@ -77,9 +77,9 @@ def test_an_image_on_the_web_is_fetched_here_and_a_file_on_the_web_is_left_to_th
 @pytest.mark.parametrize(
     ("result", "addresses"),
     [
-        ({"routing": "image_url", "imageUrl": {"url": "https://h/a.png"}}, ["https://h/a.png", "", "", ""]),
-        ({"routing": "file", "file": {"file_data": "artifact:x"}}, ["artifact:x", "", ""]),
-        ({"routing": "file", "file": {"file_data": "https://h/a.pdf"}}, ["", ""]),
+        ({"routing": "image_url", "imageUrl": {"url": "https://h/a.png"}}, ["https://h/a.png"]),
+        ({"routing": "file", "file": {"file_data": "artifact:x"}}, ["artifact:x"]),
+        ({"routing": "file", "file": {"file_data": "https://h/a.pdf"}}, []),
         ({"routing": "text", "content": "artifact:x"}, []),
         ({"content": "artifact:x"}, []),
     ],

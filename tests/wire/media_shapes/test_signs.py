@@ -61,6 +61,8 @@ def test_every_part_that_is_no_text_and_no_call_is_a_sign(part, found):
         '{"mimeType": "a/b"}',
         '{"media_type": "a/b"}',
         '{"contentType": "a/b"}',
+        '{"mimeType" \n\t: "a/b"}',
+        '{"of": "{\\"contentType\\"\\n : 1}"}',
     ],
 )
 def test_what_declares_a_content_of_any_length_is_a_sign(text):

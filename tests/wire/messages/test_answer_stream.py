@@ -65,6 +65,22 @@ def test_two_rounds_are_one_message_for_the_client_however_they_come(first, seco
     assert stream.usage == {"prompt_tokens": 846, "completion_tokens": 14, "total_tokens": 860}
 
 
+def test_blocks_that_a_gateway_numbers_from_1_keep_their_numbers():
+    data = START + text_block(1, "a", "b") + call_block(2, "fetch", {"a": 1}) + END
+    stream = AnswerStream()
+    assert stream.feed(data) == data
+
+
+@pytest.mark.parametrize("held", [b"", OUR_CALL + END])
+def test_an_event_too_long_to_wait_for_passes_as_it_arrives(held, monkeypatch):
+    monkeypatch.setattr(answer_stream, "MAX_KEPT_BYTES", 2_000)
+    stream, pieces = AnswerStream(), [b"data: ", b"x" * 3_000, b"y", b"\n\ndata: z"]
+    told = stream.feed(START + held) + b"".join(map(stream.feed, pieces))
+    assert stream.end() is None
+    assert stream.last_words() == b""
+    assert told == START + (END if held else b"") + b"".join(pieces)
+
+
 def test_blocks_behind_our_call_are_numbered_as_if_it_were_not_there():
     stream = AnswerStream()
     told = stream.feed(START + OUR_CALL + call_block(1, "fetch", {"a": 1}) + END)

@@ -63,3 +63,7 @@ def test_only_whole_numbers_are_counts():
 def test_nobody_knows_a_prompt_of_which_only_the_cached_part_is_told():
     assert prompt_in({"cache_read_input_tokens": 7}) is None
     assert prompt_in({"cache_read_input_tokens": 7, "input_tokens": 0}) == 7
+
+
+def test_counts_that_are_not_stated_are_zero():
+    assert counted_in(b'{"usage":{"input_tokens":20}}') == (20, 0, 0)

@@ -60,6 +60,22 @@ def test_images_in_results_are_media_there():
     assert parts[1].attachment.payload == PNG
 
 
+@pytest.mark.parametrize(
+    ("content", "may"),
+    [
+        ([IMAGE], True),
+        ([{"type": "document", "source": {"type": "file", "file_id": "f"}}], True),
+        ([result(1, [text("shot"), IMAGE])], True),
+        ([{"type": "resource", "resource": {}}], True),
+        ([text("a"), use(1), {"type": "thinking", "thinking": "b", "signature": "S"}], False),
+        ([{"type": "redacted_thinking", "data": "R"}, text("a", **MARK)], False),
+        ([result(1, "a"), result(2, [text("b")])], False),
+    ],
+)
+def test_only_what_may_hold_media_is_searched_for_them(content, may):
+    assert ApiMessage.read(spelled(user(content))).may_hold_media is may
+
+
 def test_a_result_that_is_a_string_stays_one():
     (found,) = read(user([result(1, "a")]))
     noted = found.changed({at: "note" + said for at, said in found.texts()})
@@ -250,3 +266,32 @@ def test_a_plain_text_stays_one_as_long_as_it_is_one(parts, content):
 def test_any_call_has_an_id_and_a_name_or_empty_ones(block):
     (call,) = read(assistant([block]))[0].calls
     assert (call.id, call.name) == (("toolu_1", "Read") if block == use(1) else ("", ""))
+
+
+@given(histories())
+def test_without_its_thinking_a_message_keeps_every_other_block(history):
+    for message in history:
+        for view in views(message):
+            left = view.unsealed()
+            blocks = view.content() if isinstance(view.content(), list) else []
+            kept = [block for block in blocks if block["type"] not in ("thinking", "redacted_thinking")]
+            if len(kept) == len(blocks) or view.role != "assistant":
+                assert left is view
+            elif not kept:
+                assert left is None
+            else:
+                assert (left.content(), left.calls, left.role) == (kept, view.calls, view.role)
+                assert left.is_companion == view.is_companion
+
+
+@given(histories())
+def test_a_message_that_nothing_changes_keeps_its_bytes(history):
+    for message in history:
+        for view in views(message):
+            assert view.changed({}).raw == view.raw
+
+
+def test_the_addresses_of_a_message_are_those_that_it_names():
+    linked = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+    (found,) = read(user([text("a"), linked, IMAGE, {"type": "document", "source": {"type": "file", "file_id": "f"}}]))
+    assert list(found.addresses()) == ["https://example.org/a.png"]

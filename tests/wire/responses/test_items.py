@@ -29,7 +29,8 @@ def head(**members):
 
 
 def read(item):
-    return list(read_texts(item, json.dumps(item).encode()))
+    found = read_texts(item)
+    return [json.dumps(item)] if found is None else found
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_the_walk_through_an_output_is_as_deep_as_it_is():
     nested = "x"
     for _ in range(20_000):
         nested = [nested]
-    assert list(read_texts({"type": "computer_call_output", "output": nested}, b"")) == ["x"]
+    assert list(read_texts({"type": "computer_call_output", "output": nested})) == ["x"]
 
 
 @pytest.mark.parametrize(

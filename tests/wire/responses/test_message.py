@@ -13,6 +13,7 @@ from proxy.core.content_types import media_type
 from proxy.core.conversation.attachment import Replacement, Route
 from proxy.core.conversation.message import Argument, Carried, Parts, Shown, ToolCall, Words
 from proxy.errors import MalformedRequest
+from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.wire import RESPONSES
 
@@ -322,3 +323,33 @@ def test_calls_are_put_back_at_their_positions_among_all_calls(positions):
 )
 def test_only_additional_tools_bring_tools(item, brings):
     assert brings_tools(read(item)) is brings
+
+
+OPEN = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "so"}]}
+
+
+@pytest.mark.parametrize(
+    ("items", "left"),
+    [
+        ([THOUGHT, CALL], [CALL]),
+        ([CALL, THOUGHT], [CALL]),
+        ([THOUGHT], None),
+        ([THOUGHT, OPEN, CALL], [OPEN, CALL]),
+        ([OPEN, CALL], [OPEN, CALL]),
+        ([{**THOUGHT, "encrypted_content": None}, CALL], [{**THOUGHT, "encrypted_content": None}, CALL]),
+    ],
+)
+def test_only_encrypted_reasoning_is_sealed(items, left):
+    found = read(*items)
+    unsealed = found.unsealed()
+    assert (unsealed is found) == (items == left)
+    if left is None:
+        assert unsealed is None
+    else:
+        assert json.loads(b"[" + unsealed.raw + b"]") == left
+        assert (unsealed.calls, unsealed.role, unsealed.kind) == (found.calls, "assistant", Kind.CALL)
+
+
+def test_a_user_may_write_of_seals():
+    found = read({"role": "user", "content": [{"type": "input_text", "text": "a", "encrypted_content": "g"}]})
+    assert found.unsealed() is found

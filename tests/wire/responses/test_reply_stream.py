@@ -11,6 +11,7 @@ from support.responses_answers import answered
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.wire.responses import reply_stream
+from proxy.wire.responses.errors import event as written
 from proxy.wire.responses.reply_stream import MAX_KEPT_BYTES, ReplyStream
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
@@ -125,19 +126,50 @@ def test_a_model_that_is_stopped_ends_with_a_word(texts):
 
 
 def test_what_ends_a_stream_waits_until_it_is_known_whether_another_round_follows():
-    stream, came = ReplyStream(), came_of(Reply("Hello."))
-    told = fed(stream, came)
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply("Hello.", (READS,))))
     assert b"response.completed" not in told
     assert b"Hello." in told
     assert b"response.completed" in stream.last_words()
 
 
-def test_an_end_in_which_its_server_lists_no_items_lists_none():
+def test_a_stream_without_a_call_of_ours_ends_at_once():
+    stream, came = ReplyStream(), came_of(Reply("Hello."))
+    assert fed(stream, came) == came
+    assert stream.last_words() == b""
+
+
+def test_every_event_that_ends_a_stream_is_told():
+    stream = ReplyStream()
+    failed = written({"type": "response.failed", "response": {"error": {"code": "server_error"}}, "sequence_number": 3})
+    told = fed(stream, came_of(Reply("", (READS,))) + written({"type": "error", "sequence_number": 2}) + failed)
+    assert stream.end() is None
+    told += stream.last_words()
+    assert told.count(b"event: error\n") == told.count(b"event: response.failed\n") == 1
+
+
+@pytest.mark.parametrize("last", ["", "So."])
+@pytest.mark.parametrize("lists", [True, False])
+def test_the_end_lists_what_the_client_has_seen_whether_its_server_lists_it_or_not(last, lists):
+    came, stream = came_of(Reply(last), 2), ReplyStream()
+    if not lists:
+        *_, event, _ = came.split(b"\n\n")
+        ended = json.loads(event.split(b"data: ")[1])
+        ended["response"]["output"] = []
+        came = came.replace(event, b"event: response.completed\ndata: " + json.dumps(ended).encode())
+    told = fed(stream, came_of(Reply("Let me look.", (READS,))))
+    stream.next_round()
+    told += fed(stream, came)
+    output = understood(told + stream.last_words())["output"]
+    assert [item["content"][0]["text"] for item in output] == ["Let me look.", *([last] if last else [])]
+
+
+def test_an_end_without_a_list_gets_none():
     stream = ReplyStream()
     fed(stream, came_of(Reply("Let me look.", (READS,))))
     stream.next_round()
-    fed(stream, came_of(Reply(""), 2))
-    assert json.loads(stream.last_words().split(b"data: ")[1])["response"]["output"] == []
+    stream.feed(b'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed"}}\n\n')
+    assert json.loads(stream.last_words().split(b"data: ")[1])["response"] == {"status": "failed"}
 
 
 def test_a_comment_passes_in_every_round():

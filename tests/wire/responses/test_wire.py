@@ -62,10 +62,7 @@ def test_members_that_are_given_stand_for_those_that_came():
 def test_an_input_may_be_a_text_or_nothing(body):
     request = RESPONSES.parse(body)
     assert [message.role for message in request.conversation] == (["user"] if b"hi" in body else [])
-    assert json.loads(RESPONSES.render(request, request.conversation.messages, {})) == {
-        **json.loads(body),
-        **({"input": []} if b"null" in body else {}),
-    }
+    assert json.loads(RESPONSES.render(request, request.conversation.messages, {})) == json.loads(body)
 
 
 def test_a_text_becomes_an_item_beside_others():
@@ -89,15 +86,15 @@ def test_a_text_becomes_an_item_beside_others():
     ],
 )
 def test_what_stands_elsewhere_is_told_by_the_members(members, shape):
-    assert read(USER, **members).shape is shape
+    assert read(USER, **members).shape == shape
 
 
 @pytest.mark.parametrize("items", [[USER, {"type": "item_reference", "id": "x"}], [USER, {"id": "x"}]])
 def test_what_only_the_server_knows_is_no_measure(items):
-    assert read(*items).shape is PART_UNSEEN
+    assert read(*items).shape == PART_UNSEEN
     longer = body_of(*items, call(), output())
     known = read(*items, call(), output())
-    assert RESPONSES.parse(longer, known, known.shared_messages(longer)).shape is PART_UNSEEN
+    assert RESPONSES.parse(longer, known, known.shared_messages(longer)).shape == PART_UNSEEN
 
 
 def test_a_request_that_ends_with_the_wish_for_a_compaction_is_not_touched():
@@ -222,3 +219,44 @@ def test_the_end_of_an_answer_says_what_was_counted_and_that_it_is_whole():
 
 def test_a_key_of_the_operator_goes_up_as_a_bearer_s():
     assert RESPONSES.credentials("sk") == [(b"authorization", b"Bearer sk")]
+
+
+def test_tools_that_an_item_adds_are_known_in_every_later_turn():
+    tools = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
+    known = read(tools, USER, call(), output())
+    body = body_of(tools, USER, call(), output(), call("b"), output("b"))
+    shared = known.shared_messages(body)
+    later = RESPONSES.parse(body, known, shared)
+    assert later.conversation[2] is known.conversation[2]
+    anew = RESPONSES.parse(body.replace(b'"b"', b'"\\u0062"'), known, shared)
+    assert anew.conversation[2] is not known.conversation[2]
+    for request in (known, later, anew):
+        assert RESPONSES.tool_names(RESPONSES.tools(request)) == ["exec"]
+
+
+@pytest.mark.parametrize(
+    ("members", "name"),
+    [
+        ({}, ""),
+        ({"previous_response_id": "resp_1"}, "resp_1"),
+        ({"previous_response_id": None, "conversation": "conv_1"}, "conv_1"),
+        ({"conversation": {"id": "conv_1"}}, "conv_1"),
+        ({"conversation": {"id": 7}, "previous_response_id": ""}, ""),
+        ({"truncation": "auto"}, ""),
+    ],
+)
+def test_a_held_conversation_has_a_name(members, name):
+    assert RESPONSES.continues(read(USER, **members)) == name
+
+
+@pytest.mark.parametrize(
+    ("evidence", "name"),
+    [
+        (b'{"id":"resp_1","object":"response","output":[{"id":"resp_2"}]}', "resp_1"),
+        (b'event: response.created\ndata: {"type":"response.created","response":{"id": "resp_1"}}', "resp_1"),
+        (b'{"id":"msg_1"}', ""),
+        (b'{"id":"resp_' + b"x" * 501 + b'"}', ""),
+    ],
+)
+def test_a_reply_is_named_by_the_id_of_its_response(evidence, name):
+    assert RESPONSES.named_in(evidence) == name

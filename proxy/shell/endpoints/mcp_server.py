@@ -1,0 +1,164 @@
+"""The tools `read_artifact` and `search_artifacts` for clients of the Model Context Protocol, by its official SDK.
+
+Rule: a client reads what its key may read at `/artifacts`, and nothing else. Each request is complete in itself, so any
+worker and any replica answers it. What the SDK logs may quote a client: only the kinds of its failures reach the log.
+
+The protocol: https://modelcontextprotocol.io/specification. The SDK is an extra, and takes a second to load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import Message, Receive, Scope, Send
+
+from proxy import __version__
+from proxy.config.settings import ServerSettings
+from proxy.core.retrieval_tool.search_tool import SEARCH, SEARCH_SPEC
+from proxy.core.retrieval_tool.tool import SPEC, ToolSpec, wanted_by
+from proxy.core.text.measures import utf8_length
+from proxy.errors import ClientLeft, MethodNotAllowed, NotFromHere, ProxyError
+from proxy.shell.artifacts.tools import ArtifactTools, Tenants, ToolText
+from proxy.shell.endpoints.artifact_rights import ArtifactRights
+from proxy.shell.endpoints.dispatch import ResponseSender, request_id_of
+from proxy.shell.http.bodies import read_body
+from proxy.shell.relay.relay import header
+from proxy.shell.resources.logs import logger
+
+MCP_PATH: Final = "/mcp"
+MAX_CALL_BYTES: Final = 256 * 1024
+"""Of a request: a call has a name and a pattern."""
+PAGE_BYTES: Final = 24 * 1024
+"""Of a result. Claude Code warns from 10,000 tokens on and allows 25,000: https://code.claude.com/docs/en/mcp"""
+_READS_ONLY: Final = types.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+
+TenantsOf = Callable[[ServerRequestContext[Any, Any]], Tenants]
+"""Whose artifacts a call may read."""
+
+
+def create_server(tools: ArtifactTools, tenants_of: TenantsOf) -> Server[Any]:
+    """A server that lists the tools and answers their calls."""
+    log = logger()
+
+    async def list_tools(_: ServerRequestContext[Any, Any], __: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(SPEC), _described(SEARCH_SPEC)])
+
+    async def call_tool(
+        context: ServerRequestContext[Any, Any], asked: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        arguments = asked.arguments or {}
+        artifact: str | None = None
+        try:
+            if asked.name == SPEC.name:
+                wanted = wanted_by(json.dumps(arguments))
+                artifact = wanted.artifact if wanted is not None else None
+                said = await tools.read(wanted, tenants_of(context), PAGE_BYTES)
+            elif asked.name == SEARCH:
+                said = await tools.search(arguments, tenants_of(context), PAGE_BYTES)
+            else:
+                said = ToolText(f"there are two tools here: {SPEC.name} and {SEARCH}", is_failure=True)
+        except Exception:
+            log.exception("request_failed", request_id=str(context.request_id)[:100])
+            said = ToolText("the proxy failed; its log says why", is_failure=True)
+        known = asked.name if asked.name in (SPEC.name, SEARCH) else None
+        log.info("artifact_read", tool=known, artifact=artifact, failed=said.is_failure, sent_bytes=_length(said))
+        content = types.TextContent(type="text", text=said.text)
+        return types.CallToolResult(content=[content], is_error=said.is_failure)
+
+    server: Server[Any] = Server("context-proxy", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
+    server.middleware.clear()  # a span for each message: traces are of chat requests
+    return server
+
+
+class McpEndpoint:
+    """`/mcp` by streamable HTTP: each POST gets its response as JSON, and there are no sessions."""
+
+    def __init__(self, tools: ArtifactTools, rights: ArtifactRights, server: ServerSettings) -> None:
+        self._tools = tools
+        self._rights = rights
+        self._pause_seconds = server.body_timeout_seconds
+        self._manager: StreamableHTTPSessionManager | None = None
+        """While the application runs."""
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer requests."""
+        log_kinds_of_failures()
+        server = create_server(self._tools, self._tenants_of)
+        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        async with manager.run():
+            self._manager = manager
+            yield
+
+    def _tenants_of(self, context: ServerRequestContext[Any, Any]) -> Tenants:
+        assert context.request is not None, "HTTP brought it"
+        return (self._rights.tenant_of(context.request.scope),)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._manager is not None, "the application runs"
+        sender = ResponseSender(send, request_id_of(scope["headers"]))
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(
+                    "MCP is spoken here with POST; there are no sessions, and no stream to listen to"
+                )
+            if header(scope["headers"], b"origin"):
+                raise NotFromHere("no web page may speak MCP here")
+            length = header(scope["headers"], b"content-length")
+            announced = int(length) if length.isdigit() else 0
+            body = await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds)
+        except ClientLeft:
+            return
+        except ProxyError as error:
+            allowed = [(b"allow", b"POST")] if isinstance(error, MethodNotAllowed) else []
+            await sender.refuse(error, allowed)
+            return
+        read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return read.pop() if read else await receive()
+
+        await self._manager.handle_request(scope, again, send)
+
+
+async def serve_stdio(tools: ArtifactTools, tenants: Tenants) -> None:
+    """Answer one client on standard input and output until it closes them."""
+    log_kinds_of_failures()
+    server = create_server(tools, lambda _: tenants)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class _KindsOfFailures(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        logger().error("mcp_failed", where=record.name, kind=kind.__name__ if kind else None)
+
+
+def log_kinds_of_failures() -> None:
+    """Send the SDK's errors to the log without their words."""
+    theirs = logging.getLogger("mcp")
+    theirs.handlers[:] = [_KindsOfFailures(logging.ERROR)]
+    theirs.setLevel(logging.ERROR)
+    theirs.propagate = False
+
+
+def _described(spec: ToolSpec) -> types.Tool:
+    return types.Tool(
+        name=spec.name, description=spec.description, input_schema=dict(spec.schema), annotations=_READS_ONLY
+    )
+
+
+def _length(said: ToolText) -> int:
+    return utf8_length(said.text)

@@ -1,0 +1,192 @@
+"""Is it healthy, and is it worth it: what the dashboard shows before any single request.
+
+Rule: figures of all workers, summed up when somebody looks; sizes, names, times and money, never content. Money is by
+the catalogue's list prices and says so; a model without one has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from proxy.shell.models.prices import Price, Prices
+from proxy.shell.operator.readiness import Looked, Note
+from proxy.shell.telemetry.history import History
+from proxy.shell.telemetry.ledger import SLOT_SECONDS
+
+BARS: Final = 96
+"""Of the time line, at most."""
+MAX_HOURS: Final = 24 * 14
+_RECENT_SECONDS: Final = 900.0
+"""For what is wrong at the moment."""
+_FAILING_SHARE: Final = 0.1
+"""Of an upstream's requests in that time, from which its failures are worth a word."""
+_TIMED: Final = 200
+"""Requests whose wait for the first byte is looked at."""
+MAX_MODELS: Final = 50
+"""In the table: those with the most tokens."""
+
+
+class Priced(NamedTuple):
+    """An upstream, as far as the overview is concerned."""
+
+    host: str
+    check: str
+    """The name of its check."""
+    prices: Prices
+
+
+class Overview:
+    """Sums up the history."""
+
+    def __init__(
+        self,
+        history: History,
+        looked: Callable[[], Awaitable[Looked]],
+        upstreams: Sequence[Priced],
+        clock: Callable[[], float] = time.time,
+        state: Note | None = None,
+    ) -> None:
+        """`looked`: what was found when everything was last checked. `state`: why lessons are not shared with other
+        replicas; None where nothing is shared."""
+        self._history = history
+        self._looked = looked
+        self._upstreams = upstreams
+        self._clock = clock
+        self._state = state
+
+    async def of(self, hours: int) -> dict[str, Any]:
+        """The last hours."""
+        now = self._clock()
+        since = now - hours * 3600
+        problems = (await self._looked()).problems
+        by_model = await self._history.slots(since, "model", "upstream")
+        models = await asyncio.to_thread(self._by_model, by_model)
+        upstreams = [
+            await self._described_upstream(one, problems.get(one.check, ""), by_model) for one in self._upstreams
+        ]
+        (sums,) = await self._history.slots(since)
+        (lately,) = await self._history.slots(now - _RECENT_SECONDS)
+        width = max(SLOT_SECONDS, -(-hours * 3600 // BARS // SLOT_SECONDS) * SLOT_SECONDS)
+        return {
+            "hours": hours,
+            "health": [*_unwell(upstreams, problems, lately), *self._unshared(), *_unkept(self._history)],
+            "upstreams": upstreams,
+            "totals": {**_told(sums), **_money(models)},
+            "models": models[:MAX_MODELS],
+            "bars": _bars(await self._history.slots(since, "slot"), since, now, width),
+            "bar_seconds": width,
+        }
+
+    def _unshared(self) -> Iterable[dict[str, str]]:
+        problem = None if self._state is None else self._state()
+        if problem is not None:
+            words = f"What replicas learn is not shared, and each goes on with what it knows: {problem}"
+            yield {"level": "warn", "words": words}
+
+    async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        sums = _added([row for row in rows if row["upstream"] == one.host])
+        waits = await self._history.first_bytes(one.host, _TIMED)
+        return {
+            "upstream": one.host,
+            "problem": problem,
+            "requests": sums.get("requests", 0),
+            "failed": sums.get("failed", 0),
+            "first_byte_ms": _at(waits, 0.5),
+            "slow_first_byte_ms": _at(waits, 0.95),
+        }
+
+    def _by_model(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """One entry for each model at each upstream, the largest first; in a thread, as prices may have to be read."""
+        prices = {one.host: one.prices for one in self._upstreams}
+        found = []
+        for row in sorted(rows, key=lambda row: -row["tokens_before"]):
+            if not row["model"]:
+                continue  # requests that could not be read
+            price = prices[row["upstream"]].of(row["model"]) if row["upstream"] in prices else None
+            told = {"model": row["model"], "upstream": row["upstream"], **_told(row)}
+            found.append({**told, "usd": None if price is None else dollars(row, price)})
+        return found
+
+
+def dollars(sums: Mapping[str, Any], price: Price) -> dict[str, float]:
+    """What prompts and replies have cost, as far as the upstream has counted them, and what they have not: tokens that
+    were not sent, at the mean price of those that were, cached ones included; and cached tokens, at the difference.
+
+    >>> counted = {"prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 0}
+    >>> dollars({**counted, "tokens_before": 3_000_000, "tokens_sent": 1_000_000}, Price(2.0, 1.0, 8.0))
+    {'spent': 1.5, 'not_sent': 3.0, 'by_cache': 0.5}
+    """
+    prompt, cached, reply = (sums[name] / 1e6 for name in ("prompt_tokens", "cached_tokens", "reply_tokens"))
+    paid = (prompt - cached) * price.prompt + cached * price.cached
+    mean = paid / prompt if prompt else price.prompt
+    not_sent = max(0, sums["tokens_before"] - sums["tokens_sent"]) / 1e6
+    return {
+        "spent": round(paid + reply * price.reply, 6),
+        "not_sent": round(not_sent * mean, 6),
+        "by_cache": round(cached * (price.prompt - price.cached), 6),
+    }
+
+
+def _told(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Sums as people are told them."""
+    counts = ("requests", "failed", "edited", "overflows", "survived", "tokens_before", "tokens_sent")
+    counted = ("prompt_tokens", "cached_tokens", "reply_tokens")
+    return {
+        **{name: sums[name] for name in (*counts, *counted)},
+        "prefix_kept": round(sums["prefix_kept"] / sums["followed"], 4) if sums["followed"] else None,
+    }
+
+
+def _money(models: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of all models that have a price, and how many have none."""
+    models = list(models)
+    priced = [model["usd"] for model in models if model["usd"] is not None]
+    usd = {name: round(sum(one[name] for one in priced), 6) for name in ("spent", "not_sent", "by_cache")}
+    return {"usd": usd if priced else None, "unpriced_models": len(models) - len(priced)}
+
+
+def _added(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: sum(row[name] for row in rows) for name in ("requests", "failed")}
+
+
+def _at(ascending: Sequence[float], share: float) -> float | None:
+    return ascending[min(len(ascending) - 1, int(len(ascending) * share))] if ascending else None
+
+
+def _bars(rows: Iterable[Mapping[str, Any]], since: float, now: float, width: int) -> list[dict[str, Any]]:
+    """The sums for each `width` seconds, those without requests included."""
+    names = ("requests", "failed", "edited", "overflows", "tokens_before", "tokens_sent", "cached_tokens")
+    first, last = int(since // width), int(now // width)
+    bars = {number: {"at": number * width, **dict.fromkeys(names, 0)} for number in range(first, last + 1)}
+    for row in rows:
+        bar = bars.get(row["slot"] * SLOT_SECONDS // width)
+        if bar is not None:
+            for name in names:
+                bar[name] += row[name]
+    return list(bars.values())
+
+
+def _unwell(
+    upstreams: Iterable[Mapping[str, Any]], problems: Mapping[str, str], lately: Mapping[str, Any]
+) -> Iterable[dict[str, str]]:
+    for one in upstreams:
+        if one["problem"]:
+            yield {"level": "bad", "words": f"{one['upstream']} does not answer: {one['problem']}"}
+    if "store" in problems:
+        yield {"level": "bad", "words": f"Nothing can be taken out of requests: {problems['store']}"}
+    unhealed = lately["overflows"] - lately["survived"]
+    if unhealed:
+        which = "1 request was" if unhealed == 1 else f"{unhealed} requests were"
+        yield {"level": "bad", "words": f"In the last 15 minutes, {which} too long and could not be saved."}
+    if lately["failed"] > lately["requests"] * _FAILING_SHARE:
+        failed = f"{lately['failed']} of {lately['requests']} requests failed"
+        yield {"level": "warn", "words": f"In the last 15 minutes, {failed}."}
+
+
+def _unkept(history: History) -> Iterable[dict[str, str]]:
+    if history.is_kept and history.problem is not None:
+        words = f"Decisions are not kept, and you see those of one worker only: {history.problem}"
+        yield {"level": "warn", "words": words}

@@ -1,0 +1,299 @@
+"""Finished requests in a SQLite database: rows for the latest, and sums for each five minutes that outlive the rows.
+
+Rule: it holds what the log holds, never a key and never content; its size is bounded in rows and in bytes. One thread
+uses one ledger; other processes may write to the same file. Everything here may raise sqlite3.Error.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from proxy.core.text import jsontext
+
+SLOT_SECONDS: Final = 300
+"""Sums are kept for each five minutes, model and upstream."""
+MAX_SLOTS: Final = 20_000
+"""About 2 MB; three models that are always in use fill it in three weeks."""
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Of all rows."""
+BUSY_SECONDS: Final = 1.0
+"""Longest wait for another process; a write takes milliseconds."""
+MAX_TURNS: Final = 120
+"""Of one conversation in an overview: its latest."""
+_TIDY_ROWS: Final = 200
+"""Rows added between two looks at the limits."""
+_STALE_SECONDS: Final = 15.0
+"""A worker that has written nothing for so long is gone."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS decisions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, ended REAL NOT NULL, request_id TEXT NOT NULL, conversation TEXT NOT NULL,
+  model TEXT NOT NULL, upstream TEXT NOT NULL, first_byte_ms REAL, changed INTEGER NOT NULL, troubled INTEGER NOT NULL,
+  tokens_before INTEGER, tokens_after INTEGER, room_tokens INTEGER, words TEXT NOT NULL, summary BLOB NOT NULL,
+  blocks BLOB, held INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS by_request ON decisions (request_id);
+CREATE INDEX IF NOT EXISTS by_conversation ON decisions (conversation);
+CREATE TABLE IF NOT EXISTS slots (
+  slot INTEGER NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, requests INTEGER NOT NULL,
+  failed INTEGER NOT NULL, edited INTEGER NOT NULL, overflows INTEGER NOT NULL, survived INTEGER NOT NULL,
+  tokens_before INTEGER NOT NULL, tokens_sent INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
+  cached_tokens INTEGER NOT NULL,
+  reply_tokens INTEGER NOT NULL, waited INTEGER NOT NULL, first_byte_ms REAL NOT NULL, followed INTEGER NOT NULL,
+  prefix_kept REAL NOT NULL, PRIMARY KEY (slot, model, upstream)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen REAL NOT NULL, running BLOB NOT NULL) WITHOUT ROWID;
+"""
+_SUMS: Final = (
+    "requests",
+    "failed",
+    "edited",
+    "overflows",
+    "survived",
+    "tokens_before",
+    "tokens_sent",
+    "prompt_tokens",
+    "cached_tokens",
+    "reply_tokens",
+    "waited",
+    "first_byte_ms",
+    "followed",
+    "prefix_kept",
+)
+
+
+class Entry(NamedTuple):
+    """One finished request, to be added."""
+
+    ended: float
+    """Unix time."""
+    summary: Mapping[str, Any]
+    """The members of the log line, and what became of the messages' tokens."""
+    blocks: Sequence[Mapping[str, Any]] | None
+    """Message by message; None for a request that nothing was done to: its messages are not kept."""
+    sums: Mapping[str, float]
+    """What it adds to the sums of its five minutes, by name."""
+    trouble: int = 0
+    """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which of the rows somebody wants to see."""
+
+    limit: int = 50
+    before: int | None = None
+    """Only rows older than this one."""
+    after: int | None = None
+    """Only rows newer than this one."""
+    words: str = ""
+    """In the id, model, outcome, reasons, conversation or upstream; case does not matter."""
+    changed: bool = False
+    troubled: bool = False
+    conversation: str = ""
+
+
+class Ledger:
+    """One database; `path` None: in memory."""
+
+    def __init__(self, path: Path | None, max_rows: int) -> None:
+        self.max_rows = max_rows
+        self._added = 0
+        if path is not None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        where = ":memory:" if path is None else str(path)
+        self._database = sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            # No fsync: a crash of the machine may cost this file, which is then made anew. No WAL: it needs shared
+            # memory, which network file systems lack.
+            self._database.execute("PRAGMA journal_mode = TRUNCATE")
+            self._database.execute("PRAGMA synchronous = OFF")
+            self._database.executescript(_SCHEMA)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def add(self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0) -> None:
+        """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing."""
+        rows, sums = [], dict[tuple[int, str, str], list[float]]()
+        for entry in entries:
+            rows.append(_row_of(entry))
+            slot = int(entry.ended // SLOT_SECONDS)
+            key = (slot, _storable(str(entry.summary.get("model", ""))), str(entry.summary.get("upstream", "")))
+            together = sums.setdefault(key, [0] * len(_SUMS))
+            for place, name in enumerate(_SUMS):
+                together[place] += entry.sums.get(name, 0)
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.executemany(_INSERT, rows)
+            database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
+            if running is not None:
+                database.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", (worker, now, running))
+            self._added += len(rows)
+            if self._added >= _TIDY_ROWS:
+                self._tidy(now)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    def page(self, wanted: Wanted) -> list[dict[str, Any]]:
+        """Summaries of rows, each with its `id`, the newest first."""
+        where, given = _where(wanted)
+        found = self._database.execute(
+            f"SELECT id, summary FROM decisions{where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - no value is in it
+            (*given, wanted.limit),
+        )
+        return [{"id": number, **_read(summary)} for number, summary in found]
+
+    def count(self, wanted: Wanted) -> int:
+        """How many rows there are of a kind."""
+        where, given = _where(wanted)
+        found: int = self._database.execute(f"SELECT count(*) FROM decisions{where}", given).fetchone()[0]  # noqa: S608
+        return found
+
+    def find(self, request_id: str) -> dict[str, Any] | None:
+        """The newest row of a request, with its blocks."""
+        found = self._database.execute(
+            "SELECT id, summary, blocks FROM decisions WHERE request_id = ? ORDER BY id DESC LIMIT 1", (request_id,)
+        ).fetchone()
+        if found is None:
+            return None
+        number, summary, blocks = found
+        told = _read(zlib.decompress(blocks)) if blocks is not None else []
+        return {"id": number, **_read(summary), "blocks": told}
+
+    def conversations(self, limit: int) -> list[dict[str, Any]]:
+        """The latest conversations, each with its latest turns, the oldest turn first."""
+        found = self._database.execute(
+            "SELECT conversation, count(*), max(id), min(ended), max(ended), sum(changed), sum(troubled > 0)"
+            " FROM decisions WHERE conversation != '' GROUP BY conversation ORDER BY max(id) DESC LIMIT ?",
+            (limit,),
+        ).fetchall()
+        names = ("conversation", "requests", "last", "began", "ended", "changed", "troubled")
+        return [{**dict(zip(names, row, strict=True)), **self._turns(row[0])} for row in found]
+
+    def _turns(self, conversation: str) -> dict[str, Any]:
+        rows = self._database.execute(
+            "SELECT request_id, model, tokens_before, tokens_after, room_tokens, changed, troubled FROM decisions"
+            " WHERE conversation = ? ORDER BY id DESC LIMIT ?",
+            (conversation, MAX_TURNS),
+        ).fetchall()
+        names = ("request_id", "tokens_before", "tokens_after", "room_tokens", "changed", "troubled")
+        turns = [dict(zip(names, (row[0], *row[2:]), strict=True)) for row in reversed(rows)]
+        return {"model": rows[0][1], "turns": turns}
+
+    def slots(self, since: float, by: Sequence[str]) -> list[dict[str, Any]]:
+        """The sums since a time, by some of `slot`, `model` and `upstream`."""
+        assert set(by) <= {"slot", "model", "upstream"}
+        group = f" GROUP BY {', '.join(by)} ORDER BY {', '.join(by)}" if by else ""
+        sums = ", ".join(f"coalesce(sum({name}), 0)" for name in _SUMS)
+        found = self._database.execute(
+            f"SELECT {', '.join((*by, sums))} FROM slots WHERE slot >= ?{group}",  # noqa: S608 - names of columns
+            (int(since // SLOT_SECONDS),),
+        )
+        return [dict(zip((*by, *_SUMS), row, strict=True)) for row in found]
+
+    def first_bytes(self, upstream: str, limit: int) -> list[float]:
+        """The latest waits for an upstream's first byte, in milliseconds, ascending."""
+        found = self._database.execute(
+            "SELECT first_byte_ms FROM decisions WHERE upstream = ? AND first_byte_ms IS NOT NULL ORDER BY id DESC"
+            " LIMIT ?",
+            (upstream, limit),
+        )
+        return sorted(waited for (waited,) in found)
+
+    def running(self, but: str, now: float) -> list[Any]:
+        """What other workers have under way."""
+        found = self._database.execute(
+            "SELECT running FROM workers WHERE name != ? AND seen > ?", (but, now - _STALE_SECONDS)
+        )
+        return [one for (running,) in found for one in _read(running)]
+
+    def _tidy(self, now: float) -> None:
+        self._added = 0
+        execute = self._database.execute
+        execute("DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self.max_rows,))
+        execute(
+            "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM (SELECT id, sum(held) OVER (ORDER BY id DESC) AS"
+            " total FROM decisions) WHERE total > ?)",
+            (MAX_BYTES,),
+        )
+        execute(
+            "DELETE FROM slots WHERE slot <= (SELECT slot FROM slots ORDER BY slot DESC LIMIT 1 OFFSET ?)", (MAX_SLOTS,)
+        )
+        execute("DELETE FROM workers WHERE seen < ?", (now - _STALE_SECONDS,))
+
+
+_COLUMNS: Final = (
+    "ended, request_id, conversation, model, upstream, first_byte_ms, changed, troubled, tokens_before, tokens_after, "
+    "room_tokens, words, summary, blocks, held"
+)
+_INSERT: Final = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({', '.join('?' * 15)})"  # noqa: S608 - names of columns
+_ADD_UP: Final = (
+    f"INSERT INTO slots VALUES ({', '.join('?' * (3 + len(_SUMS)))}) ON CONFLICT DO UPDATE SET "  # noqa: S608 - as above
+    + ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)
+)
+
+
+def _row_of(entry: Entry) -> tuple[Any, ...]:
+    line = entry.summary
+    summary = jsontext.dump(line)
+    blocks = None if entry.blocks is None else zlib.compress(jsontext.dump(entry.blocks), 1)
+    edits = line.get("edits") or {}
+    said = (line.get(name, "") for name in ("request_id", "model", "outcome", "problem", "conversation", "upstream"))
+    words = "\n".join([*map(str, said), str(line.get("status", "")), *edits]).lower()
+    return (
+        entry.ended,
+        line["request_id"],
+        line.get("conversation", ""),
+        _storable(str(line.get("model", ""))),
+        line.get("upstream", ""),
+        line.get("first_byte_ms"),
+        bool(edits),
+        entry.trouble,
+        line.get("tokens_before"),
+        line.get("tokens_after"),
+        line.get("room_tokens"),
+        _storable(words),
+        summary,
+        blocks,
+        len(summary) + len(blocks or b"") + 300,
+    )
+
+
+def _where(wanted: Wanted) -> tuple[str, list[Any]]:
+    terms: list[tuple[str, Any]] = []
+    if wanted.before is not None:
+        terms.append(("id < ?", wanted.before))
+    if wanted.after is not None:
+        terms.append(("id > ?", wanted.after))
+    if wanted.changed:
+        terms.append(("changed = ?", 1))
+    if wanted.troubled:
+        terms.append(("troubled >= ?", 1))
+    if wanted.conversation:
+        terms.append(("conversation = ?", wanted.conversation))
+    terms += [("instr(words, ?)", _storable(word)) for word in wanted.words.lower().split()]
+    where = " WHERE " + " AND ".join(term for term, _ in terms) if terms else ""
+    return where, [given for _, given in terms]
+
+
+def _read(written: bytes) -> Any:
+    return jsontext.value(written)
+
+
+def _storable(text: str) -> str:
+    """Without lone surrogates, which a model's name may hold and UTF-8 has no bytes for."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,28 @@
+"""Streams of chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fuzz.streams import StreamRules, damaged_cases
+from support.answer_shapes import messages, streams
+
+from proxy.wire.chat_completions.assistant import called
+from proxy.wire.chat_completions.deltas import choice_of, delta_of, listed_calls
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+
+_ODD_EVENTS: Final = (
+    b'data: {"choices":[],"prompt_filter_results":[{}]}\n\n',
+    b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]}\n\n',
+    b'data: {"id": "1",\ndata: "choices": []}\n\n',
+)
+_USAGE: Final = {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+def _calls(data: Any) -> Iterable[str]:
+    return map(called, listed_calls(delta_of(choice_of(data))))
+
+
+CASES: Final = damaged_cases(messages().flatmap(lambda message: streams(message, usage=_USAGE)), _ODD_EVENTS)
+RULES: Final = StreamRules(CHAT_COMPLETIONS, _calls, b'"tool_calls"')

@@ -1,0 +1,107 @@
+"""Request bodies of any wire: read, planned and written again.
+
+Rule: what is read is what was sent. What fits goes as the very bytes; what was valid stays valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from proxy.config.settings import Settings
+from proxy.core.models.profile import ModelProfile
+from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.text import jsontext
+from proxy.errors import MalformedRequest, ProxyError
+from proxy.shell.planning.pipelines import Pipelines
+from proxy.shell.planning.plan_inputs import SendTerms
+from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planner import Planner
+from proxy.wire.protocol import Wire
+from proxy.wire.request import Request
+
+_WAY: Final = ArtifactAccess("/data/tool-output")
+
+
+@dataclass(frozen=True)
+class RequestRules:
+    """What holds for every request of one wire."""
+
+    wire: Wire
+    member: str
+    """With the messages."""
+    is_valid: Callable[[bytes], bool]
+    """Whether a body is one that the API accepts."""
+
+    def check(self, case: bytes) -> None:
+        """Raises AssertionError for a broken rule; whatever else is raised is a defect, too."""
+        try:
+            request = self.wire.parse(case)
+        except MalformedRequest as error:
+            self.wire.error(error)
+            return
+        rendered = self.wire.render(request, request.conversation.messages, {})
+        assert self._pieces(rendered) == self._pieces(case)
+        self._check_continued(case, request)
+        for window, tokenizer in ((1_000, "bytes"), (8_000, "o200k_base")):
+            self._check_plan(request, window, tokenizer)
+
+    def _pieces(self, body: bytes) -> tuple[dict[str, bytes], list[bytes]]:
+        """The bytes of each member, and of each item of the message list."""
+        members = {name: bytes(raw) for name, raw in jsontext.members(body).items()}
+        if not members.get(self.member, b"").startswith(b"["):
+            return members, []
+        return members, [bytes(raw) for raw in jsontext.items(members.pop(self.member))]
+
+    def _check_continued(self, case: bytes, request: Request) -> None:
+        """Read on from what is known of its first messages, a request is the same."""
+        for count in {1, len(request.ends) // 2, len(request.ends)}:
+            if 0 < count <= len(request.ends):
+                try:
+                    known = self.wire.parse(case[: request.ends[count - 1]] + b"]}")
+                except MalformedRequest:
+                    continue  # it ends within what makes the end of a message certain
+                again = self.wire.parse(case, known, known.shared_messages(case))
+                assert again.conversation == request.conversation
+                assert (again.model, again.stream, again.reply_limit) == (
+                    request.model,
+                    request.stream,
+                    request.reply_limit,
+                )
+                assert again.members.keys() == request.members.keys()
+
+    def _check_plan(self, request: Request, window: int, tokenizer: str) -> None:
+        planner = _planner(window, tokenizer)
+        terms = SendTerms(_WAY, self.wire.with_tool(request, "auto"))
+        try:
+            planned = planner.made(self.wire, request, "tenant", terms, {})
+        except ProxyError as error:
+            raise AssertionError(f"no plan: {error.message}") from error
+        self._check_sent(request, planned)
+        again = planner.made(self.wire, request, "tenant", terms, {})
+        assert again.body() == planned.body()
+        goal = max(1, planned.plan.after.tokens // 2)
+        for others in (terms._replace(goal_tokens=goal), terms._replace(keeping=False)):
+            self._check_sent(request, planner.made(self.wire, request, "tenant", others, {}))
+
+    def _check_sent(self, request: Request, planned: Planned) -> None:
+        sent = planned.body()
+        if not planned.changed:
+            assert sent is request.body
+            return
+        if self.is_valid(request.body):
+            assert self.is_valid(sent)
+        # For a goal that cannot be met, the retry strategy sees that it is smaller.
+        if planned.inputs.terms.goal_tokens is None:
+            assert planned.plan.after.tokens <= max(planned.plan.before.tokens, planned.plan.budget.room_tokens)
+
+
+@cache
+def _planner(window: int, tokenizer: str) -> Planner:
+    return Planner(
+        Pipelines(Settings()),
+        lambda model, _: ModelProfile(model, window, tokenizer=tokenizer),
+        lambda *_: (1.0, False),
+    )

@@ -1,0 +1,177 @@
+"""Streams of answers of any wire: cut into any pieces, what the client gets is the same.
+
+Rule: bytes of which nothing is taken out come through as they are, with our tool offered and without; a call of ours is
+never told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fuzz.mutations import damaged, mutated
+from hypothesis import strategies as st
+
+from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
+from proxy.shell.relay.peeking import PeekedResponse
+from proxy.wire.protocol import Wire
+from proxy.wire.sse import EventSplitter, data_of
+
+_LINE_ENDS: Final = (b"\n", b"\n", b"\n", b"\r\n", b"\r")
+ODD_EVENTS: Final = (
+    b": comment\n\n",
+    b"\n\n",
+    b"event: ping\ndata: {}\n\n",
+    b"id: 1\nretry: 5\n\n",
+    b"data\n\n",
+    b"data: not json\n\n",
+    b"data: [DONE]\n\n",
+    b'data: {"error": {"message": "overloaded", "code": 503}}\n\n',
+    b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error"}}\n\n',
+    b'data: {"type": []}\n\n',
+    b"\xef\xbb\xbf",
+)
+"""Of servers of all APIs."""
+
+
+@dataclass(frozen=True)
+class StreamRules:
+    """What holds for every stream of one wire."""
+
+    wire: Wire
+    calls: Callable[[Any], Iterable[str]]
+    """The data of an event → the names of the tools that it calls."""
+    may_call: bytes
+    """Stands in every stream with a call."""
+
+    def check(self, case: bytes) -> None:
+        """Raises AssertionError for a broken rule; whatever else is raised is a defect, too."""
+        whole, events = self._answered([case], 2), _split([case])
+        assert b"".join(events) == case
+        self._check_told(case, whole)
+        self.wire.is_complete(case)
+        self.wire.counted(case)
+        self.wire.is_plainly_a_reply(case)
+        for event in events:
+            self.wire.says_something(data_of(event))
+        for pieces in _cut(case):
+            assert self._answered(pieces, 2) == whole
+            assert _split(pieces) == events
+            assert asyncio.run(self._held(pieces)) == case
+
+    def _answered(self, pieces: Iterable[bytes], rounds: int) -> list[Round]:
+        stream, found = self.wire.streamed_reply(), []
+        for _ in range(rounds):
+            told = b"".join([stream.feed(piece) for piece in pieces])
+            said = stream.end()
+            found.append((told, said, stream.last_words(), stream.stopped("Stopped.")))
+            if said is None:
+                break
+            stream.next_round()
+        return found
+
+    def _check_told(self, case: bytes, rounds: Sequence[Round]) -> None:
+        told, said, last_words, _ = rounds[0]
+        if self.may_call not in case:
+            assert told + last_words == case
+        for told, said, last_words, _ in rounds:
+            if said is not None:
+                assert said.own
+                for event in EventSplitter().feed(told + last_words):
+                    assert RETRIEVAL_TOOL not in self._calls(event)
+
+    def _calls(self, event: bytes) -> list[str]:
+        try:
+            return list(self.calls(json.loads(data_of(event))))
+        except (ValueError, RecursionError):
+            return []
+
+    async def _held(self, pieces: Sequence[bytes]) -> bytes:
+        """What a client without our tool gets of a stream whose beginning was held until it could be judged."""
+        told: list[bytes] = []
+
+        async def early(_: object, piece: bytes) -> None:
+            told.append(piece)
+
+        answer = PeekedResponse(_Upstream(pieces), self.wire)  # type: ignore[arg-type] # it has all that is used
+        await answer.look(early)
+        told += [piece async for piece in answer.chunks()]
+        return b"".join(told)
+
+
+Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
+"""What becomes of a stream: what is told, what the model said, its end, and its end if no round follows."""
+
+
+@st.composite
+def cases(draw: Any, streams: st.SearchStrategy[list[bytes]], odd: Sequence[bytes] = ()) -> bytes:
+    """A stream with some of its events lost, said again, changed, or with odd ones between them."""
+    events = list(draw(streams))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(events) - 1))
+        match draw(st.sampled_from(["insert", "remove", "again", "change", "change", "end"])):
+            case "insert":
+                events.insert(at, draw(st.sampled_from((*ODD_EVENTS, *odd))))
+            case "remove" if len(events) > 1:
+                del events[at]
+            case "again":
+                events.insert(at, draw(st.sampled_from(events)))
+            case "change" if data_of(events[at]).startswith(b"{"):
+                data = data_of(events[at])
+                events[at] = events[at].replace(data, draw(_changed(data)))
+            case "end":
+                events[at] = events[at][: draw(st.integers(0, len(events[at])))]
+            case _:
+                pass
+    end = draw(st.sampled_from(_LINE_ENDS))
+    return b"".join(event.replace(b"\n", end) for event in events)
+
+
+def damaged_cases(streams: st.SearchStrategy[list[bytes]], odd: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
+    """The same, and now and then damaged as bytes."""
+    return damaged(cases(streams, odd))
+
+
+def events_of(body: bytes) -> list[bytes]:
+    """A stream as its events."""
+    return [event + b"\n\n" for event in body.split(b"\n\n") if event]
+
+
+def _changed(data: bytes) -> st.SearchStrategy[bytes]:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return st.just(data)
+    return mutated(st.just(value)).map(lambda found: json.dumps(found).encode())
+
+
+def _cut(case: bytes) -> Iterable[list[bytes]]:
+    """In small pieces, in ones of odd lengths, and in two at the places where a line or an event may be torn."""
+    for size in (1, 2, 3, 17, 1_000):
+        if len(case) <= 2_000 * size:
+            yield [case[at : at + size] for at in range(0, len(case), size)]
+    ends = [at for at, byte in enumerate(case) if byte in b"\r\n"][:40]
+    yield from ([case[:at], case[at:]] for at in {place for end in ends for place in (end, end + 1)})
+
+
+def _split(pieces: Iterable[bytes]) -> list[bytes]:
+    splitter = EventSplitter()
+    found = [event for piece in pieces for event in splitter.feed(piece)]
+    return [*found, splitter.rest]
+
+
+class _Upstream:
+    """An answer in pieces, as much of one as a PeekedResponse asks for."""
+
+    status = 200
+    headers = ((b"content-type", b"text/event-stream"),)
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece

@@ -1,0 +1,160 @@
+"""What the dashboard asks for: an overview, conversations, pages of requests, and what happens next."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from support.journey import World, call, long_text, one_call, result
+
+from proxy.shell.endpoints import answers, events
+
+CANARY = "canary-of-content"
+
+
+def at(world: World, path: str, proxy: int = 0) -> Any:
+    answer = world.client.get(world.proxies[proxy].removesuffix("/v1") + path)
+    assert answer.status_code == 200, answer.text
+    assert CANARY not in answer.text
+    return answer.json()
+
+
+def growing(turns: int, task: str = "one") -> dict[str, Any]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"{CANARY} {task}"}]
+    for number in range(turns):
+        messages += [call(number), result(number, long_text(120, f"{task}-{number}"))]
+    return {"model": "m", "messages": messages}
+
+
+def test_two_workers_show_the_same_and_a_third_finds_it_after_them(build: Any) -> None:
+    world = build(8_000, proxies=[{}, {}])
+    for turn in range(1, 6):
+        world.ask(growing(turn * 2), proxy=turn % 2, x_request_id=f"turn-{turn}")
+    world.logged("request_done", 5)
+    for proxy in (0, 1):
+        at(world, "/decisions", proxy)  # what is finished is written when somebody looks
+    one, other = at(world, "/decisions", 0), at(world, "/decisions", 1)
+    assert one["decisions"] == other["decisions"]
+    assert one["totals"] == other["totals"]
+    assert {decision["request_id"] for decision in one["decisions"]} == {f"turn-{turn}" for turn in range(1, 6)}
+    assert one["worker"]["shared"]
+    edited = next(decision for decision in one["decisions"] if decision["edits"])
+    for proxy in (0, 1):
+        found = at(world, f"/decisions/{edited['request_id']}", proxy)
+        assert [block["tokens_after"] for block in found["blocks"]]
+    (conversation,) = at(world, "/conversations")["conversations"]
+    assert (conversation["requests"], conversation["model"]) == (5, "m")
+    answers.Conversations.model_validate({"conversations": [conversation]})
+
+
+def test_pages_search_and_filters_are_of_all_that_is_kept_and_not_of_a_page(build: Any) -> None:
+    world = build(8_000)
+    for number in range(6):
+        world.ask(one_call("short"), x_request_id=f"short-{number}")
+    world.ask(growing(12), x_request_id="long")
+    world.ask({"model": "m", "messages": [{"role": "system", "content": "word " * 20_000}]}, x_request_id="refused")
+    world.logged("request_done", 8)
+    first = at(world, "/decisions?limit=5")
+    rest = at(world, f"/decisions?limit=5&before={first['decisions'][-1]['id']}")
+    assert (len(first["decisions"]), len(rest["decisions"]), first["matching"], rest["matching"]) == (5, 3, 8, 8)
+    assert [one["request_id"] for one in at(world, "/decisions?limit=1&show=changed")["decisions"]] == ["long"]
+    troubled = at(world, "/decisions?limit=1&show=troubled")
+    assert (troubled["decisions"][0]["request_id"], troubled["matching"]) == ("refused", 1)
+    assert [one["request_id"] for one in at(world, "/decisions?q=old_exchange+m")["decisions"]] == ["long"]
+    named = at(world, "/decisions?q=long")["decisions"][0]["conversation"]
+    assert [one["request_id"] for one in at(world, f"/decisions?conversation={named}")["decisions"]] == ["long"]
+
+
+def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) -> None:
+    world = build(8_000)
+    world.ask(growing(12))
+    world.logged("request_done")
+    found = at(world, "/overview?hours=1")
+    answers.Overview.model_validate(found)
+    assert found["health"] == []
+    assert found["totals"]["tokens_before"] > found["totals"]["tokens_sent"] > 0
+    (upstream,) = found["upstreams"]
+    assert (upstream["requests"], upstream["failed"], upstream["problem"]) == (1, 0, "")
+    assert upstream["first_byte_ms"] >= 0
+    (model,) = found["models"]
+    assert (model["model"], model["usd"]) == ("m", None)
+    assert model["prompt_tokens"] > 0, "as the upstream's usage says"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/overview?hours=0", "hours"),
+        ("/overview?hours=337", "hours"),
+        ("/conversations?limit=101", "limit"),
+        ("/decisions?before=0", "before"),
+        ("/decisions?show=some", "show"),
+        ("/decisions?q=" + "x" * 201, "q"),
+        ("/decisions?conversation=" + "x" * 65, "conversation"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused_by_its_name(build: Any, path: str, name: str) -> None:
+    answer = build().client.get(build().proxies[0].removesuffix("/v1") + path)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+
+
+def lines_of(stream: httpx.Response) -> Iterator[dict[str, Any]]:
+    for line in stream.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any) -> None:
+    over = threading.Event()
+
+    async def hold(received: Any, send: Any) -> bool:
+        import asyncio
+
+        await asyncio.to_thread(over.wait)
+        return False
+
+    world = build(8_000, answer=hold)
+    asking = threading.Thread(target=world.ask, args=(growing(12),), kwargs={"x_request_id": "now"})
+    root = world.proxies[0].removesuffix("/v1")
+    try:
+        with httpx.stream("GET", f"{root}/events", trust_env=False, timeout=20) as stream:
+            assert stream.headers["content-type"] == "text/event-stream"
+            told = lines_of(stream)
+            asking.start()
+            running = next(one["running"] for one in told if one["running"] and world.upstream.received)
+            assert [one["request_id"] for one in running] == ["now"]
+            opened = at(world, "/decisions/now")
+            assert (opened["outcome"], len(opened["blocks"])) == ("running", 25)
+            over.set()
+            finished = next(one["decisions"] for one in told if one["decisions"])
+            assert [one["request_id"] for one in finished] == ["now"]
+            answers.Decision.model_validate(finished[0])
+    finally:
+        over.set()
+        asking.join()
+
+
+def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_LISTENERS", 0)
+    answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_listeners")
+
+
+def test_a_stream_of_events_ends_so_that_it_keeps_nothing_alive(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "LIFE_SECONDS", 0.05)
+    answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
+    assert answer.text.startswith("retry: ")
+
+
+def test_decisions_that_are_not_kept_are_those_of_the_worker_that_answers(build: Any) -> None:
+    world = build(8_000, proxies=[{"decisions": {"stored": 0}}, {"decisions": {"stored": 0}}])
+    world.ask(one_call("x"), proxy=0, x_request_id="zero")
+    world.logged("request_done")
+    assert [one["request_id"] for one in at(world, "/decisions", 0)["decisions"]] == ["zero"]
+    assert at(world, "/decisions", 1)["decisions"] == []
+    assert not at(world, "/decisions", 0)["worker"]["shared"]
+    assert not (world.folder / "decisions-1.db").exists()

@@ -1,0 +1,125 @@
+"""Replicas that share what they learn through a server of Redis or Valkey, and go on without it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.journey import PATIENCE_SECONDS, World, one_call
+from support.state_server import StateServer, needs_state_server
+
+from proxy.__main__ import main
+from proxy.shell.models import shared_state
+from proxy.shell.operator import readiness
+
+pytestmark = needs_state_server
+
+WINDOW = 8_192
+LONG = " ".join(f"word-{number}" for number in range(9_000))
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateServer]:
+    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.05)
+    monkeypatch.setattr(readiness, "READY_SECONDS", 0.0)
+    found = StateServer(tmp_path)
+    found.start()
+    yield found
+    found.stop()
+
+
+def replicas(build: Any, server: StateServer, folder: Path) -> World:
+    """Two of them, with nothing in common but the artifacts, the secret of tenants and the server."""
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "owner-secret").write_bytes(b"s" * 32)
+    world: World = build(
+        WINDOW,
+        defaults={},
+        artifacts={"folder": folder / "artifacts"},
+        state={"url": server.url},
+        proxies=[{"data_dir": folder / "one"}, {"data_dir": folder / "two"}],
+    )
+    return world
+
+
+def chat(question: str) -> dict[str, Any]:
+    """A request that is over the window, and can be made to fit."""
+    return one_call(LONG, model="m", messages=[*one_call(LONG)["messages"], {"role": "user", "content": question}])
+
+
+def eventually(happened: Callable[[], bool]) -> None:
+    last_try = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        assert time.monotonic() < last_try
+        time.sleep(0.01)
+
+
+def known_to(world: World, proxy: int) -> bool:
+    """Whether a replica knows the limit."""
+    metrics = world.client.get(world.proxies[proxy].removesuffix("/v1") + "/metrics").text
+    return f'learned_limit_tokens{{model="m",scope="window"}} {float(WINDOW)}' in metrics
+
+
+def ready(world: World, proxy: int) -> dict[str, Any]:
+    answer = world.client.get(world.proxies[proxy].removesuffix("/v1") + "/readyz")
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_refusal_met_on_one_replica_is_spared_the_other_which_sends_the_same_bytes(
+    build: Any, server: StateServer, tmp_path: Path
+) -> None:
+    world = replicas(build, server, tmp_path)
+    assert world.ask(chat("why?"), proxy=0).headers["x-context-proxy-attempts"] == "2"
+    eventually(lambda: known_to(world, 1))
+    again, other = (world.ask(chat("why?"), proxy=number) for number in (0, 1))
+    assert [answer.headers["x-context-proxy-attempts"] for answer in (again, other)] == ["1", "1"]
+    assert world.upstream.received[-1].body == world.upstream.received[-2].body
+    assert ready(world, 1) == {"status": "ready"}
+
+
+def test_a_conversation_goes_on_while_the_server_is_away_and_is_shared_when_it_is_back(
+    build: Any, server: StateServer, tmp_path: Path
+) -> None:
+    world = replicas(build, server, tmp_path)
+    server.stop()
+    assert world.ask(chat("why?"), proxy=0).status_code == 200
+    eventually(lambda: "unavailable" in ready(world, 0))
+    assert set(ready(world, 0)["unavailable"]) == {"state"}
+    overview = world.client.get(world.proxies[0].removesuffix("/v1") + "/overview").json()
+    assert [said["words"].split(",")[0] for said in overview["health"]] == ["What replicas learn is not shared"]
+    assert not known_to(world, 1)
+    assert world.ask(chat("why?"), proxy=1).headers["x-context-proxy-attempts"] == "2"
+    metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text
+    assert "context_proxy_state_failures_total 0.0" not in metrics
+    assert world.ask(chat("and then?"), proxy=0).headers["x-context-proxy-attempts"] == "1"
+    server.start()
+    world.logged("state_found", 2)
+    assert len(world.log("state_lost")) == 2
+    assert ready(world, 0) == ready(world, 1) == {"status": "ready"}
+    assert known_to(world, 0)
+    assert known_to(world, 1)
+
+
+def test_the_command_makes_all_replicas_forget(
+    build: Any,
+    server: StateServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = replicas(build, server, tmp_path)
+    world.ask(chat("why?"), proxy=0)
+    eventually(lambda: known_to(world, 1))
+    monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", server.url)
+    asked = ["models", "m", "--forget", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
+    assert main(asked) == 0
+    eventually(lambda: not known_to(world, 0) and not known_to(world, 1))
+    server.stop()
+    assert main(asked) == 1
+    assert "only this machine has forgotten" in capsys.readouterr().err

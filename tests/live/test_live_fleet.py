@@ -1,0 +1,123 @@
+"""Three replicas over one bucket and one server of shared learning, behind nginx: what happens to a conversation when
+parts of that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from live.test_live_replicas import nginx_before
+from support.journey import Upstream, call, long_text, result
+from support.live_proxy import Proxy, running
+from support.s3_server import new_bucket, s3_server
+from support.state_server import StateServer, needs_state_server
+
+from proxy.demo.servers import serving
+
+WINDOW = 8_000
+KEY = "sk-of-the-fleet"
+PATIENCE_SECONDS = 20.0
+
+
+class Fleet:
+    """The replicas, and a client that talks to nginx alone."""
+
+    def __init__(self, base_url: str, replicas: list[Proxy], upstream: Upstream, state: StateServer) -> None:
+        self.base_url = base_url
+        self.replicas = replicas
+        self.upstream = upstream
+        self.state = state
+        self.messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is build 4711 red?"}]
+        self.client = httpx.Client(
+            trust_env=False, timeout=PATIENCE_SECONDS, headers={"authorization": f"Bearer {KEY}"}
+        )
+
+    def turns(self, count: int) -> list[httpx.Response]:
+        """So many turns of one conversation, in which every third result is long."""
+        answers = []
+        for _ in range(count):
+            number = len(self.messages) // 2
+            text = long_text(2_500 if number % 3 == 1 else 60, f"build-{number}")
+            self.messages += [call(number, "read_log"), result(number, text)]
+            body = {"model": "m", "messages": self.messages}
+            answers.append(self.client.post(f"{self.base_url}/chat/completions", json=body))
+        return answers
+
+    def read_back(self) -> None:
+        """Everything that was cut is there, whole, whichever replica is asked."""
+        names = set(
+            re.findall(rb"tool_read_log_[0-9a-f]{16}\.txt", b"".join(one.body for one in self.upstream.received))
+        )
+        texts = {message["content"] for message in self.messages if message["role"] == "tool"}
+        assert len(names) > 3
+        for name in names:
+            answer = self.client.get(self.base_url.replace("/v1", f"/artifacts/{name.decode()}"))
+            assert answer.status_code == 200
+            assert answer.text in texts
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    state, upstream = StateServer(tmp_path), Upstream(WINDOW, tmp_path / "nothing")
+    with contextlib.ExitStack() as stack:
+        url = new_bucket(stack.enter_context(s3_server()), tmp_path.name, monkeypatch)
+        state.start()
+        stack.callback(state.stop)
+        upstream_port = int(stack.enter_context(serving(upstream)).removesuffix("/v1").rpartition(":")[2])
+        settings = {
+            "ARTIFACTS__URL": f"{url}/kept",
+            "ARTIFACTS__PUBLIC_URL": "http://proxies.example",
+            "STATE__URL": state.url,
+        }
+        replicas = [
+            stack.enter_context(running(tmp_path / f"replica-{number}", upstream_port=upstream_port, **settings))
+            for number in range(3)
+        ]
+        base_url = stack.enter_context(nginx_before([replica.port for replica in replicas], tmp_path))
+        found = Fleet(base_url, replicas, upstream, state)
+        stack.callback(found.client.close)
+        yield found
+
+
+@needs_state_server
+async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_shared_state(fleet: Fleet) -> None:
+    """The window is nobody's setting: a refusal teaches it to one replica, and that one tells the others."""
+    started = fleet.turns(4)
+    assert {answer.status_code for answer in started} == {200}
+    for replica in fleet.replicas[1:]:
+        assert replica.process.poll() is None
+
+    os.killpg(fleet.replicas[0].process.pid, signal.SIGKILL)
+    fleet.replicas[0].process.wait()
+    without_a_replica = fleet.turns(4)
+    assert {answer.status_code for answer in without_a_replica} == {200}
+
+    fleet.state.stop()
+    without_state = fleet.turns(4)
+    assert {answer.status_code for answer in without_state} == {200}
+    for replica in fleet.replicas[1:]:
+        assert (await replica.logged(event="state_lost"))["reason"]
+        ready = fleet.client.get(f"{replica.base_url.removesuffix('/v1')}/readyz")
+        assert (ready.status_code, set(ready.json().get("unavailable", {}))) == (200, {"state"})
+
+    fleet.state.start()
+    for replica in fleet.replicas[1:]:
+        await replica.logged(event="state_found")
+    again = fleet.turns(4)
+    assert {answer.status_code for answer in again} == {200}
+    fleet.read_back()
+
+    answers = [*started, *without_a_replica, *without_state, *again]
+    refused = sum(int(answer.headers["x-context-proxy-attempts"]) - 1 for answer in answers)
+    assert refused <= len(fleet.replicas), "at most one refusal for each replica, and the client sees none"
+    bodies = [json.loads(received.body)["messages"] for received in fleet.upstream.received]
+    assert all(body[0]["content"] == "Why is build 4711 red?" for body in bodies)
+    assert KEY not in "".join(replica.log() for replica in fleet.replicas)

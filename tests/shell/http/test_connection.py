@@ -1,0 +1,155 @@
+"""A client's connection: what it tells about its end, and how a response leaves through it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from proxy.shell.http.connection import Connection, ConnectionLimits, Connections, telling
+from proxy.shell.http.disconnect import connection_of
+
+LIMITS = ConnectionLimits(max_head_bytes=8192, head_seconds=30, keep_alive_seconds=30, max_connections=10)
+REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
+HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+
+
+class Socket(asyncio.Transport):
+    """Notes each system call that would write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent.append(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.sent.append(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+async def _turns(count: int = 6) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _connected(app: Any) -> tuple[Connection, Socket]:
+    """A connection that the given application serves, and its socket."""
+    config = uvicorn.Config(
+        telling(app), log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none"
+    )
+    config.load()
+    connection = cast("Connection", Connections(LIMITS)(config, ServerState(), {}, asyncio.get_running_loop()))
+    socket = Socket()
+    connection.connection_made(socket)
+    return connection, socket
+
+
+async def test_a_body_that_follows_its_head_at_once_leaves_with_it() -> None:
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"2", "more_body": True})
+        await send({"type": "http.response.body", "body": b"345"})
+
+    connection, socket = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    assert [piece[-3:] for piece in socket.sent] == [b"\r\n2"[-3:], b"345"]
+    assert socket.sent[0].startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_head_does_not_wait_for_a_body_that_takes_its_time() -> None:
+    body = asyncio.Event()
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send(HEAD)
+        await body.wait()
+        await send({"type": "http.response.body", "body": b"late"})
+
+    connection, socket = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    assert [piece.endswith(b"\r\n\r\n") for piece in socket.sent] == [True]
+    body.set()
+    await _turns()
+    assert socket.sent[1:] == [b"late"]
+
+
+async def test_each_response_of_a_kept_connection_leaves_in_one_write() -> None:
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"body"})
+
+    connection, socket = _connected(app)
+    for count in (1, 2, 3):
+        connection.data_received(REQUEST)
+        await _turns()
+        assert [piece.endswith(b"\r\n\r\nbody") for piece in socket.sent] == [True] * count
+
+
+async def test_a_response_that_ends_its_connection_is_sent_before_the_end() -> None:
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({**HEAD, "headers": [(b"content-length", b"0"), (b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    connection, socket = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    assert socket.is_closed
+    assert len(socket.sent) == 1
+
+
+async def test_a_lost_connection_tells_who_asked_and_nobody_else() -> None:
+    told = list[str]()
+    going_on = asyncio.Event()
+
+    async def app(scope: Scope, _: Receive, __: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        connection.when_lost(lambda: told.append("first"))
+        connection.when_lost(lambda: told.append("second"))
+        await going_on.wait()
+        connection.when_lost(lambda: told.append("late"))
+
+    connection, _ = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    connection.connection_lost(None)
+    assert told == ["second"]
+    going_on.set()
+    await _turns()
+    assert told == ["second", "late"]  # it was lost before anybody asked
+
+
+async def test_nobody_is_told_who_has_stopped_asking() -> None:
+    async def app(scope: Scope, receive: Receive, _: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        connection.when_lost(lambda: told.append("asked"))
+        connection.when_lost(None)
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    told = list[str]()
+    connection, _ = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    connection.connection_lost(None)
+    await _turns()
+    assert told == []

@@ -1,0 +1,296 @@
+"""What processes tell each other through a server of Redis or Valkey, and what they do without it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+from support.state_server import StateServer, needs_state_server
+from support.waiting import until
+
+from proxy.core.models.profile import Modality
+from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
+from proxy.shell.models import shared_state
+from proxy.shell.models.learning import Learning
+from proxy.shell.models.shared_state import SharedLearning, forget_everywhere, place_of
+
+pytestmark = needs_state_server
+
+UPSTREAM = "http://upstream/v1"
+CIRCLE = "5eed"
+ALICE, BOB = "a1" * 16, "b0" * 16
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[StateServer]:
+    found = StateServer(tmp_path)
+    found.start()
+    yield found
+    found.stop()
+
+
+class Replica:
+    """A process with a data folder of its own."""
+
+    def __init__(self, folder: Path, server: StateServer, circle: str = CIRCLE) -> None:
+        folder.mkdir(exist_ok=True)
+        self.learning = Learning(folder, UPSTREAM)
+        self.failures = 0
+        self.shared = SharedLearning(SecretStr(server.url), circle, {UPSTREAM: self.learning}, self._count)
+
+    def _count(self) -> None:
+        self.failures += 1
+
+    def meets(self, limit: int, by: str = ALICE, model: str = "m") -> None:
+        """A refusal that prints a limit."""
+        refusal = Verdict(VerdictKind.PROMPT, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS)
+        self.learning.note_refusal(model, refusal, None, by)
+
+    def window(self, by: str = ALICE, model: str = "m") -> int | None:
+        found = self.learning.limits(model, by)
+        return found[0].window_tokens if found else None
+
+    async def comes_to(self, limit: int | None, by: str = ALICE) -> None:
+        """Wait until it knows this limit."""
+        await until(lambda: self.window(by) == limit)
+
+
+@contextlib.asynccontextmanager
+async def running(*replicas: Replica) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        for replica in replicas:
+            await replica.shared.start()
+            stack.push_async_callback(replica.shared.close)
+        yield
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.05)
+
+
+async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.meets(8_192)
+        one.learning.note_refused_media("m", frozenset({Modality.VISION}))
+        one.learning.note_tool_refused("n")
+        await two.comes_to(8_192)
+        limits, _ = two.learning.limits("m", ALICE) or (None, "")
+        assert limits is not None
+        three = Replica(tmp_path / "three", server)
+        async with running(three):
+            assert three.window() == 8_192
+            assert three.learning.known == one.learning.known
+
+
+async def test_a_lesson_is_told_at_once_and_the_last_one_at_the_end(tmp_path: Path, server: StateServer) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one):
+        one.meets(8_192)
+    async with running(two):
+        assert two.window() == 8_192
+
+
+async def test_it_ends_at_any_moment(tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.001)
+    for number in range(40):
+        one = Replica(tmp_path / "one", server)
+        async with asyncio.timeout(20), running(one):
+            one.meets(8_192 + number)
+            await asyncio.sleep(0.0005 * number)
+        assert one.shared.problem is None
+
+
+async def test_two_replicas_that_learn_at_once_know_both_lessons(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        for number in range(20):
+            one.meets(8_192 + number, ALICE)
+            two.meets(16_384 + number, BOB)
+            await asyncio.sleep(0.005)
+        await asyncio.gather(one.comes_to(16_403, BOB), two.comes_to(8_211, ALICE))
+        assert one.window(ALICE) == 8_211
+        assert two.window(BOB) == 16_403
+
+
+async def test_a_second_key_confirms_on_one_replica_what_a_first_has_met_on_another(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.meets(8_192, ALICE)
+        await two.comes_to(8_192, ALICE)
+        assert two.window("c0" * 16) is None
+        two.meets(8_192, BOB)
+        await one.comes_to(8_192, "c0" * 16)
+
+
+async def test_replicas_that_tell_tenants_apart_in_different_ways_share_nothing(
+    tmp_path: Path, server: StateServer
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server, "beef")
+    async with running(one):
+        one.meets(8_192)
+    async with running(two):
+        assert two.learning.known == {}
+
+
+async def test_without_the_server_each_learns_alone_and_with_it_again_they_agree(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    """The server keeps nothing over its restart: the replicas tell it again."""
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.meets(8_192, ALICE)
+        await two.comes_to(8_192, ALICE)
+        with capture_logs() as logs:
+            server.stop()
+            one.meets(4_096, ALICE)
+            two.meets(6_000, BOB)
+            assert (one.window(ALICE), two.window(ALICE), two.window(BOB)) == (4_096, 8_192, 6_000)
+            await until(lambda: None not in (one.shared.problem, two.shared.problem))
+            assert "onnect" in one.shared.problem
+            assert one.failures
+            server.start()
+            await asyncio.gather(two.comes_to(4_096, ALICE), one.comes_to(6_000, BOB))
+            await until(lambda: (one.shared.problem, two.shared.problem) == (None, None))
+        said = [log["event"] for log in logs if log["event"].startswith("state_")]
+        assert sorted(said) == ["state_found"] * 2 + ["state_lost"] * 2
+        assert one.window(ALICE) == 4_096
+
+
+async def test_a_server_that_has_lost_everything_is_told_again_even_if_a_newcomer_was_there_first(
+    tmp_path: Path, server: StateServer
+) -> None:
+    one, two, newcomer = (Replica(tmp_path / name, server) for name in ("one", "two", "newcomer"))
+    async with running(one):
+        one.meets(8_192)
+        await one.shared.compare()
+        async with running(two):
+            with redis.Redis.from_url(server.url) as client:
+                client.flushall()
+            async with running(newcomer):
+                for replica in (two, one, newcomer):
+                    await replica.shared.compare()
+                assert [replica.window() for replica in (one, two, newcomer)] == [8_192] * 3
+
+
+async def test_what_is_forgotten_on_purpose_is_forgotten_everywhere(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    one, two, gone = (Replica(tmp_path / name, server) for name in ("one", "two", "gone"))
+    async with running(gone):
+        gone.meets(8_192)
+    async with running(one, two):
+        assert two.window() == 8_192
+        assert forget_everywhere(SecretStr(server.url), CIRCLE) is None
+        await asyncio.gather(one.comes_to(None), two.comes_to(None))
+        assert not (tmp_path / "one" / "learned.json").exists()
+        returning = Replica(tmp_path / "gone", server)
+        assert returning.window() == 8_192
+        async with running(returning):
+            assert returning.window() is None
+            one.meets(4_096)
+            await returning.comes_to(4_096)
+
+
+async def test_a_restart_takes_over_what_others_have_learned_since(tmp_path: Path, server: StateServer) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one):
+        one.meets(8_192)
+    async with running(two):
+        two.meets(4_096)
+    again = Replica(tmp_path / "one", server)
+    async with running(again):
+        assert again.window() == 4_096
+
+
+async def test_what_another_has_written_that_cannot_be_read_is_left_out(tmp_path: Path, server: StateServer) -> None:
+    one = Replica(tmp_path / "one", server)
+    async with running(one):
+        one.meets(8_192)
+    with redis.Redis.from_url(server.url) as client:
+        key = shared_state.Keys(CIRCLE).learned
+        client.hset(key, mapping={f"{UPSTREAM}\nm": b"{", b"\xff": b"{}", "x": b'{"window_tokens": 1}'})
+        client.set(shared_state.Keys(CIRCLE).forgotten, "soon")
+        client.incr(shared_state.Keys(CIRCLE).version)
+    two = Replica(tmp_path / "one", server)
+    async with running(one, two):
+        assert one.window() == two.window() == 8_192
+
+
+async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_comparison(
+    tmp_path: Path, server: StateServer
+) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        client.set(shared_state.Keys(CIRCLE).learned, "somebody's text")
+        client.set(shared_state.Keys(CIRCLE).era, "of somebody")
+    one = Replica(tmp_path / "one", server)
+    async with running(one):
+        one.meets(8_192)
+        assert one.shared.problem == "ResponseError"
+        assert one.window() == 8_192
+
+
+async def test_a_defect_is_told_and_the_next_comparison_made(
+    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        with capture_logs() as logs, monkeypatch.context() as broken:
+            broken.setattr(shared_state, "merged", fail)
+            one.meets(8_192)
+            await until(lambda: one.shared.problem == "RuntimeError")
+        assert "state_failed" in [log["event"] for log in logs]
+        await two.comes_to(8_192)
+
+
+async def test_a_server_that_accepts_and_says_nothing_delays_nobody(tmp_path: Path, server: StateServer) -> None:
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        writer.close()
+
+    gate = asyncio.Event()
+    server.stop()
+    listener = await asyncio.start_server(silent, "127.0.0.1", server.port)
+    one = Replica(tmp_path / "one", server)
+    async with running(one):
+        assert one.shared.problem is not None
+        began = time.monotonic()
+        one.meets(8_192)
+        assert one.window() == 8_192
+        assert time.monotonic() - began < shared_state.ANSWER_SECONDS
+    gate.set()
+    listener.close()
+
+
+async def test_no_password_is_in_the_log(tmp_path: Path) -> None:
+    locked = StateServer(tmp_path, "--requirepass", "the-real-one")
+    locked.start()
+    try:
+        url = SecretStr(locked.url.replace("//", "//:canary@"))
+        with capture_logs() as logs:
+            shared = SharedLearning(url, CIRCLE, {UPSTREAM: Learning(tmp_path, UPSTREAM)})
+            await shared.compare()
+            await shared.close()
+        assert [log["event"] for log in logs] == ["state_lost"]
+        assert logs[0]["server"] == place_of(url) == f"127.0.0.1:{locked.port}"
+        assert "canary" not in str(logs)
+        assert "canary" not in str(forget_everywhere(url, CIRCLE))
+    finally:
+        locked.stop()

@@ -1,0 +1,179 @@
+"""Decisions that outlive their process and are shared by its workers; whatever happens to the file, nobody notices but
+the reader of the log."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.core.compaction.message_report import MessageReport
+from proxy.shell.telemetry import history as module
+from proxy.shell.telemetry.history import RETRY_SECONDS, History, has_failed
+from proxy.shell.telemetry.ledger import Wanted
+from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+
+BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
+
+
+def recorded(name: str, **members: Any) -> Recorded:
+    line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
+    return Recorded(1_000.0, line, BLOCKS, None, 100)
+
+
+class Worker:
+    """A process, as far as its history is concerned."""
+
+    def __init__(self, path: Path, max_rows: int = 100) -> None:
+        self.now = 1_000.0
+        self.recent = RecentDecisions()
+        self.history = History(self.recent, path, max_rows, lambda: self.now)
+
+    def serve(self, *names: str, **members: Any) -> None:
+        for name in names:
+            one = recorded(name, **members)
+            self.recent.add(one)
+            self.history.add(one)
+
+    async def ids(self) -> list[str]:
+        return [one["request_id"] for one in await self.history.page(Wanted())]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Worker]]:
+    workers: list[Worker] = []
+
+    def started(path: Path = tmp_path / "decisions.db", max_rows: int = 100) -> Worker:
+        workers.append(Worker(path, max_rows))
+        return workers[-1]
+
+    yield started
+    for worker in workers:
+        await worker.history.close()
+
+
+async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start: Any) -> None:
+    one, other = start(), start()
+    one.serve("a", "b")
+    assert await one.ids() == ["b", "a"]
+    other.serve("c")
+    await other.history.write()
+    assert await one.ids() == ["c", "b", "a"]
+    assert await one.history.count(Wanted()) == 3
+
+
+async def test_it_outlives_the_process(start: Any) -> None:
+    one = start()
+    one.serve("a", edits={"truncate_tool_output": 1})
+    one.serve("b")
+    await one.history.close()
+    later = start()
+    assert await later.ids() == ["b", "a"]
+    edited, unchanged = await later.history.find("a"), await later.history.find("b")
+    assert [block["tokens_after"] for block in edited["blocks"]] == [10, 90]
+    assert unchanged["blocks"] == [], "what nothing was done to is kept as a line"
+    assert (await later.history.slots(0.0))[0]["tokens_sent"] == 200
+
+
+async def test_without_a_file_each_worker_knows_its_own(start: Any, tmp_path: Path) -> None:
+    one, other = start(max_rows=0), start(max_rows=0)
+    one.serve("a", "b")
+    other.serve("c")
+    assert (await one.ids(), await other.ids()) == (["b", "a"], ["c"])
+    one.serve("d")
+    assert await one.ids() == ["d", "b", "a"]
+    await one.history.write()
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_broken_file_is_put_aside_and_another_made(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "decisions.db").write_bytes(b"this is no database " * 1_000)
+    one = start()
+    one.serve("a")
+    with capture_logs() as log:
+        assert await one.ids() == ["a"]
+    assert [line["event"] for line in log] == ["decisions_not_kept"]
+    assert await one.ids() == ["a"]
+    assert one.history.problem is None
+    assert (tmp_path / "decisions.broken").exists()
+
+
+async def test_a_file_that_breaks_while_it_is_used_costs_what_it_held_and_nothing_else(
+    start: Any, tmp_path: Path
+) -> None:
+    one = start()
+    one.serve("a")
+    await one.history.write()
+    (tmp_path / "decisions.db").write_bytes(b"x" * 8_192)
+    one.serve("b")
+    with capture_logs():
+        await one.history.write()
+        assert await one.ids() in (["b", "a"], ["b"])
+        one.serve("c")
+        assert (await one.ids())[0] == "c"
+
+
+async def test_a_locked_file_is_written_when_it_is_free_again(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.shell.telemetry.ledger.BUSY_SECONDS", 0.01)
+    one = start()
+    one.serve("a")
+    await one.history.write()
+    holder = sqlite3.connect(tmp_path / "decisions.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    one.serve("b")
+    with capture_logs() as log:
+        await one.history.write()
+        assert await one.ids() == ["b", "a"], "from memory"
+    assert [line["event"] for line in log] == ["decisions_not_kept"]
+    assert "locked" in log[0]["reason"]
+    holder.close()
+    one.now += RETRY_SECONDS
+    assert await one.ids() == ["b", "a"]
+    assert one.history.problem is None
+    assert await start().ids() == ["b", "a"], "from the file"
+
+
+async def test_a_folder_that_cannot_be_written_is_said_once_and_memory_stands_in(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    one = start(tmp_path / "file" / "decisions.db")
+    with capture_logs() as log:
+        for number in range(10):
+            one.serve(str(number))
+            await one.history.write()
+        assert (await one.ids())[0] == "9"
+    assert [line["event"] for line in log] == ["decisions_not_kept"]
+    assert one.history.problem
+
+
+async def test_what_waits_is_bounded(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 50)
+    (tmp_path / "file").write_text("no folder")
+    one = start(tmp_path / "file" / "decisions.db")
+    with capture_logs():
+        for number in range(200):
+            one.serve(str(number))
+        await one.history.write()
+    assert len(one.history._waiting) == 50
+
+
+@pytest.mark.parametrize(
+    ("members", "failed"),
+    [
+        ({"outcome": "answered", "status": 200}, False),
+        ({"outcome": "answered", "status": 404}, False),
+        ({"outcome": "answered", "status": 503}, True),
+        ({"outcome": "client_left", "status": 0}, False),
+        ({"outcome": "upstream_timeout", "status": 504}, True),
+        ({"outcome": "upstream_unreachable", "status": 200}, True),
+        ({"outcome": "context_length_exceeded", "status": 400}, False),
+    ],
+)
+def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[str, Any], failed: bool) -> None:
+    assert has_failed(members) is failed

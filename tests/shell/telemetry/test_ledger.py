@@ -1,0 +1,157 @@
+"""The database of finished requests: what is found, what is summed up, and that it does not grow."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.shell.telemetry import ledger as module
+from proxy.shell.telemetry.ledger import SLOT_SECONDS, Entry, Ledger, Wanted
+
+
+def entry(name: str, ended: float = 1_000.0, *, trouble: int = 0, blocks: Any = None, **members: Any) -> Entry:
+    line = {"request_id": name, "outcome": "answered", "status": 200, "model": "m", "upstream": "u", **members}
+    sums = {"requests": 1, "tokens_before": 100, "tokens_sent": 60, "first_byte_ms": 5.0, "waited": 1}
+    return Entry(ended, line, blocks, sums, trouble)
+
+
+def ids(ledger: Ledger, **wanted: Any) -> list[str]:
+    return [one["request_id"] for one in ledger.page(Wanted(**wanted))]
+
+
+@pytest.fixture
+def ledger() -> Any:
+    made = Ledger(None, 1_000)
+    yield made
+    made.close()
+
+
+def test_pages_follow_one_another_without_gap_or_repetition(ledger: Ledger) -> None:
+    ledger.add(entry(str(number)) for number in range(10))
+    seen, before = [], None
+    while page := ledger.page(Wanted(limit=3, before=before)):
+        seen += [one["request_id"] for one in page]
+        before = page[-1]["id"]
+    assert seen == [str(number) for number in reversed(range(10))]
+    newest = ledger.page(Wanted(limit=1))[0]["id"]
+    ledger.add([entry("new")])
+    assert ids(ledger, after=newest) == ["new"]
+
+
+def test_a_search_finds_all_words_wherever_they_stand_and_whatever_their_case(ledger: Ledger) -> None:
+    ledger.add(
+        [
+            entry("one", model="Qwen3-Coder", edits={"old_exchange": 3}, conversation="abc123"),
+            entry("two", outcome="upstream_timeout", status=504, trouble=2, problem="silent for 3 s"),
+            entry("three", model="100%_sure"),
+        ]
+    )
+    assert ids(ledger, words="qwen3 OLD_exchange") == ["one"]
+    assert ids(ledger, words="504") == ["two"]
+    assert ids(ledger, words="silent timeout") == ["two"]
+    assert ids(ledger, words="%") == ["three"]
+    assert ids(ledger, words="qwen3 504") == []
+    assert ids(ledger, changed=True) == ["one"] == ids(ledger, conversation="abc123")
+    assert ids(ledger, troubled=True) == ["two"]
+    assert ledger.count(Wanted(limit=1)) == 3
+
+
+def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(ledger: Ledger) -> None:
+    blocks = [{"message": 0, "role": "user", "tokens_before": 5}]
+    ledger.add([entry("x", status=400), entry("x", blocks=blocks), entry("y")])
+    found = ledger.find("x")
+    assert found is not None
+    assert (found["status"], found["blocks"]) == (200, blocks)
+    unchanged = ledger.find("y")
+    assert unchanged is not None
+    assert unchanged["blocks"] == []
+    assert ledger.find("z") is None
+
+
+def test_sums_are_kept_for_each_five_minutes_model_and_upstream(ledger: Ledger) -> None:
+    ledger.add([entry("a", 10.0), entry("b", 20.0), entry("c", SLOT_SECONDS + 1.0, model="n")])
+    ledger.add([entry("d", 30.0)])
+    (whole,) = ledger.slots(0, ())
+    assert (whole["requests"], whole["tokens_before"], whole["tokens_sent"]) == (4, 400, 240)
+    assert [(one["slot"], one["requests"]) for one in ledger.slots(0, ("slot",))] == [(0, 3), (1, 1)]
+    assert [(one["model"], one["requests"]) for one in ledger.slots(0, ("model",))] == [("m", 3), ("n", 1)]
+    assert [one["model"] for one in ledger.slots(SLOT_SECONDS, ("model",))] == ["n"]
+
+
+def test_the_latest_waits_for_an_upstream_are_told_in_order(ledger: Ledger) -> None:
+    ledger.add(entry(str(wait), first_byte_ms=wait) for wait in (900.0, 3.0, 1.0, 2.0))
+    ledger.add([entry("elsewhere", upstream="v", first_byte_ms=7.0), entry("never sent")])
+    assert ledger.first_bytes("u", 3) == [1.0, 2.0, 3.0]
+
+
+def test_turns_of_a_conversation_stand_together_in_their_order(ledger: Ledger) -> None:
+    for turn in range(3):
+        for name in ("left", "right"):
+            ledger.add([entry(f"{name}-{turn}", float(turn), conversation=name, tokens_before=100 * turn)])
+    ledger.add([entry("none")])
+    newest, older = ledger.conversations(10)
+    assert (newest["conversation"], older["conversation"]) == ("right", "left")
+    assert (newest["requests"], newest["began"], newest["ended"]) == (3, 0.0, 2.0)
+    assert [turn["tokens_before"] for turn in newest["turns"]] == [0, 100, 200]
+    assert len(ledger.conversations(1)) == 1
+
+
+def test_rows_are_bounded_in_number_and_their_sums_outlive_them(ledger: Ledger) -> None:
+    ledger.max_rows = 100
+    for start in range(0, 1_000, 100):
+        ledger.add((entry(str(number)) for number in range(start, start + 100)), now=1_000.0)
+    assert ledger.count(Wanted()) <= 300
+    assert ids(ledger, limit=1) == ["999"]
+    assert ledger.slots(0, ())[0]["requests"] == 1_000
+
+
+def test_rows_are_bounded_in_bytes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 50_000)
+    ledger.add(entry(str(number), problem="x" * 2_000) for number in range(400))
+    assert 0 < ledger.count(Wanted()) < 30
+
+
+def test_sums_are_bounded_whatever_models_are_called(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SLOTS", 50)
+    for start in range(0, 1_000, 200):
+        ledger.add(entry(str(n), ended=n * SLOT_SECONDS, model=f"m{n}") for n in range(start, start + 200))
+    assert len(ledger.slots(0, ("slot", "model"))) <= 250
+
+
+def test_workers_see_what_others_have_under_way_while_they_live(ledger: Ledger) -> None:
+    ledger.add([], "one", b'[{"request_id":"a"}]', 100.0)
+    ledger.add([], "two", b'[{"request_id":"b"}]', 100.0)
+    assert ledger.running("one", 101.0) == [{"request_id": "b"}]
+    assert ledger.running("one", 1_000.0) == []
+
+
+def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "decisions.db"
+    one, other = Ledger(path, 100), Ledger(path, 100)
+    one.add([entry("from-one")])
+    other.add([entry("from-other")])
+    assert ids(one) == ids(other) == ["from-other", "from-one"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    one.close()
+    other.close()
+
+
+def test_entries_are_added_all_or_none(ledger: Ledger) -> None:
+    with pytest.raises(sqlite3.Error):
+        ledger.add([entry("good"), entry(None)])  # type: ignore[arg-type] # what a defect may pass
+    assert ledger.count(Wanted()) == 0
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=20))
+def test_any_name_of_a_model_is_kept(name: str) -> None:
+    ledger = Ledger(None, 10)
+    ledger.add([entry("x", model=name)])
+    assert len(ledger.page(Wanted(words=name.strip()))) in (0, 1)
+    assert ledger.page(Wanted())[0]["request_id"] == "x"
+    ledger.close()
