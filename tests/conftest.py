@@ -32,7 +32,16 @@ _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
 with suppress(OSError, AttributeError, TypeError):  # another C library
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # hundreds of servers on threads would each leave holes in a heap
-gc.disable()  # until all tests are collected: every one of them stays, and each scan would see more of them
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Any:
+    """Nothing is scanned meanwhile: every test stays, and each scan would see more of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,7 +57,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     linecache.clearcache()  # pytest has looked where each test stands
     gc.collect()
     gc.freeze()
-    gc.enable()
     keep_large_blocks_apart()
     if trim is not None:
         trim(0)
