@@ -119,7 +119,7 @@ def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
 
 
 @needs_chromium
-def test_what_was_taken_out_is_read_with_the_key_that_it_came_with(page: Page) -> None:
+def test_what_was_taken_out_is_read_beside_what_stands_there_with_the_key_that_it_came_with(page: Page) -> None:
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .artifact')")
     page.value("document.querySelector('#detail .artifact summary').click()")
@@ -129,8 +129,10 @@ def test_what_was_taken_out_is_read_with_the_key_that_it_came_with(page: Page) -
         f"document.querySelector('#detail .key input').value = '{KEY}',"
         "document.querySelector('#detail .key').requestSubmit()"
     )
-    page.until("document.querySelector('#detail .artifact pre')")
-    assert "turn-" in shown(page, "#detail .artifact pre")
+    page.until("document.querySelectorAll('#detail .artifact pre').length === 2")
+    was, now = page.value("[...document.querySelectorAll('#detail .artifact pre')].map(one => one.textContent)")
+    assert "turn-" in was
+    assert re.match(r"\[context-proxy: \d+ earlier messages", now)
     assert page.value("localStorage.length + sessionStorage.length") == 0
 
 
