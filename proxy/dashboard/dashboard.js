@@ -574,6 +574,7 @@ async function open(key, decision, button, found) {
     const whole = found ?? await ask(`decisions/${encodeURIComponent(decision.request_id)}`);
     if (opened?.key !== key) return;
     if (whole.ended !== decision.ended) throw new Error("A newer request has the same id; this one is out of reach.");
+    pane.querySelector(".facts").replaceWith(factsOf(whole)); // with its price
     messages.replaceChildren(...blocksOf(whole));
   } catch (error) {
     messages.replaceChildren(element("p", "problem", error.message));
@@ -624,6 +625,7 @@ function detailOf(decision) {
 function factsOf(decision) {
   const [grade, words] = outcomeOf(decision);
   const facts = element("dl", "facts");
+  const saved = isPlanned(decision) && !isObserved(decision) && decision.rung !== "original" ? decision.tokens_before - decision.tokens_after : 0;
   const fact = (name, value, classes = "") => {
     if (value === undefined || value === null || value === "") return;
     facts.append(element("div", "", element("dt", "", name), element("dd", classes, value)));
@@ -632,6 +634,11 @@ function factsOf(decision) {
   if (isPlanned(decision)) {
     fact("Came", `${whole.format(decision.tokens_before)} tokens`);
     fact(isObserved(decision) ? "Would be sent" : "After the plan", `${whole.format(decision.tokens_after)} tokens`);
+    if (saved > 0) fact("Not sent", `${whole.format(saved)} tokens, ${percent.format(saved / decision.tokens_before)}`);
+    if (decision.usd) {
+      fact("Cost by list prices", money.format(decision.usd.spent));
+      if (saved > 0) fact("Money not spent", money.format(decision.usd.not_sent));
+    }
     const room = decision.room_tokens;
     fact("Room for the prompt", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
