@@ -607,6 +607,8 @@ function detailOf(decision) {
   if (decision.problem) parts.push(element("p", "problem", decision.problem));
   if (decision.advice) parts.push(element("p", "problem", `This is more than the server has a window for, and it cuts without a word: ${decision.advice}.`));
   if (isChanged(decision)) {
+    const why = whyOf(decision);
+    if (why) parts.push(element("p", "why", why));
     const did = isObserved(decision) ? "What would be done" : "What was done";
     parts.push(element("h3", "", did), element("ul", "reasons", ...Object.entries(decision.edits).map(
       ([reason, count]) => element("li", "", reasonInWords(reason, count)))));
@@ -620,6 +622,13 @@ function detailOf(decision) {
   }
   parts.push(element("h3", "", "Messages"), element("div", "messages"));
   return parts;
+}
+
+/** Why there was something to do, where the room is the reason. */
+function whyOf({ tokens_before: came, room_tokens: room, window_tokens: size, attempts }) {
+  if (attempts > 1) return "The first send did not succeed; this is the second.";
+  if (room === null || came <= room) return "";
+  return `${whole.format(came)} tokens came. The window of ${whole.format(size)} has room for a prompt of ${whole.format(room)}.`;
 }
 
 function factsOf(decision) {
@@ -740,7 +749,7 @@ function artifactOf(name, request) {
 
 async function readBoth(name, request, place) {
   const [was, now] = [element("div", ""), element("div", "")];
-  const refused = await readLines(name, 1, was);
+  const refused = await readLines(name, `1-${ARTIFACT_LINES}`, was);
   if (refused === 401 || refused === 404) {
     place.replaceChildren(was, keyForm(() => readBoth(name, request, place)));
     return;
@@ -752,13 +761,15 @@ async function readBoth(name, request, place) {
 }
 
 /** A page of what was taken out; the status of a refusal. */
-async function readLines(name, first, place) {
-  const { text, status, problem } = await askStore(name, `lines=${first}-${first + ARTIFACT_LINES - 1}`);
+async function readLines(name, lines, place) {
+  const { text, status, problem } = await askStore(name, `lines=${lines}`);
   place.replaceChildren(problem ? element("p", "dim", problem) : element("pre", "", text));
   if (problem) return status;
-  const more = element("button", "link", `Next ${ARTIFACT_LINES} lines`);
+  const [, next] = /lines=([\d:-]+)/.exec(text.split("\n", 1)[0]) ?? []; // the first line names the next page, if there is one
+  if (!next) return 0;
+  const more = element("button", "link", "Next page");
   more.type = "button";
-  more.addEventListener("click", () => readLines(name, first + ARTIFACT_LINES, place));
+  more.addEventListener("click", () => readLines(name, next, place));
   place.append(more);
   return 0;
 }
