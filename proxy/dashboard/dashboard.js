@@ -626,9 +626,10 @@ function detailOf(decision) {
 
 /** Why there was something to do, where the room is the reason. */
 function whyOf({ tokens_before: came, room_tokens: room, window_tokens: size, attempts }) {
-  if (attempts > 1) return "The first send did not succeed; this is the second.";
-  if (room === null || came <= room) return "";
-  return `${whole.format(came)} tokens came. The window of ${whole.format(size)} has room for a prompt of ${whole.format(room)}.`;
+  const why = [];
+  if (room !== null && came > room) why.push(`${whole.format(came)} tokens came. The window of ${whole.format(size)} has room for a prompt of ${whole.format(room)}.`);
+  if (attempts > 1) why.push("The first send did not succeed; this is the second.");
+  return why.join(" ");
 }
 
 function factsOf(decision) {
