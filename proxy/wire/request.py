@@ -80,8 +80,8 @@ class Request:
     history: bytes = field(repr=False, default=b"")
     """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
     are known."""
-    healed: int = 0
-    """Number of messages that a repair took out, put in or changed."""
+    healed: tuple[int, ...] = field(repr=False, default=())
+    """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
     model: str = field(init=False)
@@ -159,16 +159,18 @@ class Request:
         """The request of another body whose first `count` messages are those of this one, byte for byte; `messages` are
         the others, and `ends` their ends."""
         put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
+        healed = self.healed[: bisect.bisect_right(self.healed, self.ends[count - 1])]
         return Request(
             body,
             members,
             Conversation((*self.conversation.messages[:count], *messages)),
             self.shape,
             (*self.ends[:count], *ends),
-            added_bytes=self.added_bytes if put_in else 0,
+            added_bytes=self.added_bytes if put_in or healed else 0,
             has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
             put_in=put_in,
             history=self.history[: HISTORY_BYTES * count],
+            healed=healed,
         )
 
     def sharing(self, known: Sequence[Message]) -> Request:
@@ -194,20 +196,29 @@ class Request:
             added = lacking.get(index, [])
             put_in += range(len(messages), len(messages) + len(added))
             messages += added
-        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=unpaired.count)
+        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=(0,) * unpaired.count)
 
-    def unsealed(self) -> Request:
-        """The request without reasoning that is encrypted or signed. No client's body continues from there."""
+    def unsealed(self, count: int | None = None) -> Request:
+        """The request without reasoning that is encrypted or signed in its first `count` messages, or in all."""
         messages: list[Message] = []
+        ends: list[int] = []
         put_in: list[int] = []
-        healed = 0
+        told: list[bytes] = []
+        healed = list(self.healed)
         for index, message in enumerate(self.conversation.messages):
-            left = message.unsealed()
-            healed += left is not message
+            left = message.unsealed() if count is None or index < count else message
+            end = self.ends[index : index + 1]
+            if left is not message:
+                healed += end or (0,)
             if left is not None:
                 put_in += [len(messages)] * (index in self.put_in)
                 messages.append(left)
-        return replace(self._with(tuple(messages), (), tuple(put_in)), healed=healed)
+                ends += end
+                told.append(self.history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)])
+        if len(healed) == len(self.healed):
+            return self
+        unsealed = self._with(tuple(messages), tuple(ends), tuple(put_in))
+        return replace(unsealed, history=b"".join(told), healed=tuple(sorted(healed)))
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""

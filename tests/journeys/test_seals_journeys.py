@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, NamedTuple
 
@@ -161,3 +162,140 @@ def test_what_the_repair_leaves_is_valid(build: Any) -> None:
     assert answer.headers["x-context-proxy-edits"] == "history_healed=2"
     assert valid_responses.complaints(sent(world)[1]) == []
     assert sent(world)[1]["input"] == [item for item in items if item is not RESPONSES.thought]
+
+
+def turns_of(case: Case, *seals: str, words: str = "Look at the log.") -> list[list[dict[str, Any]]]:
+    """Each turn of one conversation: the history until then and, as far as `seals` name them, its sealed reasoning."""
+    said = case.said if case is not MESSAGES else {"role": "assistant", "content": [case.said]}
+    turns = [[{"role": "user", "content": words}]]
+    for number, seal in enumerate(seals):
+        thought = json.loads(json.dumps(case.thought).replace(SEAL, seal))
+        if not seal:
+            found = [said]
+        elif case is RESPONSES:
+            found = [thought, said]
+        else:
+            found = [said | thought] if case is CHAT else [said | {"content": [thought, case.said]}]
+        turns.append([*turns[-1], *found, {"role": "user", "content": f"And now, {number}?"}])
+    return turns
+
+
+def asked(world: World, case: Case, history: list[dict[str, Any]]) -> tuple[str, str, Any]:
+    """The sends and the edits of a turn, and the history that the upstream accepted."""
+    body = {"model": "m", "max_tokens": 100, case.history: history}
+    answer = world.ask(json.dumps(body, separators=(",", ":")).encode(), path=case.path)
+    assert answer.status_code == 200
+    told = [answer.headers.get(f"x-context-proxy-{name}", "") for name in ("attempts", "edits")]
+    return told[0], told[1], sent(world)[-1][case.history]
+
+
+@CASES
+@pytest.mark.parametrize("words", ["Look at the log.", "Look at the log. " * 500], ids=["short", "long"])
+def test_refused_reasoning_is_left_out_of_later_turns_at_once_and_newer_reasoning_stays(
+    build: Any, case: Case, words: str
+) -> None:
+    world = build(answer=Verifies(case))
+    sealed = turns_of(case, SEAL, "new", "newer", words=words)
+    healed = turns_of(case, "", "new", "newer", words=words)
+    for number, attempts in enumerate(["1", "2", "1", "1"]):
+        edits = "history_healed=1" if number else ""
+        assert asked(world, case, sealed[number]) == (attempts, edits, healed[number])
+    assert [line["edits"] for line in world.logged("request_done", 4)[1:]] == [{"history_healed": 1}] * 3
+    assert len(world.logged("history_healed")) == 1
+    if len(words) > 4_096:  # a shorter request is not compared with the next one
+        assert [line.get("prefix_kept") for line in world.logged("request_done", 4)[2:]] == [1.0, 1.0]
+
+
+@CASES
+def test_reasoning_that_is_refused_later_is_left_out_with_the_earlier(build: Any, case: Case) -> None:
+    world = build(answer=Verifies(case))
+    broken = turns_of(case, SEAL, f"{SEAL}2", "new", words="Look at the log. " * 500)
+    healed = turns_of(case, "", "", "new", words="Look at the log. " * 500)
+    assert asked(world, case, broken[1]) == ("2", "history_healed=1", healed[1])
+    assert asked(world, case, broken[2]) == ("2", "history_healed=2", healed[2])
+    assert asked(world, case, broken[3]) == ("1", "history_healed=2", healed[3])
+
+
+@CASES
+def test_refused_reasoning_is_known_again_in_a_body_that_begins_otherwise(build: Any, case: Case) -> None:
+    world = build(answer=Verifies(case))
+    words = "Look at the log. " * 500
+    asked(world, case, turns_of(case, SEAL, words=words)[1])
+    sealed, healed = (turns_of(case, seal, "new", words=f"12:31. {words}")[2] for seal in (SEAL, ""))
+    assert asked(world, case, sealed) == ("1", "history_healed=1", healed)
+
+
+def test_refused_reasoning_is_known_again_when_the_cache_mark_has_moved(build: Any) -> None:
+    world = build(answer=Verifies(MESSAGES))
+    sealed, healed = (turns_of(MESSAGES, seal, "new") for seal in (SEAL, ""))
+    marked = json.loads(json.dumps(sealed[1]))
+    marked[1]["content"][1]["cache_control"] = {"type": "ephemeral"}
+    assert asked(world, MESSAGES, marked)[0] == "2"
+    assert asked(world, MESSAGES, sealed[2]) == ("1", "history_healed=1", healed[2])
+
+
+@CASES
+def test_what_one_model_or_the_upstream_of_one_client_refuses_goes_to_the_others(build: Any, case: Case) -> None:
+    class Picky(Verifies):
+        async def __call__(self, request: Received, send: Send) -> bool:
+            is_picky = b'"picky"' in request.body
+            return await (Verifies(case) if is_picky else Verifies(case._replace(refusal=case.reply)))(request, send)
+
+    world = build(answer=Picky(case))
+    history = turns_of(case, SEAL, words="Look at the log. " * 500)[1]
+    body = {case.history: history, "max_tokens": 100}
+    assert world.ask(body | {"model": "picky"}, path=case.path).headers["x-context-proxy-attempts"] == "2"
+    assert world.ask(body | {"model": "m"}, path=case.path).status_code == 200
+    assert sent(world)[-1][case.history] == history
+    again = world.ask(body | {"model": "picky"}, path=case.path, key="another")
+    assert (again.status_code, again.headers["x-context-proxy-attempts"]) == (200, "2")
+
+
+class Binds:
+    """An upstream that refuses thinking unless everything before it is what it was when the thinking was written.
+    https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks"""
+
+    def __init__(self) -> None:
+        self.refused = 0
+
+    async def __call__(self, request: Received, send: Send) -> bool:
+        before: list[Any] = []
+        mistake = None
+        for index, message in enumerate(request.messages):
+            first = message["content"][0] if isinstance(message["content"], list) else {}
+            if first.get("type") == "thinking" and first["signature"] != self._sign(before):
+                mistake = mistake or (
+                    f"messages.{index}.content.0: Invalid `signature` in `thinking` block. The block is bound to a "
+                    "different conversation. Remove the block, or set "
+                    '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block". The `system` prompt differs '
+                    "from the one this block was created with."
+                )
+            before.append(message)
+        thought = {"type": "thinking", "thinking": "Hm.", "signature": self._sign(before)}
+        reply = MESSAGES.reply | {"content": [thought, MESSAGES.said]}
+        if mistake:
+            self.refused += 1
+            reply = {"type": "error", "error": {"type": "invalid_request_error", "message": mistake}}
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 400 if mistake else 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
+        return True
+
+    @staticmethod
+    def _sign(before: list[Any]) -> str:
+        return f"{SEAL}{hashlib.sha256(json.dumps(before).encode()).hexdigest()}"
+
+
+def test_thinking_that_is_tied_to_all_before_it_is_refused_once_after_each_cut(build: Any) -> None:
+    upstream = Binds()
+    world = build(answer=upstream, models=[{"match": "*", "context_window": 6_000}])
+    history: list[Any] = []
+    cuts = set()
+    for number in range(40):
+        history.append({"role": "user", "content": f"{number}: " + "what happened then? " * 60})
+        answer = world.ask({"model": "m", "max_tokens": 100, "messages": history}, path="/messages")
+        assert answer.status_code == 200
+        history.append({"role": "assistant", "content": answer.json()["content"]})
+        cuts |= {edit for edit in answer.headers.get("x-context-proxy-edits", "").split(";") if "old_exchange" in edit}
+    assert (upstream.refused, len(sent(world))) == (len(cuts), 40 + len(cuts))
+    assert len(cuts) > 3

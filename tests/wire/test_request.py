@@ -11,6 +11,7 @@ from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.request import Request
+from proxy.wire.responses.wire import RESPONSES
 
 MEMBERS = st.lists(
     st.one_of(
@@ -343,6 +344,45 @@ def test_a_request_without_seals_counts_the_messages_that_it_changed():
     sealed = {"role": "assistant", "content": "a", "reasoning_details": [{"signature": "S"}]}
     request = CHAT_COMPLETIONS.parse(json.dumps({"messages": [sealed, {"role": "user", "content": "b"}]}).encode())
     left = request.unsealed()
-    assert (left.healed, left.ends, request.healed) == (1, (), 0)
+    assert (left.healed, left.ends, request.healed) == (request.ends[:1], request.ends, ())
     assert [b"reasoning_details" in message.raw for message in left.conversation] == [False, False]
     assert left.conversation[1] is request.conversation[1]
+
+
+def test_a_request_without_its_older_seals_is_continued_and_told_in_the_next_turn():
+    def turn(*said):
+        return json.dumps({"messages": [{"role": "user", "content": "a"}, *said]}).encode()
+
+    old, new = ({"role": "assistant", "content": "b", "reasoning_details": [{"signature": seal}]} for seal in "ST")
+    request = CHAT_COMPLETIONS.parse(turn(old, new))
+    left = request.unsealed(2)
+    assert [b"reasoning_details" in message.raw for message in left.conversation] == [False, False, True]
+    assert (left.healed, left.ends) == (request.ends[1:2], request.ends)
+    body = turn(old, new, old)
+    shared = left.shared_messages(body)
+    following = CHAT_COMPLETIONS.parse(body, left, shared)
+    assert (shared, following.healed, following.added_bytes > 0) == (3, left.healed, True)
+    assert following.conversation.messages[:3] == left.conversation.messages
+    assert b"reasoning_details" in following.conversation[3].raw
+    taken_back = CHAT_COMPLETIONS.parse(body, left, 1)
+    assert (taken_back.healed, taken_back.added_bytes) == ((), 0)
+    assert b"reasoning_details" in taken_back.conversation[1].raw
+    twice = following.unsealed()
+    assert twice.healed == (left.ends[1], left.ends[2], following.ends[3])
+    assert twice.unsealed() is twice
+
+
+def test_a_message_of_nothing_but_seals_is_left_out_and_its_place_is_not_lost():
+    def turn(*items):
+        return json.dumps({"input": [{"role": "user", "content": "a"}, *items]}).encode()
+
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": "S"}
+    asked = {"role": "user", "content": "b"}
+    request = RESPONSES.parse(turn(thought, asked))
+    left = request.unsealed()
+    assert [message.role for message in left.conversation] == ["user", "user"]
+    assert (left.ends, left.healed) == ((request.ends[0], request.ends[2]), (request.ends[1],))
+    body = turn(thought, asked, thought)
+    following = RESPONSES.parse(body, left, left.shared_messages(body))
+    assert [message.role for message in following.conversation] == ["user", "user", "assistant"]
+    assert following.healed == left.healed

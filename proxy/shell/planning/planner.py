@@ -30,6 +30,7 @@ from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent
+from proxy.shell.planning.refused_seals import RefusedSeals
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
@@ -98,6 +99,7 @@ class Planner:
         """None: nothing is ever hidden."""
         self._settle = settle
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
+        self._refused_seals = RefusedSeals()
 
     async def plan(
         self,
@@ -131,12 +133,18 @@ class Planner:
         if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
-            contents = sum(len(found.content) for found in resolved.values() if isinstance(found, Fetched))
-            held_bytes = planned.held_bytes + _COPIES * contents
-            self._memory.remember(
-                (wire.path, tenant), planned.request, planned, instead_of=match, held_bytes=held_bytes
-            )
+            self._remember(planned, tenant, match)
         return planned
+
+    def _remember(self, planned: Planned, tenant: bytes, match: Match[Planned] | None) -> None:
+        contents = sum(len(found.content) for found in planned.resolved.values() if isinstance(found, Fetched))
+        self._memory.remember(
+            (planned.wire.path, tenant),
+            planned.request,
+            planned,
+            instead_of=match,
+            held_bytes=planned.held_bytes + _COPIES * contents,
+        )
 
     async def plan_without_keeping(self, planned: Planned) -> Planned:
         """The plan for a request while artifacts cannot be kept: only necessary cuts are made, and the notices say
@@ -190,6 +198,16 @@ class Planner:
     async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
         """A plan for the history of a request without the reasoning that its upstream could not verify."""
         return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+
+    def note_unsealed(self, refused: Planned, accepted: Planned) -> None:
+        """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
+        accepted the request."""
+        self._refused_seals.note(refused.tenant, refused.request)
+        request = accepted.request
+        if request.ends:  # the next turn continues from what was accepted, not from what was refused
+            tenant = bytes.fromhex(refused.tenant)
+            match = self._memory.find((accepted.wire.path, tenant), request.body)
+            self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
@@ -254,6 +272,8 @@ class Planner:
         request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
         if came.model and not request.model:
             request = replace(request, named=came.model)
+        if known is not None and request.healed and request.model != known.request.model:
+            return self._plan(came, None, resolved)  # what another model has refused
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self._profile_of(request.model, tenant.hex()).refuses_our_tool:
             tools = None
@@ -264,6 +284,7 @@ class Planner:
                 request, unknown = self._hidden.completed(tenant.hex(), request)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
+        request = self._refused_seals.left_out(tenant.hex(), request, shared)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
             known, shared, goes_on = None, 0, False  # new content changed known messages
@@ -323,7 +344,7 @@ class Planner:
             made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
             lowered = _lowered(request, inputs.budget, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
-        reasons = _reasons(made, lowered is not None, offered, request.healed)
+        reasons = _reasons(made, lowered is not None, offered, len(request.healed))
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
         return Planned(
             wire,

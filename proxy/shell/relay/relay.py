@@ -198,6 +198,8 @@ class Relay:
                             return fallback
                         self._raise_for(send, outcome)
                         self._held.note(send.planned, outcome, response.evidence, journey.tenant)
+                        if send.attempt.unseals and _is_better(outcome):
+                            self._planner.note_unsealed(journey.planned, send.planned)
                         return Standing(response, send, outcome, is_first)
                 except BaseException:
                     await response.aclose()

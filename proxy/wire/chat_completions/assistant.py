@@ -11,7 +11,7 @@ from typing import Any, Final
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.message import meant_by
+from proxy.wire.chat_completions.calls import meant_by
 
 _SENT_BACK: Final = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
 """The members of a model's message that are sent back upstream: those that a client sends, and reasoning, which

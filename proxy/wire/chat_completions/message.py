@@ -30,9 +30,9 @@ from proxy.core.conversation.message import (
 )
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
-from proxy.wire.chat_completions.media_parts import part_of, rest_of
+from proxy.wire.chat_completions.calls import calls_in, meant_by, texts_of_call
+from proxy.wire.chat_completions.content_parts import json_of, read_part, replacement
 from proxy.wire.media_shapes.addresses import addresses_in
-from proxy.wire.media_shapes.parts import attachment_of
 from proxy.wire.media_shapes.signs import may_hold_media
 from proxy.wire.media_shapes.texts import with_replaced
 
@@ -49,10 +49,7 @@ _SEALED: Final = ("reasoning_details", "thinking_blocks")
 """OpenRouter's and LiteLLM's. https://openrouter.ai/docs/use-cases/reasoning-tokens,
 https://docs.litellm.ai/docs/reasoning_content"""
 _SIGNS_OF_SEALS: Final = tuple(f'"{name}"'.encode() for name in _SEALED)
-_PLAIN_PART: Final = frozenset({"type", "text"})
 _IMAGE: Final = b'"image_url"'
-MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
 
 
 class _Head(msgspec.Struct, gc=False):
@@ -105,7 +102,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             head = _head.decode(kept)
         except jsontext.UNREADABLE:
             return cls._read_leniently(kept)
-        calls = _calls(head.tool_calls) if bytes(head.tool_calls) else ()
+        calls = calls_in(head.tool_calls) if bytes(head.tool_calls) else ()
         reasoning_bytes = len(bytes(head.reasoning_content))
         role = _ROLES.get(head.role, head.role)
         return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes)
@@ -121,7 +118,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             role=_text(members, "role"),
             answers=_text(members, "tool_call_id"),
             name=_text(members, "name"),
-            calls=_calls(members[_CALLS]) if _CALLS in members else (),
+            calls=calls_in(members[_CALLS]) if _CALLS in members else (),
             reasoning_bytes=len(bytes(members.get(_LEFT_OUT_LATER, b""))),
         )
 
@@ -199,7 +196,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
             return _CONTENT, (Part(bytes(raw), opened),)
         if not isinstance(opened, list):
             return None
-        return _CONTENT, [_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
+        return _CONTENT, [read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
 
     def _media_parts(self) -> Sequence[Mapping[str, Any]]:
         """The parts of its content that are not text: images, audio, files."""
@@ -241,7 +238,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
         plain = isinstance(self.content(), str) if any(isinstance(new, Parts) for new in changes.values()) else False
-        found = {cast(Path, at): _replacement(new, in_text=plain) for at, new in changes.items()}
+        found = {cast(Path, at): replacement(new, in_text=plain) for at, new in changes.items()}
         return self.read(spliced(self.raw, found))
 
     @property
@@ -260,7 +257,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
         """Another message with this content."""
         content = (
-            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([_written(item) for item in items])
+            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([json_of(item) for item in items])
         )
         return self.read(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
@@ -304,71 +301,12 @@ def texts_of(content: Any) -> Iterator[str]:
             yield part["text"]
 
 
-def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
-    """Id, name and arguments of each call, opened, so that their spelling does not matter."""
-    return [_meant(jsontext.opened(raw)) for raw in calls[:MAX_CALLS]]
-
-
-def _meant(call: Any) -> list[Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return [call]
-    arguments = function.get("arguments")
-    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
-    return [call.get("id"), function.get("name"), arguments if opened is None else opened]
-
-
-def _part(raw: Raw, part: Any) -> Part:
-    kept = bytes(raw)
-    if isinstance(part, str):
-        return Part(kept, part)
-    if not isinstance(part, dict):
-        return Part(kept)
-    if isinstance(text := part.get("text"), str):
-        return Part(kept, text)
-    attachment = attachment_of(part)
-    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(part))
-
-
 def _image(part: Mapping[str, Any]) -> ImageView | None:
     image = part.get("image_url")
     if image is None:
         return None
     url, detail = (image.get("url"), image.get("detail")) if isinstance(image, dict) else (image, None)
     return ImageView(url, detail if isinstance(detail, str) else None)
-
-
-def _replacement(new: Content, *, in_text: bool) -> bytes | None:
-    """The JSON of a new content. `in_text`: whether it replaces a plain text, and stays one if it can."""
-    if new is None:
-        return None
-    if isinstance(new, str):
-        return jsontext.dump(new)
-    first = new.items[0]
-    if in_text and len(new.items) == 1 and isinstance(first, Words):
-        return jsontext.dump(first.text)
-    written = [_written(item) for item in new.items]
-    text = _as_one_text(written) if new.as_text and not in_text else None
-    return jsontext.join_array(written) if text is None else jsontext.dump(text)
-
-
-def _written(item: Item) -> bytes:
-    """The JSON of a part."""
-    if isinstance(item, Carried):
-        return item.raw
-    if isinstance(item, Shown):
-        return jsontext.dump(part_of(item))
-    like = jsontext.opened(item.like) if item.like is not None else None
-    if isinstance(like, dict):
-        return jsontext.dump({**like, "text": item.text})
-    return jsontext.dump({"type": "text", "text": item.text})
-
-
-def _as_one_text(items: Sequence[bytes]) -> str | None:
-    """The text that parts form together; None if one is not plain text."""
-    parts = [jsontext.value(item) for item in items]
-    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
-    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None
 
 
 def _text(members: Mapping[str, Raw], name: str) -> str:
@@ -380,40 +318,12 @@ def _listed(found: Any) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _calls(raw: Raw) -> tuple[ToolCall, ...]:
-    return tuple(
-        ToolCall(id=str(call.get("id") or ""), name=name_of(call))
-        for call in _listed(jsontext.opened(raw))
-        if isinstance(call, dict)
-    )
-
-
 def _texts_inside(inside: _Inside) -> Iterator[str]:
     yield from texts_of(inside.content)
     for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
         if isinstance(text, str):
             yield text
     for call in _listed(inside.tool_calls):
-        yield from _call_texts(call)
+        yield from texts_of_call(call)
     if inside.function_call is not msgspec.UNSET:
-        yield from _call_texts({"function": inside.function_call})
-
-
-def name_of(tool: Mapping[str, Any]) -> str:
-    """The name in a tool, or in a call of one: of a function, a custom tool, or of itself. Empty if there is none.
-
-    >>> name_of({"function": {"name": "ls"}}), name_of({"custom": {"name": "sh"}}), name_of({"name": "cat"})
-    ('ls', 'sh', 'cat')
-    """
-    inner = tool.get("function") or tool.get("custom")
-    name = inner.get("name") if isinstance(inner, dict) else tool.get("name")
-    return name if isinstance(name, str) else ""
-
-
-def _call_texts(call: Any) -> Iterator[str]:
-    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text."""
-    for kind in ("function", "custom") if isinstance(call, dict) else ():
-        called = call.get(kind)
-        for name in ("name", "arguments", "input"):
-            if isinstance(called, dict) and isinstance(text := called.get(name), str):
-                yield text
+        yield from texts_of_call({"function": inside.function_call})

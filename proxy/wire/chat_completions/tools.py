@@ -11,7 +11,7 @@ from typing import Final
 from proxy.core.retrieval_tool.tool import SPEC, RetrievalPolicy, ToolSpec
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.chat_completions.message import name_of
+from proxy.wire.chat_completions.calls import name_of
 from proxy.wire.tool_list import MAX_NAMES, OwnTool
 
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")

@@ -11,8 +11,7 @@ from typing import Any
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.text import jsontext
-from proxy.wire.messages.blocks import CALL, RESULT, kind_of, text_in
-from proxy.wire.messages.message import meant_by
+from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
 
 
 def is_own(block: Any) -> bool:

@@ -47,6 +47,8 @@ _BRINGS_TOOLS: Final = frozenset({"tool_reference", "tool_addition", "tool_remov
 """Kinds that add tools, which later messages call."""
 _SIGNS_OF_TOOLS: Final = tuple(f'"{kind}"'.encode() for kind in sorted(_BRINGS_TOOLS))
 _MAX_DEPTH: Final = 16
+MAX_CALLS: Final = 1_000
+"""In one message that is compared with what a client sends back."""
 _IMAGE_HEAD_CHARACTERS: Final = 90_000
 """The beginning of an image's base64, which contains its dimensions; slightly more than is searched for them."""
 
@@ -153,3 +155,15 @@ def _brings_tools(value: Any, depth: int = 0) -> bool:
 def holds_compaction(content: Any) -> bool:
     """Whether a content has a compaction block, so that the API ignores everything before it."""
     return any(kind_of(block) == COMPACTION for block in listed(content))
+
+
+def meant_by(content: Any) -> list[list[Any]]:
+    """Id, name and input of each call, opened, so that their spelling does not matter."""
+    calls = [block for block in listed(content) if kind_of(block) == CALL]
+    return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
+
+
+def answered_by(block: Mapping[str, Any]) -> str:
+    """The id of the call that a result answers."""
+    answers = block.get("tool_use_id")
+    return answers if isinstance(answers, str) else ""

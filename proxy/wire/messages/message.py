@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import msgspec
 from msgspec.structs import replace
 
-from proxy.core.conversation.attachment import Attachment, Replacement, Route
+from proxy.core.conversation.attachment import Attachment, Replacement
 from proxy.core.conversation.message import (
     SYSTEM_ROLES,
     TOOL_ROLES,
@@ -30,7 +30,6 @@ from proxy.core.conversation.message import (
     Part,
     Parts,
     Reasoning,
-    Shown,
     ToolCall,
     Words,
 )
@@ -50,10 +49,12 @@ from proxy.wire.messages.blocks import (
     images_in,
     kind_of,
     listed,
+    meant_by,
     media_in,
     text_in,
     texts_of,
 )
+from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part, written_input
 from proxy.wire.messages.heads import (
     content_in,
     content_in_first,
@@ -63,7 +64,6 @@ from proxy.wire.messages.heads import (
     opened_in_first,
     said_in,
 )
-from proxy.wire.messages.media_parts import attachment_of, block_of, mark_in, rest_of
 
 IGNORED: Final = "ignored"
 """The role of messages that the API does not read."""
@@ -73,8 +73,6 @@ _ROLES: Final = {role: role for role in (*SYSTEM_ROLES, "user", "assistant")}
 """One string object per role: a conversation has thousands of messages."""
 _IMAGE: Final = b'"image"'
 _MARK: Final = f'"{MARK}"'.encode()
-MAX_CALLS: Final = 1_000
-"""In one message that is compared with what a client sends back."""
 _OTHER_BLOCK: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|tool_use"|tool_result"|thinking"|redacted_thinking"|ephemeral")'
 )
@@ -228,7 +226,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         at = _CONTENT[self.form]
         if isinstance(opened, str):
             return at, (Part(bytes(raw), opened),)
-        return at, [_part(item, block) for item, block in zip(jsontext.items(raw), opened, strict=True)]
+        return at, [read_part(item, block) for item, block in zip(jsontext.items(raw), opened, strict=True)]
 
     def media(self) -> Sequence[ImageView | None]:
         """The images and files in it."""
@@ -241,7 +239,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     def images_among(self, items: Sequence[Item]) -> int:
         """How many of these parts are images."""
-        return sum(_is_image(item) for item in items)
+        return sum(is_image(item) for item in items)
 
     @property
     def may_hold_media(self) -> bool:
@@ -273,11 +271,11 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         if new is None:
             return None
         if isinstance(new, str):
-            return _input(new) if at[-1:] == ("input",) else jsontext.dump(new)
+            return written_input(new) if at[-1:] == ("input",) else jsontext.dump(new)
         if isinstance(self.content(), str) and len(new.items) == 1 and isinstance(first := new.items[0], Words):
             return jsontext.dump(first.text)
-        written = [_written(item) for item in new.items]
-        return jsontext.join_array([_markable(raw) for raw in written] if self.is_marked else written)
+        written = [json_of(item) for item in new.items]
+        return jsontext.join_array([markable(raw) for raw in written] if self.is_marked else written)
 
     @property
     def can_carry_a_note(self) -> bool:
@@ -299,7 +297,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
         """Another message with this content."""
         content = (
-            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([_written(item) for item in items])
+            jsontext.dump(items) if isinstance(items, str) else jsontext.join_array([json_of(item) for item in items])
         )
         return self.again(jsontext.join_object({"role": jsontext.dump(role), "content": content}))
 
@@ -347,60 +345,6 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         if isinstance(first, Mapping) and first.keys() == {"type", "text"} and text_in(first) is not None:
             return spliced(raw, {("content",): jsontext.dump(first["text"])})
         return raw
-
-
-def meant_by(content: Any) -> list[list[Any]]:
-    """Id, name and input of each call, opened, so that their spelling does not matter."""
-    calls = [block for block in listed(content) if kind_of(block) == CALL]
-    return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
-
-
-def answered_by(block: Mapping[str, Any]) -> str:
-    """The id of the call that a result answers."""
-    answers = block.get("tool_use_id")
-    return answers if isinstance(answers, str) else ""
-
-
-def _part(raw: Raw, block: Any) -> Part:
-    kept = bytes(raw)
-    if not isinstance(block, dict):
-        return Part(kept)
-    if (text := text_in(block)) is not None:
-        return Part(kept, text)
-    attachment = attachment_of(block)
-    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(block))
-
-
-def _is_image(item: Item) -> bool:
-    if isinstance(item, Shown):
-        return item.route is Route.IMAGE
-    return isinstance(item, Carried) and _IMAGE in item.raw and kind_of(jsontext.opened(item.raw)) == IMAGE
-
-
-def _written(item: Item) -> bytes:
-    """The JSON of a block."""
-    if isinstance(item, Carried):
-        return item.raw
-    if isinstance(item, Shown):
-        return block_of(item)
-    like = jsontext.opened(item.like) if item.like is not None else None
-    if isinstance(like, dict) and text_in(like) is not None:
-        return jsontext.dump({**like, "text": item.text})
-    return jsontext.dump({"type": "text", "text": item.text, **mark_in(item.instead_of)})
-
-
-def _input(text: str) -> bytes:
-    """The input of a call: always an object, even if its text has been cut."""
-    raw = text.encode("utf-8", "surrogatepass")
-    return raw if isinstance(jsontext.opened(raw), dict) else jsontext.dump({"text": text})
-
-
-def _markable(raw: bytes) -> bytes:
-    """A block, without its cache mark if it is an empty text, which may not have one."""
-    block = jsontext.opened(raw) if _MARK in raw else None
-    if not isinstance(block, dict) or text_in(block) != "":
-        return raw
-    return jsontext.dump({name: said for name, said in block.items() if name != MARK})
 
 
 def _marks(value: Any, at: Path = ()) -> Iterator[Path]:

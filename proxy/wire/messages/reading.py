@@ -15,8 +15,17 @@ from msgspec.structs import replace
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
-from proxy.wire.messages.blocks import COMPACTION, RESULT, brings_tools, holds_compaction, kind_of, listed, text_in
-from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Frame, answered_by
+from proxy.wire.messages.blocks import (
+    COMPACTION,
+    RESULT,
+    answered_by,
+    brings_tools,
+    holds_compaction,
+    kind_of,
+    listed,
+    text_in,
+)
+from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Frame
 
 _RESULT: Final = f'"{RESULT}"'.encode()
 _COMPACTION: Final = f'"{COMPACTION}"'.encode()

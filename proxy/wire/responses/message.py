@@ -36,6 +36,7 @@ from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.media_shapes.addresses import addresses_in
 from proxy.wire.media_shapes.signs import may_hold_media
 from proxy.wire.media_shapes.texts import with_replaced
+from proxy.wire.responses.content_parts import as_one_text, json_of, read_part
 from proxy.wire.responses.items import (
     ADDITIONAL_TOOLS,
     FOUND_TOOLS,
@@ -50,7 +51,6 @@ from proxy.wire.responses.items import (
     said_at,
     texts_at,
 )
-from proxy.wire.responses.media_parts import content_of, part_of, rest_of
 
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
 """One string object per role: a conversation has thousands of messages. The last two are for items of unknown kinds and
@@ -63,7 +63,6 @@ _PLAIN_TYPES: Final = re.compile(
 """Anything with another type may be, or contain, media."""
 _MEDIA: Final = re.compile(rb'"(?:input_(?:image|file|audio)|computer_screenshot|image|image_generation_call)"')
 _IMAGE: Final = re.compile(rb'"(?:input_image|computer_screenshot|image|image_generation_call)"')
-_PLAIN_PART: Final = frozenset({"type", "text"})
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 _MAX_CALLS: Final = 1_000
 """In one message that is compared with what a client sends back."""
@@ -172,7 +171,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
             return at, (Part(bytes(raw), opened),)
         if not isinstance(opened, list):
             return None
-        return at, [_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
+        return at, [read_part(item, part) for item, part in zip(jsontext.items(raw), opened, strict=True)]
 
     def _said(self) -> tuple[Path, Raw] | None:
         """The path and the JSON of its one content; None if there are several, or one of another shape."""
@@ -237,8 +236,8 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         first = new.items[0]
         if is_plain and len(new.items) == 1 and isinstance(first, Words):
             return jsontext.dump(first.text)
-        written = [_written(item, self.role) for item in new.items]
-        text = _as_one_text(written) if new.as_text and not is_plain else None
+        written = [json_of(item, self.role) for item in new.items]
+        text = as_one_text(written) if new.as_text and not is_plain else None
         if text is not None:
             return jsontext.dump(text)
         if len(at) == 1:  # replaces an item that was a plain text
@@ -265,7 +264,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
         """Another message with this content."""
         if isinstance(items, str):
             return self.read(_message(role, jsontext.dump(items)))
-        return self.read(_message(role, jsontext.join_array([_written(item, role) for item in items])))
+        return self.read(_message(role, jsontext.join_array([json_of(item, role) for item in items])))
 
     def unmarked(self) -> bytes:
         """As received: this API has no cache marks."""
@@ -321,36 +320,3 @@ def _items(raw: bytes) -> Sequence[Raw]:
 
 def _message(role: str, content: bytes) -> bytes:
     return jsontext.join_object({"type": b'"message"', "role": jsontext.dump(role), "content": content})
-
-
-def _part(raw: Raw, part: Any) -> Part:
-    kept = bytes(raw)
-    if isinstance(part, str):
-        return Part(kept, part)
-    if not isinstance(part, dict):
-        return Part(kept)
-    if isinstance(text := part.get("text"), str):
-        return Part(kept, text)
-    attachment = content_of(part)
-    return Part(kept, attachment=attachment, rest=b"" if attachment is None else rest_of(part))
-
-
-def _written(item: Item, role: str) -> bytes:
-    """The JSON of a part. The model's words have parts of their own: `output_text`."""
-    if isinstance(item, Carried):
-        return item.raw
-    if isinstance(item, Shown):
-        return jsontext.dump(part_of(item))
-    like = jsontext.opened(item.like) if item.like is not None else None
-    if isinstance(like, dict):
-        return jsontext.dump({**like, "text": item.text})
-    if role == "assistant":
-        return jsontext.dump({"type": "output_text", "text": item.text, "annotations": []})
-    return jsontext.dump({"type": "input_text", "text": item.text})
-
-
-def _as_one_text(items: Sequence[bytes]) -> str | None:
-    """The text that parts form together; None if one is not plain text."""
-    parts = [jsontext.value(item) for item in items]
-    texts = [part["text"] for part in parts if isinstance(part, dict) and part.keys() == _PLAIN_PART]
-    return "\n".join(texts) if len(texts) == len(parts) and all(isinstance(text, str) for text in texts) else None

@@ -1,0 +1,72 @@
+"""Which sealed reasoning is known to be refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.shell.planning import refused_seals
+from proxy.shell.planning.refused_seals import RefusedSeals
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.request import Request
+
+ASKED = {"role": "user", "content": "Go on."}
+
+
+def thought(seal: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": "Done.", "reasoning_details": [{"signature": seal}]}
+
+
+def request(*messages: Any, model: str = "m") -> Request:
+    return CHAT_COMPLETIONS.parse(json.dumps({"model": model, "messages": messages}).encode())
+
+
+def seals(found: Request) -> list[bool]:
+    return [b"signature" in message.raw for message in found.conversation if message.role == "assistant"]
+
+
+def test_what_was_refused_is_left_out_and_what_is_newer_stays() -> None:
+    known = RefusedSeals()
+    known.note("t", request(ASKED, thought("a"), thought("b"), ASKED))
+    later = request(ASKED, thought("a"), thought("b"), ASKED, thought("c"), ASKED)
+    assert seals(known.left_out("t", later)) == [False, False, True]
+
+
+def test_the_newest_refusal_counts() -> None:
+    known = RefusedSeals()
+    for turn in ([thought("a")], [thought("a"), thought("b")]):
+        known.note("t", request(*turn, ASKED))
+    assert seals(known.left_out("t", request(thought("a"), thought("b"), thought("c")))) == [False, False, True]
+
+
+@pytest.mark.parametrize(("tenant", "model", "seal"), [("u", "m", "a"), ("t", "n", "a"), ("t", "m", "b")])
+def test_other_clients_models_and_reasoning_are_left_alone(tenant: str, model: str, seal: str) -> None:
+    known = RefusedSeals()
+    known.note("t", request(thought("a"), ASKED))
+    other = request(thought(seal), ASKED, model=model)
+    assert known.left_out(tenant, other) is other
+
+
+def test_known_messages_are_not_looked_up_again() -> None:
+    known = RefusedSeals()
+    known.note("t", request(thought("a"), ASKED))
+    later = request(thought("a"), ASKED, thought("b"))
+    assert known.left_out("t", later, 1) is later
+    assert known.left_out("t", later, 0) is not later
+
+
+def test_a_request_without_seals_leaves_nothing_to_remember() -> None:
+    known = RefusedSeals()
+    known.note("t", request({"role": "assistant", "content": "Done."}, ASKED))
+    plain = request({"role": "assistant", "content": "Done."}, ASKED, thought("a"))
+    assert known.left_out("t", plain) is plain
+
+
+def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_seals, "MAX_KNOWN", 2)
+    known = RefusedSeals()
+    for seal in "abc":
+        known.note("t", request(thought(seal)))
+    assert [seals(known.left_out("t", request(thought(seal)))) for seal in "abc"] == [[True], [False], [False]]
