@@ -144,6 +144,42 @@ def conversation_from_the_start(size_bytes: int, *, model: str, seed: int, turns
         yield conversation.body()
 
 
+def _with_a_clock(messages: list[dict[str, str]], clock: str) -> dict[str, object]:
+    messages[0]["content"] += f"It is {clock}."
+    return {"messages": messages}
+
+
+def _with_the_state_in_the_task(messages: list[dict[str, str]], clock: str) -> dict[str, object]:
+    messages[1]["content"] += f" As of {clock}."
+    return {"messages": messages}
+
+
+def _with_metadata_first(messages: list[dict[str, str]], clock: str) -> dict[str, object]:
+    return {"metadata": {"sent": clock}, "messages": messages}
+
+
+def _with_a_reminder_at_the_end(messages: list[dict[str, str]], clock: str) -> dict[str, object]:
+    messages[-1]["content"] += f"\n\nIt is {clock}; say what you did."
+    return {"messages": messages}
+
+
+WRITTEN_ANEW = {
+    "clock": _with_a_clock,
+    "task": _with_the_state_in_the_task,
+    "metadata": _with_metadata_first,
+    "last": _with_a_reminder_at_the_end,
+}
+"""What agents write anew in each turn, so that the body begins or ends otherwise than the one before."""
+
+
+def written_anew(bodies: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The same requests from an agent that writes a part of them anew in each turn."""
+    for turn, body in enumerate(bodies):
+        request = json.loads(body)
+        clock = f"2026-02-03 {10 + turn // 60}:{turn % 60:02}:07"
+        yield _encode({**WRITTEN_ANEW[name](request.pop("messages"), clock), **request})
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is sent, what has to come back, and whether a proxy that edits may edit it."""
@@ -173,6 +209,17 @@ def translated(workload: Workload, api: Api) -> Workload:
 
 GROWTH_TURNS = 100
 STREAM_EVENTS = 400
+ANEW_TURNS = 58
+"""Of a conversation that is written anew: to 730 KB, as in a run of an agent that was measured so."""
+
+
+def _of_an_agent(seed: int) -> Iterator[bytes]:
+    return conversation_from_the_start(730_000, model=NARROW_MODEL, seed=seed, turns=ANEW_TURNS)
+
+
+def _anew(name: str) -> Workload:
+    return Workload(lambda seed: written_anew(_of_an_agent(seed), name), fits=None)
+
 
 WORKLOADS: dict[str, Workload] = {
     "chat_2kb": Workload(lambda seed: chat(1_850, model=NARROW_MODEL, events=0, seed=seed)),
@@ -194,6 +241,8 @@ WORKLOADS: dict[str, Workload] = {
         lambda seed: conversation_from_the_start(2_000_000, model=NARROW_MODEL, seed=seed, turns=GROWTH_TURNS),
         fits=None,
     ),
+    "of_an_agent": Workload(_of_an_agent, fits=None),
+    **{f"of_an_agent_{name}": _anew(name) for name in WRITTEN_ANEW},
 }
 
 

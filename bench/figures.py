@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bench.apis import CHAT, MESSAGES, RESPONSES, Api
-from bench.bodies import GROWTH_TURNS, STREAM_EVENTS
+from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAM_EVENTS
 
 
 class Against(StrEnum):
@@ -83,6 +83,11 @@ FIGURES: dict[str, Figure] = {
     "exponent_own": Figure("exponent of that growth", "", 2),
     "planning_cut": Figure(f"{GROWTH_TURNS} turns to 2 MB into 128 000 tokens, CPU over nginx", "s", 3, Target(0.5)),
     "exponent_cut": Figure("exponent of that growth", "", 2, Target(1.35)),
+    "anew": Figure(f"{ANEW_TURNS} turns to 730 KB into 128 000 tokens, CPU in all", "s", 3),
+    "anew_clock": Figure("the same with a clock in the system text, × that", "", 2, Target(1.3)),
+    "anew_task": Figure("… with a first user message that changes, × that", "", 2, Target(1.3)),
+    "anew_metadata": Figure("… with metadata before the messages that change, × that", "", 2, Target(1.3)),
+    "anew_last": Figure("… with a last message that is reworded the turn after, × that", "", 2, Target(1.3)),
 }
 
 MOST_OF_CHAT = 1.15

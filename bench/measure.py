@@ -17,7 +17,7 @@ import msgspec
 
 from bench import growth
 from bench.accounting import resident_bytes
-from bench.bodies import GROWTH_TURNS
+from bench.bodies import ANEW_TURNS, GROWTH_TURNS, WRITTEN_ANEW
 from bench.contenders import NGINX, OFF, OURS
 from bench.figures import CPU_FIGURES, CpuFigure
 from bench.load import Seen
@@ -72,6 +72,7 @@ class Session:
                 self._first_token(seed=round_number * 100 + 50)
                 self._latency(seed=round_number * 100 + 51)
         self._growth()
+        self._written_anew()
         self._memory("after")
         return self.results
 
@@ -153,13 +154,27 @@ class Session:
                 if slope is not None:
                     self.results.add(f"exponent{suffix}", name, slope)
 
-    def _turns(self, row: str, workload: str, *, seed: int, proxies: Sequence[Running]) -> dict[str, list[float]]:
+    def _written_anew(self) -> None:
+        """One sample in all: the CPU of a whole run, and that of the same run written anew as a multiple of it."""
+        cutting = [proxy for proxy in self._proxies if proxy.contender.cuts]
+        plain = self._turns("anew", "of_an_agent", seed=40_000, proxies=cutting, turns=ANEW_TURNS)
+        for name, own in plain.items():
+            self.results.add("anew", name, sum(own))
+        for number, kind in enumerate(WRITTEN_ANEW, start=1):
+            row, seed = f"anew_{kind}", 40_000 + 100 * number  # the plain conversation is remembered
+            found = self._turns(row, f"of_an_agent_{kind}", seed=seed, proxies=cutting, turns=ANEW_TURNS)
+            for name, own in found.items():
+                self.results.add(row, name, sum(own) / sum(plain[name]))
+
+    def _turns(
+        self, row: str, workload: str, *, seed: int, proxies: Sequence[Running], turns: int = GROWTH_TURNS
+    ) -> dict[str, list[float]]:
         """By contender, the CPU seconds of each turn."""
         runs: dict[str, list[list[float]]] = {}
         for again in range(self._effort.growths):
-            tell(f"{GROWTH_TURNS} turns, {workload}, run {again + 1} of {self._effort.growths}")
+            tell(f"{turns} turns, {workload}, run {again + 1} of {self._effort.growths}")
             for proxy in proxies:
-                seen = self._send(proxy, row, workload, seed + again, requests=GROWTH_TURNS, cpu_each_request=True)
+                seen = self._send(proxy, row, workload, seed + again, requests=turns, cpu_each_request=True)
                 if seen is not None:
                     runs.setdefault(proxy.contender.name, []).append(growth.of_each_turn(seen.cpu_seconds))
         return {name: growth.typical(taken) for name, taken in runs.items()}

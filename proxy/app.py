@@ -23,6 +23,7 @@ from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
 from proxy.shell.artifacts.tools import ArtifactTools
@@ -130,6 +131,7 @@ class Inherited:
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: RecentDecisions = field(default_factory=RecentDecisions)
+    replacements: Replacements = field(default_factory=Replacements)
     history: History | None = None
     """None before the first application."""
     operator_api: MadeWhenAsked = field(default_factory=lambda: MadeWhenAsked(_operator_api))
@@ -142,7 +144,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     configure_logging(settings.log)
     metrics, tracer = inherited.metrics, _tracer(settings)
     history = _history(settings, inherited)
-    recorder = Recorder(metrics, tracer, inherited.recent, history)
+    recorder = Recorder(metrics, tracer, inherited.recent, history, inherited.replacements)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
     store = _store(settings, folder, metrics)
@@ -205,7 +207,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
         history,
         Overview(history, readiness.looked, [lane.priced(name) for name, lane in named], state=notes.get("state")),
         explainer,
-        ArtifactRoute(reader, rights),
+        ArtifactRoute(reader, rights, inherited.replacements),
         reload,
     )
     compress_api = _compress_api(settings, routes, shared, guard, workload)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from proxy import app, reloading
 from proxy.shell.models import tokenizer
@@ -49,12 +49,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-    gc.set_threshold(10_000, 20, 20)
     keep_large_blocks_apart()
     if trim is not None:
         trim(0)
     app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
     reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """The examples of a property refer to each other in circles, which add up to a hundred megabytes in a module."""
+    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+        gc.collect()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -29,10 +29,10 @@ def serve_mcp(settings: Settings) -> int:
         return _complain("this command needs a package that is not installed: pip install 'context-proxy[mcp]'")
     from proxy.shell.endpoints.mcp_server import serve_stdio  # noqa: PLC0415 - needs an extra
 
-    configure_logging(settings.log, sys.stderr)
     folder = create_folder(settings)
     if not isinstance(folder, Bucket) and not settings.data_dir.is_dir():
         return _complain(f"{settings.data_dir.absolute()} is not there: --data-dir names the folder of a proxy")
+    configure_logging(settings.log, sys.stderr)
     tenants = create_tenants(settings, folder)
     mine: Tenants = tuple(tenants.tenant_of(one).hex() for one in ([], *([one] for one in client_keys(os.environ))))
     if settings.artifacts.open_on_loopback:

@@ -574,6 +574,7 @@ async function open(key, decision, button, found) {
     const whole = found ?? await ask(`decisions/${encodeURIComponent(decision.request_id)}`);
     if (opened?.key !== key) return;
     if (whole.ended !== decision.ended) throw new Error("A newer request has the same id; this one is out of reach.");
+    pane.querySelector(".facts").replaceWith(factsOf(whole)); // with its price
     messages.replaceChildren(...blocksOf(whole));
   } catch (error) {
     messages.replaceChildren(element("p", "problem", error.message));
@@ -606,6 +607,8 @@ function detailOf(decision) {
   if (decision.problem) parts.push(element("p", "problem", decision.problem));
   if (decision.advice) parts.push(element("p", "problem", `This is more than the server has a window for, and it cuts without a word: ${decision.advice}.`));
   if (isChanged(decision)) {
+    const why = whyOf(decision);
+    if (why) parts.push(element("p", "why", why));
     const did = isObserved(decision) ? "What would be done" : "What was done";
     parts.push(element("h3", "", did), element("ul", "reasons", ...Object.entries(decision.edits).map(
       ([reason, count]) => element("li", "", reasonInWords(reason, count)))));
@@ -621,9 +624,18 @@ function detailOf(decision) {
   return parts;
 }
 
+/** Why there was something to do, where the room is the reason. */
+function whyOf({ tokens_before: came, room_tokens: room, window_tokens: size, attempts }) {
+  const why = [];
+  if (room !== null && came > room) why.push(`${whole.format(came)} tokens came. The window of ${whole.format(size)} has room for a prompt of ${whole.format(room)}.`);
+  if (attempts > 1) why.push("The first send did not succeed; this is the second.");
+  return why.join(" ");
+}
+
 function factsOf(decision) {
   const [grade, words] = outcomeOf(decision);
   const facts = element("dl", "facts");
+  const saved = isPlanned(decision) && !isObserved(decision) && decision.rung !== "original" ? decision.tokens_before - decision.tokens_after : 0;
   const fact = (name, value, classes = "") => {
     if (value === undefined || value === null || value === "") return;
     facts.append(element("div", "", element("dt", "", name), element("dd", classes, value)));
@@ -632,6 +644,11 @@ function factsOf(decision) {
   if (isPlanned(decision)) {
     fact("Came", `${whole.format(decision.tokens_before)} tokens`);
     fact(isObserved(decision) ? "Would be sent" : "After the plan", `${whole.format(decision.tokens_after)} tokens`);
+    if (saved > 0) fact("Not sent", `${whole.format(saved)} tokens, ${percent.format(saved / decision.tokens_before)}`);
+    if (decision.usd) {
+      fact("Cost by list prices", money.format(decision.usd.spent));
+      if (saved > 0) fact("Money not spent", money.format(decision.usd.not_sent));
+    }
     const room = decision.room_tokens;
     fact("Room for the prompt", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
@@ -671,8 +688,9 @@ function blocksOf(decision) {
   }
   const runs = [...runsOf(blocks)];
   const scale = Math.max(1, ...runs.map(sizeOf)); // one for all bars
-  return runs.map((run) => (run.length > 2 ? foldedOf(run, scale) : element("ol", "",
-    ...run.map((block) => blockOf(block, scale)))));
+  const id = decision.request_id;
+  return runs.map((run) => (run.length > 2 ? foldedOf(run, scale, id) : element("ol", "",
+    ...run.map((block) => blockOf(block, scale, id)))));
 }
 
 /** Of a run: what came, or what is sent where a note has made that more. */
@@ -681,7 +699,7 @@ function sizeOf(run) {
 }
 
 /** A run as one line that opens; what is in it is made when it is opened. */
-function foldedOf(run, scale) {
+function foldedOf(run, scale, id) {
   const tokens = run.reduce((sum, block) => sum + block.tokens_before, 0);
   const gone = run[0].tokens_after === 0;
   const summary = element("summary", "", element("b", "", `${whole.format(run.length)} messages `),
@@ -692,12 +710,12 @@ function foldedOf(run, scale) {
   bar.style.marginTop = "4px";
   summary.append(bar);
   folded.addEventListener("toggle", () => {
-    if (folded.open && !folded.querySelector("ol")) folded.append(element("ol", "", ...run.map((block) => blockOf(block, scale))));
+    if (folded.open && !folded.querySelector("ol")) folded.append(element("ol", "", ...run.map((block) => blockOf(block, scale, id))));
   });
-  return gone && run[0].artifacts.length ? element("div", "", folded, ...run[0].artifacts.map(artifactOf)) : folded;
+  return gone && run[0].artifacts.length ? element("div", "", folded, ...run[0].artifacts.map((name) => artifactOf(name, id))) : folded;
 }
 
-function blockOf(block, scale) {
+function blockOf(block, scale, id) {
   const gone = block.tokens_after === 0;
   const kept = Math.min(block.tokens_before, block.tokens_after);
   const shares = { kept, cut: gone ? 0 : block.tokens_before - kept, gone: gone ? block.tokens_before : 0 };
@@ -710,47 +728,65 @@ function blockOf(block, scale) {
     size, stripOf(shares, scale));
   if (block.reasons.length) {
     item.append(element("span", "why", ...block.reasons.map((reason) => element("span", "chip", reasonInWords(reason, 1)))),
-      ...(gone ? [] : block.artifacts.map(artifactOf)));
+      ...(gone ? [] : block.artifacts.map((name) => artifactOf(name, id))));
   }
   return item;
 }
 
-/** What was taken out, for those who may read it: the store asks for the key that it came with. */
-function artifactOf(name) {
+/** What was taken out and what stands in its place, for those who may read it: the store asks for the key that it came
+ * with. */
+function artifactOf(name, request) {
   const link = element("a", "mono", name);
   link.href = `artifacts/${encodeURIComponent(name)}`;
   link.target = "_blank";
   link.rel = "noopener noreferrer";
   const content = element("div", "content");
-  const folded = element("details", "artifact", element("summary", "", "What was taken out "), content);
+  const folded = element("details", "artifact", element("summary", "", "What was taken out, and what stands there now"), link, content);
   folded.addEventListener("toggle", () => {
-    if (folded.open && !content.childElementCount) readArtifact(name, content, 1);
+    if (folded.open && !content.childElementCount) readBoth(name, request, content);
   });
-  content.before(link);
   return folded;
 }
 
-async function readArtifact(name, place, first) {
+async function readBoth(name, request, place) {
+  const [was, now] = [element("div", ""), element("div", "")];
+  const refused = await readLines(name, `1-${ARTIFACT_LINES}`, was);
+  if (refused === 401 || refused === 404) {
+    place.replaceChildren(was, keyForm(() => readBoth(name, request, place)));
+    return;
+  }
+  place.replaceChildren(element("div", "sides",
+    element("div", "", element("h4", "", "Taken out"), was), element("div", "", element("h4", "", "Sent in its place"), now)));
+  const { text, problem } = await askStore(name, `instead=${encodeURIComponent(request)}`);
+  now.replaceChildren(text ? element("pre", "", text) : element("p", "dim", problem || "Nothing."));
+}
+
+/** A page of what was taken out; the status of a refusal. */
+async function readLines(name, lines, place) {
+  const { text, status, problem } = await askStore(name, `lines=${lines}`);
+  place.replaceChildren(problem ? element("p", "dim", problem) : element("pre", "", text));
+  if (problem) return status;
+  const [, next] = /lines=([\d:-]+)/.exec(text.split("\n", 1)[0]) ?? []; // the first line names the next page, if there is one
+  if (!next) return 0;
+  const more = element("button", "link", "Next page");
+  more.type = "button";
+  more.addEventListener("click", () => readLines(name, next, place));
+  place.append(more);
+  return 0;
+}
+
+async function askStore(name, query) {
   const headers = agentKey ? { authorization: `Bearer ${agentKey}` } : {};
   try {
-    const lines = `${first}-${first + ARTIFACT_LINES - 1}`;
-    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?lines=${lines}`, { headers, cache: "no-store" });
+    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?${query}`, { headers, cache: "no-store" });
     const text = await answer.text();
-    if (answer.ok) {
-      const more = element("button", "link", `Next ${ARTIFACT_LINES} lines`);
-      more.type = "button";
-      more.addEventListener("click", () => readArtifact(name, place, first + ARTIFACT_LINES));
-      place.replaceChildren(element("pre", "", text), more);
-      return;
-    }
-    const { message } = JSON.parse(text).error;
-    place.replaceChildren(element("p", "dim", message), ...(answer.status === 401 || answer.status === 404 ? [keyForm(name, place)] : []));
+    return answer.ok ? { text } : { status: answer.status, problem: JSON.parse(text).error.message };
   } catch (error) {
-    place.replaceChildren(element("p", "problem", error instanceof TypeError ? "The proxy does not answer." : error.message));
+    return { problem: error instanceof TypeError ? "The proxy does not answer." : error.message };
   }
 }
 
-function keyForm(name, place) {
+function keyForm(again) {
   const field = element("input", "");
   field.type = "password";
   field.autocomplete = "off";
@@ -760,7 +796,7 @@ function keyForm(name, place) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     agentKey = field.value;
-    readArtifact(name, place, 1);
+    again();
   });
   return form;
 }

@@ -76,6 +76,19 @@ def test_the_growing_workloads_have_as_many_bodies_as_turns() -> None:
     assert sum(1 for _ in WORKLOADS["from_start"].bodies(1)) == GROWTH_TURNS
 
 
+@pytest.mark.parametrize(("name", "index"), [("clock", 0), ("task", 1), ("last", -1), ("metadata", None)])
+def test_an_agent_that_writes_something_anew_changes_that_and_nothing_else(name: str, index: int | None) -> None:
+    plain = list(islice(WORKLOADS["of_an_agent"].bodies(1), 3))
+    anew = list(islice(WORKLOADS[f"of_an_agent_{name}"].bodies(1), 3))
+    for before, after in zip(plain, anew, strict=True):
+        messages = _messages(after)
+        if index is not None:
+            messages[index] = _messages(before)[index]
+        assert messages == _messages(before)
+    assert len({len(body) - len(before) for body, before in zip(anew, plain, strict=True)}) == 1
+    assert len({body[:4_000] + body[-4_000:] for body in anew}) == 3
+
+
 def test_a_stream_is_asked_for_with_its_number_of_events() -> None:
     asked = json.loads(next(chat(100, model="m", events=7, seed=1)))
 

@@ -115,11 +115,14 @@ def test_a_click_opens_the_messages_with_their_reasons(page: Page) -> None:
     page.until("document.querySelector('#detail details[open] li')")
     assert "old message left out" in shown(page, "#detail details[open] ol")
     assert "old messages left out" in shown(page, "#detail .reasons")
+    assert re.fullmatch(
+        r"[\d,]+ tokens came. The window of 9,000 has room for a prompt of [\d,]+.", shown(page, ".why")
+    )
     assert "old_exchange" not in shown(page, "#detail")
 
 
 @needs_chromium
-def test_what_was_taken_out_is_read_with_the_key_that_it_came_with(page: Page) -> None:
+def test_what_was_taken_out_is_read_beside_what_stands_there_with_the_key_that_it_came_with(page: Page) -> None:
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .artifact')")
     page.value("document.querySelector('#detail .artifact summary').click()")
@@ -129,9 +132,32 @@ def test_what_was_taken_out_is_read_with_the_key_that_it_came_with(page: Page) -
         f"document.querySelector('#detail .key input').value = '{KEY}',"
         "document.querySelector('#detail .key').requestSubmit()"
     )
-    page.until("document.querySelector('#detail .artifact pre')")
-    assert "turn-" in shown(page, "#detail .artifact pre")
+    page.until("document.querySelectorAll('#detail .artifact pre').length === 2")
+    was, now = page.value("[...document.querySelectorAll('#detail .artifact pre')].map(one => one.textContent)")
+    assert "turn-" in was
+    assert re.match(r"\[context-proxy: \d+ earlier messages", now)
+    assert not page.value("document.querySelector('#detail .artifact .link')"), "all of it is on the first page"
     assert page.value("localStorage.length + sessionStorage.length") == 0
+
+
+@needs_chromium
+def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page: Page) -> None:
+    page.value(f"agentKey = '{KEY}'")
+    page.value("document.querySelectorAll('#requests .row')[5].click()")
+    one = "document.querySelector('#detail .artifact:has(a[href*=tool_bash])')"
+    page.until(one)
+    page.value(f"{one}.querySelector('summary').click()")
+    page.until(f"{one}.querySelectorAll('pre').length === 2")
+    first = page.value(f"{one}.querySelector('pre').textContent")
+    assert "turn-8 0: " in first
+    page.value(f"{one}.querySelector('.link').click()")
+    page.until(f"!{one}.querySelector('pre').textContent.includes('turn-8 0: ')")
+    numbers = [
+        [int(found) for found in re.findall(r"turn-8 (\d+):", text)]
+        for text in (first, page.value(f"{one}.querySelector('pre').textContent"))
+    ]
+    assert numbers[1][0] == numbers[0][-1] + 1
+    assert "turn-8" in page.value(f"{one}.querySelectorAll('pre')[1].textContent")
 
 
 @needs_chromium

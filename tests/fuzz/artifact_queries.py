@@ -23,8 +23,10 @@ from proxy.core.artifact import Artifact
 from proxy.core.text.lines import PAGE_BYTES
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader
+from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
+from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.artifacts import ARTIFACTS_PATH, ArtifactRoute
 
 _KEY: Final = (b"authorization", b"Bearer sk-fuzz")
@@ -151,7 +153,8 @@ def _running() -> tuple[asyncio.Runner, ArtifactRoute]:
     reader = ArtifactReader(folder, retention_days=7)
     for end in (place.cleanup, reader.close, runner.close):
         atexit.register(end)
-    return runner, ArtifactRoute(reader, _TENANTS, open_on_loopback=False, host_names=frozenset())
+    rights = ArtifactRights(_TENANTS, open_on_loopback=False, host_names=frozenset())
+    return runner, ArtifactRoute(reader, rights, Replacements())
 
 
 async def _get(route: ArtifactRoute, name: str, query: bytes, asked: bytes) -> _Heard:

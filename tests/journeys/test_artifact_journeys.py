@@ -339,3 +339,37 @@ def test_content_that_vanishes_while_it_is_sent_breaks_the_answer_off(
     with pytest.raises(httpx.RemoteProtocolError):
         get(world, artifact.id)
     assert world.logged("artifact_read")[0]["status"] == 404
+
+
+def test_what_stands_in_its_place_is_read_by_who_may_read_the_artifact_and_never_written_anywhere(build: Any) -> None:
+    world = build()
+    assert world.ask(one_call(LONG), x_request_id="cut").status_code == 200
+    sent = world.upstream.last.messages[3]["content"]
+    name = re.findall(r"tool_bash_[0-9a-f]{16}\.\w+", sent)[0]
+    world.logged("request_done")
+    answer = get(world, f"{name}?instead=cut")
+    assert (answer.status_code, answer.text) == (200, sent)
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    head = get(world, f"{name}?instead=cut", method="HEAD")
+    assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", str(len(sent.encode())))
+    for key, status in ((OTHER_KEY, 404), (None, 401)):
+        assert get(world, f"{name}?instead=cut", key=key).status_code == status
+    unknown = get(world, f"{name}?instead=another")
+    assert (unknown.status_code, refusal(unknown)["code"]) == (404, "artifact_not_found")
+    both = get(world, f"{name}?instead=cut&stat")
+    assert (both.status_code, refusal(both)["param"]) == (400, "instead")
+    world.client.get(world.proxies[0].removesuffix("/v1") + "/decisions")  # now the file has it
+    words = [line.encode() for line in sent.splitlines() if line and line not in LONG]
+    written = [path.read_bytes() for path in world.folder.rglob("*") if path.is_file()]
+    assert len(written) > 3
+    assert not [word for word in words for one in (*written, world.log_text.encode()) if word in one]
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_nothing_stands_in_the_place_of_what_was_sent_as_it_came(build: Any, mode: str) -> None:
+    world = build()
+    name = cut(world)
+    world.ask(one_call(LONG), x_context_proxy_mode=mode, x_request_id="whole")
+    world.logged("request_done", 2)
+    assert get(world, f"{name}?instead=whole").status_code == 404

@@ -20,6 +20,9 @@ PATHS = {
     "/metrics": "get",
     "/decisions": "get",
     "/decisions/{request_id}": "get",
+    "/overview": "get",
+    "/conversations": "get",
+    "/events": "get",
     "/explain": "post",
     "/artifacts/{name}": "get",
 }
@@ -65,7 +68,7 @@ def test_every_path_of_the_operator_is_described_with_what_may_be_asked(build: A
     limit = api["paths"]["/decisions"]["get"]["parameters"][0]["schema"]
     assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 500, 50)
     asked = {one["name"]: one["schema"] for one in api["paths"]["/artifacts/{name}"]["get"]["parameters"]}
-    assert set(asked) == {"name", "lines", "grep", "context", "max", "json", "stat", "range"}
+    assert set(asked) == {"name", "lines", "grep", "context", "max", "json", "stat", "instead", "range"}
     assert (asked["max"]["minimum"], asked["max"]["maximum"]) == (1, 1000)
 
 

@@ -7,7 +7,7 @@ bytes that would be sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
 
 MAX_EXCHANGED_CHARS: Final = 16_000
-"""Of a user message; a step may have tried to shorten a longer one, with a result that depends on its words."""
+"""Of an interchangeable user message: a step may have tried to shorten a longer one, where its words decide."""
 
 
 class ContextWindow:
@@ -63,24 +63,18 @@ class ContextWindow:
         self.is_desperate = False
         """Whether even messages that must stay were to be cut, now or earlier."""
 
-    def exchanged(self, entry: TrackedMessage, task_tokens: int) -> ContextWindow | None:
-        """The window if another message had stood in the place of one that is sent as it came; None if another window
-        might have come of it. Of a message that no step has touched, only its size, its names and its first words
-        decide about others. `task_tokens`: what the first user message keeps when it has to be cut."""
-        old, note = self.entries[entry.index], self.omission_note.edit
-        if old is None or entry.edits or old.edits or old.following or entry.size != old.size:
-            return None
-        if self.is_desperate or (note is not None and note.message == entry.index):
-            return None
-        now, then = entry.message, old.message
-        if now.role not in SYSTEM_ROLES and (
-            now.role != "user" or entry.size.chars > MAX_EXCHANGED_CHARS or entry.size.tokens > task_tokens
-        ):
-            return None
-        if _bearing(now) != _bearing(then) or {*names_in(now.text())} != {*names_in(then.text())}:
-            return None
+    def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
+        """The window if other messages had stood in place of some of its own, (own, other); None if another window
+        might have come of it, although these are interchangeable."""
+        note = self.omission_note.edit
         twin = self.copy()
-        twin.entries[entry.index], twin._blocks[entry.index] = entry, MessageReport.of(entry)
+        for own, other in others:
+            index = own.index
+            if index >= len(self.entries):
+                continue
+            if self.entries[index] is not own or self.is_desperate or (note is not None and note.message == index):
+                return None
+            twin.entries[index], twin._blocks[index] = other, MessageReport.of(other)
         return twin
 
     def copy(self) -> ContextWindow:
@@ -378,8 +372,22 @@ class ContextWindow:
                 yield from entry.following
 
 
+def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens: int) -> bool:
+    """Whether nothing that happens to other messages depends on which of two messages stands in a place: while no step
+    touches them, only their size, their names and their first words decide. `task_tokens`: what the first user message
+    keeps when it has to be cut."""
+    if one.edits or other.edits or one.following or one.size != other.size:
+        return False
+    if one.message.role not in SYSTEM_ROLES and (
+        one.message.role != "user" or one.size.chars > MAX_EXCHANGED_CHARS or one.size.tokens > task_tokens
+    ):
+        return False
+    return _bearing(one.message) == _bearing(other.message)
+
+
 def _bearing(message: Message) -> tuple[object, ...]:
-    """What of a message, besides its size and its names, decides about others."""
+    """What of a message, besides its size, decides about others."""
     text = next((text for _, text in message.texts()), "")
     joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
-    return message.role, *joins, bool(message.calls), opening(text), opens_as_output(text)
+    told = opening(text), opens_as_output(text), frozenset(names_in(message.text()))
+    return message.role, *joins, bool(message.calls), *told

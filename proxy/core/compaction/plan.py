@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.context_window import ContextWindow, are_interchangeable
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
@@ -98,15 +98,16 @@ class Progress:
 
     def exchanged(self, others: Mapping[int, Message], pipeline: Pipeline) -> Progress | None:
         """The progress if these messages had stood at these indexes; None if another one might have come of it."""
-        window: ContextWindow | None = self.window
+        entries = []
         for index, message in others.items():
-            if window is not None and index < self.messages:
-                entry = prepared(index, message, message.name, pipeline.local, pipeline.notices, pipeline.counter)
-                window = window.exchanged(entry, task_tokens(pipeline.budget))
-        if window is None:
-            return None
-        earlier = [point.exchanged(others, pipeline) for point in self.earlier]
-        return replace(self, window=window, earlier=tuple([point for point in earlier if point is not None]))
+            own = self.window.entries[index] if index < self.messages else None
+            other = prepared(index, message, message.name, pipeline.local, pipeline.notices, pipeline.counter)
+            if own is None or not are_interchangeable(own, other, task_tokens(pipeline.budget)):
+                return None
+            entries.append((own, other))
+        windows = [(point, point.window.exchanged(entries)) for point in (*self.earlier, self)]
+        *earlier, last = [None if window is None else replace(point, window=window) for point, window in windows]
+        return last and replace(last, earlier=tuple([point for point in earlier if point is not None]))
 
     def within(self, shared: int) -> Progress | None:
         """The last point that the first `shared` messages lead to; None if all points are beyond."""

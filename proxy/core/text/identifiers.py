@@ -65,8 +65,10 @@ class _NamesOfRuns(dict[str, str]):
 
 def _name_in(run: str) -> str:
     """The name in a run of the characters that names are made of: at most one, because it extends to the end."""
+    if len(run) < _MIN_NAME_CHARACTERS:
+        return ""
     if run.isalpha() and run.isascii():
-        return run if _MIN_NAME_CHARACTERS <= len(run) <= _MAX_NAME_CHARACTERS else ""
+        return run if len(run) <= _MAX_NAME_CHARACTERS else ""
     found = _NAME.search(run)
     if found is None or len(name := found[0]) > _MAX_NAME_CHARACTERS or _DIGEST.search(name) is not None:
         return ""

@@ -156,11 +156,23 @@ class Decision(_Answer):
     messages_left_out: int
 
 
+class Dollars(_Answer):
+    """US dollars, by the catalogue's list prices, as far as the upstream has counted the tokens."""
+
+    spent: float
+    not_sent: float
+    """For tokens that were not sent, at the mean price of those that were."""
+    by_cache: float
+    """What the upstream's prompt cache has saved."""
+
+
 class DecisionDetail(Decision):
     """One finished request, with a block for each of its messages."""
 
     blocks: list[Block]
     """Empty if the request could not be read, or is of another worker or an earlier process and was not edited."""
+    usd: Dollars | None = None
+    """What it cost and saved; empty if its upstream has counted no tokens, or if no price is known."""
 
 
 class Running(_Answer):
@@ -236,16 +248,6 @@ class UpstreamState(_Answer):
     """The median of the latest 200; empty: none."""
     slow_first_byte_ms: float | None
     """The slowest twentieth of these took at least this long."""
-
-
-class Dollars(_Answer):
-    """US dollars, by the catalogue's list prices, as far as the upstream has counted the tokens."""
-
-    spent: float
-    not_sent: float
-    """For tokens that were not sent, at the mean price of those that were."""
-    by_cache: float
-    """What the upstream's prompt cache has saved."""
 
 
 class Sums(_Answer):

@@ -59,6 +59,14 @@ _Pointer = Annotated[
     WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS}),
 ]
 _Stat = Annotated[str | None, Query(description="Its metadata; used alone."), WithJsonSchema({"type": "string"})]
+_Instead = Annotated[
+    str | None,
+    Query(
+        description="The id of one of the latest requests: what stood in place of the artifact there, as text; for "
+        "messages that are left out, the text with the note about them. Used alone."
+    ),
+    WithJsonSchema({"type": "string"}),
+]
 _Range = Annotated[
     str | None,
     Header(description="One range of bytes of the whole: `bytes=0-1023`, `bytes=-500`."),
@@ -93,8 +101,10 @@ def add_artifact_endpoint(app: FastAPI) -> None:
         max: _Max = None,
         json: _Pointer = None,
         stat: _Stat = None,
+        instead: _Instead = None,
         range: _Range = None,
     ) -> Response:
-        """The whole, a range of bytes, a page of lines, a search, a part of JSON, or a description."""
-        del name, lines, grep, context, max, json, stat, range  # the route reads the request itself
+        """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or what stands in its
+        place."""
+        del name, lines, grep, context, max, json, stat, instead, range  # the route reads the request itself
         return WhatIsKept()

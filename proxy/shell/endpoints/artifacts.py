@@ -1,4 +1,5 @@
-"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, or a description.
+"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or what
+stands in its place.
 
 Rule: a name is an artifact's name or nothing, never a path; content that arrived with a key is served for that key
 only; a browser never runs content that a model or a tool wrote.
@@ -7,7 +8,7 @@ only; a browser never runs content that a model or a tool wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
@@ -25,6 +26,7 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.dispatch import ResponseSender, request_id_of
 from proxy.shell.http.disconnect import UntilClientLeaves
@@ -33,6 +35,8 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers
 
 ARTIFACTS_PATH: Final = "/artifacts/"
+INSTEAD: Final = "instead"
+"""The parameter that names a request."""
 _RANGE: Final = re.compile(rb"bytes=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<end>[0-9]{1,18}))[ \t]*")
 _SHOWN: Final = (
     "text/plain",
@@ -68,9 +72,10 @@ class _Body:
 class ArtifactRoute:
     """Serves the content of the store."""
 
-    def __init__(self, reader: ArtifactReader, rights: ArtifactRights) -> None:
+    def __init__(self, reader: ArtifactReader, rights: ArtifactRights, replacements: Replacements) -> None:
         self._reader = reader
         self._rights = rights
+        self._replacements = replacements
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,9 +105,14 @@ class ArtifactRoute:
         if scope["method"] not in ("GET", "HEAD"):
             own.append((b"allow", b"GET, HEAD"))
             raise MethodNotAllowed("artifacts are read with GET and HEAD")
-        query = Query.parse(_asked(scope["query_string"]))
-        stored = await self._found(scope)
+        asked_for = _asked(scope["query_string"])
         is_head = scope["method"] == "HEAD"
+        if INSTEAD in asked_for:
+            text = self._instead(scope, asked_for).encode("utf-8", "replace")
+            described = _described(b"text/plain; charset=utf-8", len(text))
+            return _Body(200, [*own, *described], _once(b"" if is_head else text), len(text))
+        query = Query.parse(asked_for)
+        stored = await self._found(scope)
         if query is not None:
             if header(scope["headers"], b"range"):
                 raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
@@ -120,16 +130,34 @@ class ArtifactRoute:
         pieces = _once(b"") if is_head else self._reader.pieces(stored, start, stop)
         return _Body(status, headers, pieces, stop - start)
 
+    def _instead(self, scope: Scope, asked_for: Mapping[str, str]) -> str:
+        """What stood in its place in a request."""
+        if len(asked_for) > 1:
+            raise BadArtifactQuery("`instead` stands alone: it is always whole", param=INSTEAD)
+        tenant = self._rights.tenant_of(scope)
+        found = self._replacements.find(asked_for[INSTEAD], tenant, _name(scope))
+        if found is None:
+            self._ask_for_key(scope, tenant)
+            raise ArtifactNotFound(
+                "what stood in its place is not known: the worker that served the request remembers it in memory, for "
+                "its latest requests, and tells only who has the key"
+            )
+        return found
+
     async def _found(self, scope: Scope) -> Stored:
         tenant = self._rights.tenant_of(scope)
         try:
             return await self._reader.find(_name(scope), tenant)
         except ArtifactNotFound:
-            if tenant is not None and self._rights.needs_key(scope):
-                raise MissingKey(
-                    "there is no such artifact without a key: send the key that it came with, in the same header"
-                ) from None
+            self._ask_for_key(scope, tenant)
             raise
+
+    def _ask_for_key(self, scope: Scope, tenant: str | None) -> None:
+        """Raises MissingKey if a key might open what was not found."""
+        if tenant is not None and self._rights.needs_key(scope):
+            raise MissingKey(
+                "there is no such artifact without a key: send the key that it came with, in the same header"
+            ) from None
 
 
 def _name(scope: Scope) -> str:

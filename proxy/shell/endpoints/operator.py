@@ -188,7 +188,7 @@ def add_operator_endpoints(app: FastAPI) -> None:
             is_kept, workers = parts.history.is_kept, parts.server.workers
             others = f"; each of the {workers} workers remembers its own, so ask again"
             raise UnknownDecision(f"no request of this id is remembered{others if workers > 1 and not is_kept else ''}")
-        return _json(found)
+        return _json(await parts.overview.priced(found))
 
     @operator.post(
         "/explain",

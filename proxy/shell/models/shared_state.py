@@ -97,6 +97,7 @@ class SharedLearning:
         """The last forgetting that this process has followed; None: it has not asked yet."""
         self._lesson = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
+        self._is_closing = False
         self._problem: str | None = None
         self._log = logger()
 
@@ -114,10 +115,11 @@ class SharedLearning:
 
     async def close(self) -> None:
         """Stop comparing; a lesson of the last moment is still told if the server answers."""
+        self._is_closing = True
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        if self._lesson.is_set() and self._problem is None:
+        if self._problem is None:
             await self.compare()
         for learning in self._learning.values():
             learning.on_lesson = _nobody
@@ -132,15 +134,19 @@ class SharedLearning:
                 await self._compare()
         except _TROUBLE as error:
             self._note_problem(_reason_of(error))
+        except Exception as error:  # a defect must not end the comparisons
+            self._log.exception("state_failed", server=self._place)
+            self._note_problem(type(error).__name__)
         else:
             self._note_problem(None)
 
     async def _compare_for_ever(self) -> None:
-        while True:
+        while not self._is_closing:  # a library may swallow the cancellation
+            if self._problem is not None:
+                await asyncio.sleep(COMPARE_SECONDS)  # no lesson makes a server come back
             with contextlib.suppress(TimeoutError):
-                if self._problem is not None:
-                    await asyncio.sleep(COMPARE_SECONDS)  # no lesson makes a server come back
-                await asyncio.wait_for(self._lesson.wait(), COMPARE_SECONDS)
+                async with asyncio.timeout(COMPARE_SECONDS):  # unlike wait_for before Python 3.12, never loses a cancel
+                    await self._lesson.wait()
             await self.compare()
 
     async def _compare(self) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.models.prices import Price, Prices
 from proxy.shell.operator.readiness import Looked, Note
 from proxy.shell.telemetry.history import History
@@ -80,6 +81,17 @@ class Overview:
             "bar_seconds": width,
         }
 
+    async def priced(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """One request with what it cost and saved in money; None where its upstream has counted nothing or has no
+        price."""
+        is_counted = "prompt_tokens" in line and "tokens_before" in line
+        price = await asyncio.to_thread(self._price_of, line) if is_counted else None
+        return {**line, "usd": None if price is None else dollars(_sums_of(line), price)}
+
+    def _price_of(self, row: Mapping[str, Any]) -> Price | None:
+        prices = next((one.prices for one in self._upstreams if one.host == row["upstream"]), None)
+        return None if prices is None else prices.of(row["model"])
+
     def _unshared(self) -> Iterable[dict[str, str]]:
         problem = None if self._state is None else self._state()
         if problem is not None:
@@ -100,15 +112,27 @@ class Overview:
 
     def _by_model(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """One entry for each model at each upstream, the largest first; in a thread, as prices may have to be read."""
-        prices = {one.host: one.prices for one in self._upstreams}
         found = []
         for row in sorted(rows, key=lambda row: -row["tokens_before"]):
             if not row["model"]:
                 continue  # requests that could not be read
-            price = prices[row["upstream"]].of(row["model"]) if row["upstream"] in prices else None
+            price = self._price_of(row)
             told = {"model": row["model"], "upstream": row["upstream"], **_told(row)}
             found.append({**told, "usd": None if price is None else dollars(row, price)})
         return found
+
+
+def _sums_of(line: Mapping[str, Any]) -> dict[str, int]:
+    """One request as sums have it."""
+    as_it_came = line.get("mode") == "observe" or line.get("rung") == Rung.ORIGINAL
+    before = line["tokens_before"]
+    return {
+        "prompt_tokens": line["prompt_tokens"],
+        "cached_tokens": min(line["cached_tokens"], line["prompt_tokens"]),
+        "reply_tokens": line["reply_tokens"],
+        "tokens_before": before,
+        "tokens_sent": before if as_it_came else line["tokens_after"],
+    }
 
 
 def dollars(sums: Mapping[str, Any], price: Price) -> dict[str, float]:

@@ -84,8 +84,9 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "the data folder cannot be written; only what was learned is lost",
     ),
     (
-        ("state_lost", "state_found"),
-        "the server at `state.url` is away, or there again; meanwhile each replica goes by what it knows and learns",
+        ("state_lost", "state_found", "state_failed"),
+        "the server at `state.url` is away, or there again, or a defect of the proxy keeps it from what is there; "
+        "meanwhile each replica goes by what it knows and learns",
     ),
     (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),

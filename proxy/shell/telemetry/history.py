@@ -21,7 +21,7 @@ from proxy.core.text import jsontext
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads
 from proxy.shell.telemetry.ledger import Entry, Ledger, Wanted
-from proxy.shell.telemetry.recent import RecentDecisions, Recorded, described_blocks
+from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
 FILE_NAME: Final = "decisions-1.db"
 """In the data folder; the number is that of the tables' shape."""
@@ -212,8 +212,7 @@ def entry_of(recorded: Recorded) -> Entry:
     """What is kept of a finished request: of one that nothing was done to, the line but not its messages."""
     line, blocks = recorded.line, None
     if line.get("edits"):
-        detail = recorded.sent_blocks()
-        blocks = described_blocks(detail)[-MAX_BLOCKS:]
+        blocks = recorded.described_blocks()[-MAX_BLOCKS:]
     before = line["tokens_before"] if recorded.sent_tokens is not None else 0
     is_timed = "first_byte_ms" in line
     sums = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import zlib
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ SLOT_SECONDS: Final = 300
 MAX_SLOTS: Final = 20_000
 """About 2 MB; three models that are always in use fill it in three weeks."""
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of all rows."""
+"""Of the file, about; the oldest rows go first."""
+_LEFT_SHARE: Final = 0.75
+"""Of these bytes, what the rows may have when the file has had more: it is not looked through again soon."""
 BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
 MAX_TURNS: Final = 120
@@ -31,14 +34,13 @@ _TIDY_ROWS: Final = 200
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
 
+# No further index: a write would cost a third more, and a look at all 5,000 rows takes milliseconds.
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS decisions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, ended REAL NOT NULL, request_id TEXT NOT NULL, conversation TEXT NOT NULL,
   model TEXT NOT NULL, upstream TEXT NOT NULL, first_byte_ms REAL, changed INTEGER NOT NULL, troubled INTEGER NOT NULL,
   tokens_before INTEGER, tokens_after INTEGER, room_tokens INTEGER, words TEXT NOT NULL, summary BLOB NOT NULL,
   blocks BLOB, held INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS by_request ON decisions (request_id);
-CREATE INDEX IF NOT EXISTS by_conversation ON decisions (conversation);
 CREATE TABLE IF NOT EXISTS slots (
   slot INTEGER NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, requests INTEGER NOT NULL,
   failed INTEGER NOT NULL, edited INTEGER NOT NULL, overflows INTEGER NOT NULL, survived INTEGER NOT NULL,
@@ -182,17 +184,24 @@ class Ledger:
             (limit,),
         ).fetchall()
         names = ("conversation", "requests", "last", "began", "ended", "changed", "troubled")
-        return [{**dict(zip(names, row, strict=True)), **self._turns(row[0])} for row in found]
+        told = {row[0]: dict(zip(names, row, strict=True)) for row in found}
+        self._add_turns(told)
+        return list(told.values())
 
-    def _turns(self, conversation: str) -> dict[str, Any]:
-        rows = self._database.execute(
-            "SELECT request_id, model, tokens_before, tokens_after, room_tokens, changed, troubled FROM decisions"
-            " WHERE conversation = ? ORDER BY id DESC LIMIT ?",
-            (conversation, MAX_TURNS),
-        ).fetchall()
+    def _add_turns(self, told: Mapping[str, dict[str, Any]]) -> None:
+        """The latest turns of each conversation and the model of the last one."""
         names = ("request_id", "tokens_before", "tokens_after", "room_tokens", "changed", "troubled")
-        turns = [dict(zip(names, (row[0], *row[2:]), strict=True)) for row in reversed(rows)]
-        return {"model": rows[0][1], "turns": turns}
+        turns: dict[str, deque[dict[str, Any]]] = {name: deque(maxlen=MAX_TURNS) for name in told}
+        rows = self._database.execute(
+            f"SELECT conversation, model, {', '.join(names)} FROM decisions"  # noqa: S608 - names of columns
+            f" WHERE conversation IN ({', '.join('?' * len(told))}) ORDER BY id",
+            tuple(told),
+        )
+        for conversation, model, *values in rows:
+            turns[conversation].append(dict(zip(names, values, strict=True)))
+            told[conversation]["model"] = model
+        for conversation, one in told.items():
+            one["turns"] = list(turns[conversation])
 
     def slots(self, since: float, by: Sequence[str]) -> list[dict[str, Any]]:
         """The sums since a time, by some of `slot`, `model` and `upstream`."""
@@ -221,15 +230,23 @@ class Ledger:
         )
         return [one for (running,) in found for one in _read(running)]
 
+    def _used_bytes(self) -> int:
+        """Of the file, without the pages that are free: three numbers of its head, which no row is read for."""
+        names = ("page_count", "freelist_count", "page_size")
+        pages, free, size = (self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        used: int = (pages - free) * size
+        return used
+
     def _tidy(self, now: float) -> None:
         self._added = 0
         execute = self._database.execute
         execute("DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self.max_rows,))
-        execute(
-            "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM (SELECT id, sum(held) OVER (ORDER BY id DESC) AS"
-            " total FROM decisions) WHERE total > ?)",
-            (MAX_BYTES,),
-        )
+        if self._used_bytes() > MAX_BYTES:
+            execute(
+                "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM (SELECT id, sum(held) OVER (ORDER BY id DESC)"
+                " AS total FROM decisions) WHERE total > ?)",
+                (int(MAX_BYTES * _LEFT_SHARE),),
+            )
         execute(
             "DELETE FROM slots WHERE slot <= (SELECT slot FROM slots ORDER BY slot DESC LIMIT 1 OFFSET ?)", (MAX_SLOTS,)
         )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.message_report import MessageReport, in_model_tokens
+from proxy.core.compaction.message_report import MessageReport
 from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.telemetry.decision import MAX_MODEL_CHARACTERS, Decision
 
@@ -59,17 +59,24 @@ class Recorded:
         return self._summary
 
     def _summed_up(self) -> dict[str, Any]:
-        blocks = self.sent_blocks()
-        left_out = [block.tokens_before for block in blocks if not block.tokens_after]
-        shortened = [max(0, block.tokens_before - block.tokens_after) for block in blocks if block.tokens_after]
-        came = sum(block.tokens_before for block in blocks)
+        came = sum([block.tokens_before for block in self.blocks])
+        cut = left_out = messages_left_out = 0
+        if self.line.get("edits") and not self._is_original:
+            for block in self.blocks:
+                before, after = block.tokens_before, block.tokens_after
+                if not after:
+                    left_out += before
+                    messages_left_out += 1
+                elif after < before:
+                    cut += before - after
+        told = self._told
+        shares = {"kept": told(came) - told(cut) - told(left_out), "cut": told(cut), "left_out": told(left_out)}
         ended = datetime.datetime.fromtimestamp(self.ended, datetime.UTC).isoformat(timespec="milliseconds")
-        shares = {"kept": came - sum(left_out) - sum(shortened), "cut": sum(shortened), "left_out": sum(left_out)}
-        return {"ended": ended, **self.line, "message_tokens": shares, "messages_left_out": len(left_out)}
+        return {"ended": ended, **self.line, "message_tokens": shares, "messages_left_out": messages_left_out}
 
     def detail(self) -> dict[str, Any]:
         """The summary, and a block for each message."""
-        return {**self.summary(), "blocks": described_blocks(self.sent_blocks())}
+        return {**self.summary(), "blocks": self.described_blocks()}
 
     @property
     def trouble(self) -> int:
@@ -80,15 +87,22 @@ class Recorded:
             return 2
         return int(line.get("attempts", 1) > 1)
 
-    def sent_blocks(self) -> tuple[MessageReport, ...]:
-        """The edits of the last send, in the model's tokens: an original that was sent in place of a refused plan has
-        none."""
-        blocks = self.blocks if self.budget is None else in_model_tokens(self.blocks, self.budget)
-        if self.line.get("rung") != Rung.ORIGINAL:
-            return blocks
-        return tuple(
-            MessageReport(block.role, block.tool, block.tokens_before, block.tokens_before) for block in blocks
-        )
+    def described_blocks(self) -> list[dict[str, Any]]:
+        """The messages of the last send, in the model's tokens: an original that was sent in place of a refused plan
+        has no edits."""
+        blocks: Sequence[MessageReport] = self.blocks
+        if self._is_original:
+            blocks = [MessageReport(one.role, one.tool, one.tokens_before, one.tokens_before) for one in blocks]
+        return described_blocks(blocks, self._told)
+
+    @property
+    def _is_original(self) -> bool:
+        return self.line.get("rung") == Rung.ORIGINAL
+
+    @property
+    def _told(self) -> Callable[[int], int]:
+        """Turns our tokens into those of the model."""
+        return int if self.budget is None else self.budget.model_tokens
 
 
 @dataclass(slots=True)
@@ -192,6 +206,18 @@ def _described(decision: Decision) -> dict[str, Any]:
     return line
 
 
-def described_blocks(blocks: Sequence[MessageReport]) -> list[dict[str, Any]]:
-    """Blocks as JSON."""
-    return [{"message": index, **block._asdict()} for index, block in enumerate(blocks)]
+def described_blocks(blocks: Iterable[MessageReport], told: Callable[[int], int] = int) -> list[dict[str, Any]]:
+    """Blocks as JSON, with sizes as they are to be told. Its members are named here one by one: an edited conversation
+    of a thousand messages comes this way at each turn, and `_asdict` would take a millisecond."""
+    return [
+        {
+            "message": index,
+            "role": role,
+            "tool": tool,
+            "tokens_before": told(before),
+            "tokens_after": told(after),
+            "reasons": reasons,
+            "artifacts": artifacts,
+        }
+        for index, (role, tool, before, after, reasons, artifacts) in enumerate(blocks)
+    ]

@@ -14,6 +14,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger, write_lines_for
@@ -47,10 +48,12 @@ class Recorder:
         tracer: Tracer | None = None,
         recent: RecentDecisions | None = None,
         history: History | None = None,
+        replacements: Replacements | None = None,
     ) -> None:
         self._tracer = tracer
         self._metrics = metrics
         self._history = history
+        self._replacements = replacements
         self.recent = RecentDecisions() if recent is None else recent
         self._log = logger().bind()  # bound only once, as every request writes a line
         self._told: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_TOLD)
@@ -238,6 +241,9 @@ class Recorder:
             decision.went_well if decision.refused_as_too_long else None,
         )
         self.recent.add(recorded)
+        was_edited = was_sent and not decision.observed and decision.rung != Rung.ORIGINAL
+        if self._replacements is not None and plan is not None and planned is not None and was_edited and plan.changed:
+            self._replacements.add(decision.request_id, planned.tenant, plan.edits, plan.artifacts)
         if self._history is not None:
             self._history.add(recorded)
         before = planned.tokens_before if planned is not None and was_sent else 0

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -590,3 +592,56 @@ def test_the_last_two_exchanges_may_be_rewritten_and_only_they_are_read_again():
     _, again = plan(conversation(history), Size(), steps, progress.within(len(history) - 3))
     assert counter.calls == 3
     assert again.within(len(history)) is not None
+
+
+def long_run(exchanges: int, task: str = "task", clock: str = "16:10") -> Conversation:
+    history = [system(f"It is {clock}."), user(task)]
+    for number in range(exchanges):
+        history += exchange([f"line {number:03}\n" * 200], first_call=number)
+    return conversation(history)
+
+
+def other(found: Conversation, index: int, words: str = "16:11") -> ChatMessage:
+    return ChatMessage.read(found[index].raw.replace(b"16:10", words.encode()))
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("room", [4_000, 100_000])
+def test_a_message_of_the_same_size_and_names_that_always_stays_may_stand_in_place_of_another(index, room):
+    steps, old, task = pipeline(Budget(room)), long_run(30, "task of 16:10"), ["16:10", "16:11"]
+    _, progress = plan(old, Size(), steps)
+    new = Conversation((*old[:index], other(old, index), *old[index + 1 :], *long_run(2)[2:]))
+    point = progress.exchanged({index: new[index]}, steps)
+    assert point is not None
+    assert [len(point.earlier), point.messages] == [2, len(old)], task
+    assert plan(new, Size(), steps, point)[0] == plan(new, Size(), steps)[0]
+
+
+@pytest.mark.parametrize(
+    ("room", "task", "index", "words"),
+    [
+        (4_000, "task of 16:10", 0, "noon"),  # another size
+        (4_000, "task of 16:10", 1, "a/b.c"),  # another name of that size
+        (100_000, "x" * 16_000 + "16:10", 1, "16:11"),  # may have been shortened
+        (4_000, "x " * 2_000 + "16:10", 1, "16:11"),  # is shortened
+        (4_000, "task", 3, "16:11"),  # is left out
+        (100_000, "task", 2, "16:11"),  # the model's
+        (100_000, "task", 61, "16:11"),  # the last, which is not walked yet
+        (600, "x " * 600 + "16:10", 0, "16:11"),  # everything was tried
+    ],
+)
+def test_any_other_message_in_that_place_means_a_plan_of_its_own(room, task, index, words):
+    steps, old = pipeline(Budget(room)), long_run(30, task)
+    _, progress = plan(old, Size(), steps)
+    progress = replace(progress, messages=min(progress.messages, 61))
+    assert progress.exchanged({index: other(old, index, words)}, steps) is None
+
+
+def test_what_carries_the_note_is_not_exchanged():
+    turns = [({"role": "assistant", "content": "long words " * 300}, user(f"turn {number}")) for number in range(12)]
+    old, steps = conversation([user("first"), *chain.from_iterable(turns)]), pipeline(Budget(4_000))
+    made, progress = plan(old, Size(), steps)
+    carrier = next(edit.message for edit in made.edits if edit.reason is Reason.OMISSION_NOTE)
+    assert old[carrier].role == "user"
+    assert progress.exchanged({carrier: old[carrier]}, steps) is None
+    assert progress.exchanged({0: old[0]}, steps) is not None

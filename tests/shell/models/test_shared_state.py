@@ -101,6 +101,16 @@ async def test_a_lesson_is_told_at_once_and_the_last_one_at_the_end(tmp_path: Pa
         assert two.window() == 8_192
 
 
+async def test_it_ends_at_any_moment(tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.001)
+    for number in range(40):
+        one = Replica(tmp_path / "one", server)
+        async with asyncio.timeout(20), running(one):
+            one.meets(8_192 + number)
+            await asyncio.sleep(0.0005 * number)
+        assert one.shared.problem is None
+
+
 async def test_two_replicas_that_learn_at_once_know_both_lessons(
     tmp_path: Path, server: StateServer, quick: None
 ) -> None:
@@ -232,6 +242,22 @@ async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_compar
         one.meets(8_192)
         assert one.shared.problem == "ResponseError"
         assert one.window() == 8_192
+
+
+async def test_a_defect_is_told_and_the_next_comparison_made(
+    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        with capture_logs() as logs, monkeypatch.context() as broken:
+            broken.setattr(shared_state, "merged", fail)
+            one.meets(8_192)
+            await until(lambda: one.shared.problem == "RuntimeError")
+        assert "state_failed" in [log["event"] for log in logs]
+        await two.comes_to(8_192)
 
 
 async def test_a_server_that_accepts_and_says_nothing_delays_nobody(tmp_path: Path, server: StateServer) -> None:

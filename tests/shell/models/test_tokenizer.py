@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import tiktoken
+import tiktoken.registry
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,9 @@ def pair(request):
         patch.setattr(socket, "getaddrinfo", refuse)
         counter = counter_for(request.param, "gpt-4o")
         assert counter.count("loaded now, not inside the first example") > 1
-        return counter, tiktoken.get_encoding(request.param)
+        yield counter, tiktoken.get_encoding(request.param)
+    tiktoken.registry.ENCODINGS.clear()  # a hundred megabytes each that tiktoken would keep
+    tokenizer._load.cache_clear()
 
 
 def refuse(*_: object, **__: object) -> None:

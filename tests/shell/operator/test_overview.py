@@ -90,6 +90,16 @@ async def test_tokens_cache_hits_and_money_are_told_for_each_model_and_in_all(st
     assert found["totals"]["tokens_before"] - found["totals"]["tokens_sent"] == 2_002_000
 
 
+async def test_one_request_has_its_price_and_what_was_not_sent_of_it(stage: Stage) -> None:
+    line = {"upstream": "api.openai.com", "model": "gpt-9", "tokens_before": 3_000_000, "tokens_after": 1_000_000}
+    counted = {**line, "prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 100_000}
+    assert (await stage.overview.priced(counted))["usd"] == {"spent": 2.3, "not_sent": 3.0, "by_cache": 0.5}
+    for whole in ({"mode": "observe"}, {"rung": "original"}):
+        assert (await stage.overview.priced({**counted, **whole}))["usd"]["not_sent"] == 0
+    for unpriced in (line, {**counted, "model": "home-made"}, {**counted, "upstream": "elsewhere"}):
+        assert await stage.overview.priced(unpriced) == {**unpriced, "usd": None}
+
+
 async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(stage: Stage) -> None:
     stage.served(ago=10)
     stage.served(ago=5 * 3_600, outcome="upstream_timeout", status=504)

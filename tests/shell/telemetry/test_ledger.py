@@ -117,6 +117,17 @@ def test_rows_are_bounded_in_bytes(ledger: Ledger, monkeypatch: pytest.MonkeyPat
     assert 0 < ledger.count(Wanted()) < 30
 
 
+def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 1_000_000)
+    ledger, path = Ledger(tmp_path / "decisions.db", 100_000), tmp_path / "decisions.db"
+    for start in range(0, 4_000, 200):
+        ledger.add(entry(str(number), problem="x" * 2_000) for number in range(start, start + 200))
+    assert path.stat().st_size < 2_500_000  # with what came between two looks
+    assert 100 < ledger.count(Wanted()) < 500
+    assert ids(ledger, limit=1) == ["3999"]
+    ledger.close()
+
+
 def test_sums_are_bounded_whatever_models_are_called(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SLOTS", 50)
     for start in range(0, 1_000, 200):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.overflow.retry_strategy import Rung
 from proxy.shell.telemetry.decision import Decision
@@ -56,10 +57,17 @@ def test_of_two_requests_with_one_id_the_newer_is_found():
 
 
 def test_a_summary_tells_where_the_tokens_went():
-    summary = recorded(model="m").summary()
+    summary = recorded(model="m", edits={"old_exchange": 1}).summary()
     assert summary["message_tokens"] == {"kept": 180, "cut": 250, "left_out": 500}
     assert (summary["messages_left_out"], summary["model"]) == (1, "m")
     assert summary["ended"] == "1970-01-01T00:00:00.000+00:00"
+
+
+def test_sizes_are_told_in_the_tokens_of_the_model():
+    one = Recorded(0.0, {"request_id": "r", "edits": {"old_exchange": 1}}, BLOCKS, Budget(room_tokens=1_000, ratio=0.5))
+    detail = one.detail()
+    assert detail["message_tokens"] == {"kept": 90, "cut": 125, "left_out": 250}
+    assert [block["tokens_before"] for block in detail["blocks"]] == [5, 250, 200, 10]
 
 
 def test_a_detail_has_a_block_for_each_message():
@@ -77,7 +85,7 @@ def test_a_detail_has_a_block_for_each_message():
 
 
 def test_of_an_original_that_went_up_in_the_end_nothing_was_cut():
-    detail = recorded(rung=Rung.ORIGINAL.value).detail()
+    detail = recorded(rung=Rung.ORIGINAL.value, edits={"old_exchange": 1}).detail()
     assert detail["message_tokens"] == {"kept": 930, "cut": 0, "left_out": 0}
     assert all(block["tokens_after"] == block["tokens_before"] and not block["reasons"] for block in detail["blocks"])
 

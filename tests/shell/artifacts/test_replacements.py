@@ -1,0 +1,87 @@
+"""What stands in place of artifacts: found for the tenant of the request, bounded, and never more than the latest."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.artifact import Artifact
+from proxy.core.content_types.kinds import ContentKind, MediaType
+from proxy.core.conversation.attachment import Route
+from proxy.core.conversation.edit import Edit, Reason
+from proxy.core.conversation.message import Carried, Content, Parts, Shown, Words
+from proxy.shell.artifacts.replacements import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS, Replacements
+
+MINE, OTHERS = "5eed", "0123"
+LOG, GONE = Artifact(b"a long log\n", "Bash"), Artifact(b'{"messages":[]}', suffix="json")
+
+
+def cut(becomes: Content, artifact: Artifact | None = LOG, reason: Reason = Reason.TRUNCATE_TOOL_OUTPUT) -> Edit:
+    return Edit(3, (), becomes, reason, artifact)
+
+
+@pytest.fixture
+def kept() -> Replacements:
+    return Replacements()
+
+
+def test_what_stands_in_its_place_is_found_for_the_tenant_of_the_request_and_nobody_else(kept: Replacements) -> None:
+    kept.add("r", MINE, [cut("an excerpt")], [LOG])
+    assert kept.find("r", MINE, LOG.id) == "an excerpt"
+    assert kept.find("r", OTHERS, LOG.id) is None
+    assert kept.find("another", MINE, LOG.id) is None
+    assert kept.find("r", MINE, GONE.id) is None
+
+
+def test_two_tenants_may_use_one_id_and_who_may_read_all_gets_the_newest(kept: Replacements) -> None:
+    kept.add("r", MINE, [cut("mine")], [LOG])
+    kept.add("r", OTHERS, [cut("theirs")], [LOG])
+    assert [kept.find("r", one, LOG.id) for one in (MINE, OTHERS, None)] == ["mine", "theirs", "theirs"]
+    assert kept.find("s", None, LOG.id) is None
+
+
+def test_in_place_of_messages_that_are_left_out_stands_the_note_and_not_an_excerpt(kept: Replacements) -> None:
+    note = cut("2 messages are left out\nthe result", GONE, Reason.OMISSION_NOTE)
+    kept.add("r", MINE, [cut("an excerpt"), note], [GONE, LOG])
+    assert kept.find("r", MINE, GONE.id) == "2 messages are left out\nthe result"
+    assert kept.find("r", MINE, LOG.id) == "an excerpt"
+
+
+def test_the_last_edit_of_a_place_is_what_is_sent(kept: Replacements) -> None:
+    kept.add("r", MINE, [cut("an excerpt"), cut("one line", reason=Reason.OLD_RESULT)], [LOG])
+    assert kept.find("r", MINE, LOG.id) == "one line"
+
+
+def test_what_is_taken_out_for_good_leaves_nothing(kept: Replacements) -> None:
+    kept.add("r", MINE, [cut(None, reason=Reason.OLD_REASONING)], [LOG])
+    assert kept.find("r", MINE, LOG.id) == ""
+
+
+def test_media_are_named_and_not_shown(kept: Replacements) -> None:
+    png = MediaType("image/png", ContentKind.IMAGE, "png")
+    parts = Parts((Words("[cannot read] a.mp3"), Shown(Route.IMAGE, png, b"bytes"), Carried(b'{"type":"text"}')))
+    kept.add("r", MINE, [cut(parts, reason=Reason.ROUTE_MEDIA)], [LOG])
+    lines = ["[cannot read] a.mp3", "[image: image/png]", "[a part that stays as it came]"]
+    assert kept.find("r", MINE, LOG.id) == "\n".join(lines)
+
+
+def test_a_request_that_nothing_was_taken_out_of_is_not_remembered(kept: Replacements) -> None:
+    kept.add("r", MINE, [cut("clean text", None, Reason.SANITISE)], [])
+    assert kept.held_bytes == 0
+
+
+def test_only_the_latest_requests_are_remembered(kept: Replacements) -> None:
+    for number in range(MAX_REQUESTS + 1):
+        kept.add(f"r-{number}", MINE, [cut("an excerpt")], [LOG])
+    assert kept.find("r-0", MINE, LOG.id) is None
+    assert kept.find("r-1", MINE, LOG.id) == "an excerpt"
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept: Replacements, letter: str) -> None:
+    long = letter * (500_000)
+    for number in range(100):
+        kept.add(f"r-{number}", MINE, [cut(long)], [LOG])
+        assert kept.held_bytes <= MAX_BYTES
+    kept.add("huge", MINE, [cut(letter * (MAX_REQUEST_BYTES + 1))], [LOG])
+    assert kept.find("huge", MINE, LOG.id) is None
+    assert kept.find("r-99", MINE, LOG.id) == long
