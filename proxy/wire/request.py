@@ -218,7 +218,7 @@ class Request:
         if len(healed) == len(self.healed):
             return self
         unsealed = self._with(tuple(messages), tuple(ends), tuple(put_in))
-        return replace(unsealed, history=b"".join(told), healed=tuple(sorted(healed)))
+        return replace(unsealed, history=b"".join(told), healed=tuple(healed))
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""

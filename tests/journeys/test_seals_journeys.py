@@ -121,8 +121,10 @@ def test_reasoning_that_cannot_be_verified_is_left_out_after_the_refusal(build: 
 @CASES
 def test_the_first_refusal_is_told_where_the_repair_is_refused_too(build: Any, case: Case) -> None:
     world = build(answer=Verifies(case, accepts=False))
-    answer = world.ask(body_of(case), path=case.path)
-    assert (answer.status_code, answer.json(), len(sent(world))) == (400, case.refusal, 2)
+    for _ in range(2):  # what was of no use is not done at once
+        answer = world.ask(body_of(case), path=case.path)
+        assert (answer.status_code, answer.json()) == (400, case.refusal)
+    assert sent(world) == [body_of(case), body_of(case, sealed=False)] * 2
 
 
 @CASES

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages, spelled_array, spelled_object
 
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
@@ -364,6 +366,7 @@ def test_a_request_without_its_older_seals_is_continued_and_told_in_the_next_tur
     assert (shared, following.healed, following.added_bytes > 0) == (3, left.healed, True)
     assert following.conversation.messages[:3] == left.conversation.messages
     assert b"reasoning_details" in following.conversation[3].raw
+    assert CHAT_COMPLETIONS.parse(body, left, 2).healed == left.healed
     taken_back = CHAT_COMPLETIONS.parse(body, left, 1)
     assert (taken_back.healed, taken_back.added_bytes) == ((), 0)
     assert b"reasoning_details" in taken_back.conversation[1].raw
@@ -378,8 +381,10 @@ def test_a_message_of_nothing_but_seals_is_left_out_and_its_place_is_not_lost():
 
     thought = {"type": "reasoning", "summary": [], "encrypted_content": "S"}
     asked = {"role": "user", "content": "b"}
-    request = RESPONSES.parse(turn(thought, asked))
+    history = bytes(3 * HISTORY_BYTES - 1) + b"x"
+    request = replace(RESPONSES.parse(turn(thought, asked)), history=history, put_in=(2,))
     left = request.unsealed()
+    assert (left.put_in, left.read_messages, left.history[-1:]) == ((1,), 2, b"x")
     assert [message.role for message in left.conversation] == ["user", "user"]
     assert (left.ends, left.healed) == ((request.ends[0], request.ends[2]), (request.ends[1],))
     body = turn(thought, asked, thought)

@@ -295,3 +295,14 @@ def test_the_addresses_of_a_message_are_those_that_it_names():
     linked = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
     (found,) = read(user([text("a"), linked, IMAGE, {"type": "document", "source": {"type": "file", "file_id": "f"}}]))
     assert list(found.addresses()) == ["https://example.org/a.png"]
+
+
+def test_what_a_result_routes_is_named_and_what_a_person_writes_is_not():
+    routed = json.dumps({"routing": "file", "artifact": "artifact:a1"})
+    (found, asked) = read(user([result(1, routed)]), user(routed))
+    assert (list(found.addresses()), list(asked.addresses())) == (["artifact:a1"], [])
+
+
+def test_only_blocks_of_images_count_as_images():
+    words, both, document = read(user("an image"), user([IMAGE, text("a"), IMAGE]), user([text("image")]))
+    assert (words.images, both.images, document.images) == (0, 2, 0)

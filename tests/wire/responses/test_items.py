@@ -12,6 +12,7 @@ from proxy.wire.responses.items import (
     Kind,
     call_of,
     head_of,
+    is_sealed,
     meant_by,
     media_in,
     read_texts,
@@ -243,3 +244,28 @@ def test_a_call_means_the_same_however_its_arguments_are_written():
     ]
     assert meant_by({"type": "shell_call", "call_id": "c"}) == ["c", "shell_call", None]
     assert meant_by(7) == [7]
+
+
+@pytest.mark.parametrize("name", ["function_call", "custom_tool_call", "mcp_call"])
+def test_of_a_call_a_model_reads_what_it_wrote_and_got(name):
+    item = {"type": name, "namespace": "n", "input": "b", "name": "ls", "arguments": "a", "output": "c", "error": "d"}
+    assert read_texts(item) == ["ls", "a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("name", [7, None, ["message"]])
+def test_an_item_with_an_odd_type_is_read_by_its_role(name):
+    assert read_texts({"type": name, "role": "user", "content": "a"}) == ["a"]
+    assert read_texts({"type": name, "content": "a"}) is None
+
+
+@pytest.mark.parametrize(
+    ("item", "found"),
+    [
+        ({"type": "reasoning", "encrypted_content": "g"}, True),
+        ({"type": "reasoning", "encrypted_content": ""}, False),
+        ({"type": "compaction", "encrypted_content": "g"}, False),
+        ("reasoning", False),
+    ],
+)
+def test_only_reasoning_that_is_encrypted_is_sealed(item, found):
+    assert is_sealed(item) is found
