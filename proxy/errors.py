@@ -1,7 +1,7 @@
 """Everything that can go wrong, with its HTTP status and its code in OpenAI's error shape.
 
     ProxyError                    status, code
-    ├── ServerStopping 503 · TooManyConnections 503 · LoopDetected 508
+    ├── ServerStopping 503 · TooManyConnections 503 · TooManyListeners 503 · LoopDetected 508
     ├── CompressionFailed 503 · CompressionTimeout 503
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
     │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431
@@ -47,7 +47,7 @@ class TooManyConnections(ProxyError):
 
 
 class TooManyListeners(ProxyError):
-    """The maximum of pages follows what happens."""
+    """The maximum of dashboards follow what happens, each on a connection of its own."""
 
     status = 503
     code = "too_many_listeners"

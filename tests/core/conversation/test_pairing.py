@@ -44,7 +44,7 @@ def test_a_repaired_history_pairs_up_and_keeps_every_other_message(messages, dat
     kept = [message for index, message in enumerate(request.conversation.messages) if index not in found.orphans]
     added = set(made.put_in)
     assert [m for index, m in enumerate(made.conversation.messages) if index not in added] == kept
-    assert found.count == len(found.orphans) + len(added) == made.healed
+    assert found.count == len(found.orphans) + len(added) == len(made.healed)
 
 
 def test_the_result_that_is_missing_stands_after_those_that_are_there():
