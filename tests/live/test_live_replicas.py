@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 from support.journey import Upstream, call, long_text, result
+from support.waiting import until
 
 from proxy.demo.servers import serving
 
@@ -150,10 +152,14 @@ def test_two_workers_send_what_one_process_would_send(
         for turn, body in enumerate(conversation()):
             with _stopped(workers[turn % 2]):  # so that the other one takes it
                 assert ask(proxy.base_url, body).status_code == 200
+        url = proxy.base_url.replace("/v1", "/metrics")
+        counted = f'context_proxy_requests_total{{outcome="answered"}} {TURNS}.0'
+        # A response leaves before it is counted.
+        asyncio.run(until(lambda: counted in httpx.get(url, trust_env=False).text))
         for silent in workers:
             with _stopped(silent):
-                told = httpx.get(proxy.base_url.replace("/v1", "/metrics"), trust_env=False).text
-            assert f'context_proxy_requests_total{{outcome="answered"}} {TURNS}.0' in told, "of both workers"
+                told = httpx.get(url, trust_env=False).text
+            assert counted in told, "of both workers"
             assert "context_proxy_running_requests 0.0" in told
     assert [received.body for received in upstream.received] == alone
 
