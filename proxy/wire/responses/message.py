@@ -36,7 +36,8 @@ from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.media_shapes.addresses import addresses_in
 from proxy.wire.media_shapes.signs import may_hold_media
 from proxy.wire.media_shapes.texts import with_replaced
-from proxy.wire.responses.content_parts import as_one_text, json_of, read_part
+from proxy.wire.openai_parts import as_one_text
+from proxy.wire.responses.content_parts import json_of, read_part
 from proxy.wire.responses.items import (
     ADDITIONAL_TOOLS,
     FOUND_TOOLS,

@@ -20,14 +20,6 @@ def read(part):
     return read_part(json.dumps(part).encode(), part)
 
 
-@pytest.mark.parametrize(
-    ("part", "text"), [("a", "a"), (TEXT, "a"), ({"text": ""}, ""), ({"text": 5}, None), (7, None)]
-)
-def test_a_part_has_the_text_that_it_states(part, text):
-    found = read(part)
-    assert (found.raw, found.text, found.attachment, found.rest) == (json.dumps(part).encode(), text, None, b"")
-
-
 def test_media_have_a_content_and_the_rest_of_their_part():
     found = read(IMAGE)
     assert (found.text, found.attachment.payload) == (None, PNG)

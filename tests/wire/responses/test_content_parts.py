@@ -10,7 +10,7 @@ from support.messages_conversations import PNG
 from proxy.core.content_types import media_type
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.message import Carried, Shown, Words
-from proxy.wire.responses.content_parts import as_one_text, json_of, read_part
+from proxy.wire.responses.content_parts import json_of, read_part
 
 TEXT = {"type": "input_text", "text": "a"}
 IMAGE = {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "low"}
@@ -18,14 +18,6 @@ IMAGE = {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "de
 
 def read(part):
     return read_part(json.dumps(part).encode(), part)
-
-
-@pytest.mark.parametrize(
-    ("part", "text"), [("a", "a"), (TEXT, "a"), ({"text": ""}, ""), ({"text": 5}, None), (7, None)]
-)
-def test_a_part_has_the_text_that_it_states(part, text):
-    found = read(part)
-    assert (found.raw, found.text, found.attachment, found.rest) == (json.dumps(part).encode(), text, None, b"")
 
 
 def test_media_have_a_content_and_the_rest_of_their_part():
@@ -47,17 +39,3 @@ def test_media_have_a_content_and_the_rest_of_their_part():
 )
 def test_a_part_keeps_its_bytes_and_a_text_says_whose_it_is(item, role, written):
     assert json_of(item, role) == written
-
-
-@pytest.mark.parametrize(
-    ("parts", "text"),
-    [
-        ([TEXT, {"type": "output_text", "text": "b"}], "a\nb"),
-        ([TEXT, {"type": "output_text", "text": "b", "annotations": []}], None),
-        ([TEXT, "b"], None),
-        ([TEXT, {"type": "x"}], None),
-        ([{"type": "input_text", "text": 5}], None),
-    ],
-)
-def test_only_plain_texts_become_one(parts, text):
-    assert as_one_text([json.dumps(part).encode() for part in parts]) == text
