@@ -5,10 +5,11 @@ Rule: what is read is what was sent. What fits goes as the very bytes; what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import ModelProfile
@@ -96,6 +97,18 @@ class RequestRules:
         # For a goal that cannot be met, the retry strategy sees that it is smaller.
         if planned.inputs.terms.goal_tokens is None:
             assert planned.plan.after.tokens <= max(planned.plan.before.tokens, planned.plan.budget.room_tokens)
+
+
+def without(complaints: Callable[[Any], Sequence[str]]) -> Callable[[bytes], bool]:
+    """Whether a body is one of which an API has no complaint."""
+
+    def is_valid(body: bytes) -> bool:
+        try:
+            return not complaints(json.loads(body))
+        except (AttributeError, TypeError, ValueError, KeyError, RecursionError):  # of a shape that nobody accepts
+            return False
+
+    return is_valid
 
 
 @cache
