@@ -240,3 +240,16 @@ def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keep
     said = stream.end()
     assert said is not None
     assert (b'"rs_' in said.message) == is_stored
+
+
+def test_a_call_whose_beginning_the_client_has_seen_stays_the_clients():
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "arguments": "{}", "status": "completed"}
+    begun, done = {**call, "name": ""}, {**call, "name": RETRIEVAL_TOOL}
+    came = (
+        written({"type": "response.output_item.added", "output_index": 0, "item": begun, "sequence_number": 0})
+        + written({"type": "response.output_item.done", "output_index": 0, "item": done, "sequence_number": 1})
+        + written({"type": "response.completed", "response": {"store": False, "output": [done]}, "sequence_number": 2})
+    )
+    stream = ReplyStream()
+    assert fed(stream, came) == came
+    assert stream.end() is None
