@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -119,7 +120,9 @@ def _destination(settings: Settings, one: UpstreamSettings) -> Destination:
     return Destination(one, _planner(settings, models, learning), models, learning.ratio)
 
 
+@functools.cache
 def _operator_api() -> ASGIApp:
+    """One for all applications of the process: FastAPI's caches keep each that is created."""
     from proxy.shell.endpoints.operator_api import create_operator_api  # noqa: PLC0415 - FastAPI takes long to load
 
     return create_operator_api()

@@ -39,6 +39,10 @@ def test_artifacts_lie_in_the_data_folder_unless_another_place_is_set(stated, pl
     assert place in create_folder(settings).address
 
 
+def test_all_applications_of_a_process_share_one_operators_api():
+    assert app._operator_api() is app._operator_api()
+
+
 class _Held:
     """An object that only a circle keeps alive."""
 
