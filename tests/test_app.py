@@ -51,7 +51,7 @@ class _Held:
 
 
 def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
-    """The one place where this is tried in the process of the tests: conftest has put it aside."""
+    """The one place where this is tried in the process of the tests: tests_process.py has put it aside."""
     tune = app.tune_interpreter.__wrapped__
     before = gc.get_threshold(), sys.getswitchinterval()
     try:
