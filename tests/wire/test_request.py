@@ -110,7 +110,7 @@ def test_the_ends_of_the_messages_of_a_plain_request_are_known(items, blank):
     assert [request.body[end - len(raw) : end] for end, raw in zip(request.ends, items, strict=True)] == items
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(st.data(), bodies(st.lists(messages(), max_size=8)))
 def test_a_request_that_continues_a_known_one_reads_as_if_nothing_were_known(data, pieces):
     body, known = data.draw(next_bodies(pieces)), parse_or_none(joined(pieces))
@@ -188,7 +188,7 @@ def test_a_continued_conversation_opens_its_new_messages_only(monkeypatch):
     assert request.stream
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(bodies(), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.binary(max_size=3)), min_size=1, max_size=4))
 def test_no_bytes_raise_anything_but_a_malformed_request_that_quotes_nothing(pieces, mutations):
     marked = [*pieces[2], b'{"role":"user","content":"SECRET"}']

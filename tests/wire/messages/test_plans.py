@@ -77,7 +77,7 @@ def test_what_no_edit_names_keeps_its_bytes(history, budget):
     assert made.after == sum((size_of(message, ByteClassCounter()) for message in made.sent), Size())
 
 
-@settings(deadline=None, max_examples=20)  # each plans a history turn by turn
+@settings(deadline=None, max_examples=40)  # each plans a history turn by turn
 @given(histories(), budgets(), st.integers(1, 10))
 def test_a_plan_with_memory_is_the_plan_without_while_the_mark_moves(history, budget, step):
     """Compared with a plan from scratch now and then, and at the end: what goes wrong in the memory stays in it."""

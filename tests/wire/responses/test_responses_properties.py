@@ -63,7 +63,7 @@ def test_an_item_that_no_edit_names_keeps_its_bytes(items, budget):
                 assert bytes(item) in spelled
 
 
-@settings(deadline=None, max_examples=30)  # each plans three times
+@settings(deadline=None, max_examples=60)  # each plans three times
 @given(inputs(), st.data())
 def test_reading_on_from_a_known_request_is_as_reading_anew(items, data):
     stop = data.draw(st.integers(0, len(items)))
