@@ -96,7 +96,7 @@ class Decision(_Answer):
     """One finished request: the members of its log line, and what became of its tokens."""
 
     id: int = 0
-    """Its place in the history; left out of one that is read from memory."""
+    """The same in all workers and replicas, larger for what ended later; left out of one that is read from memory."""
     ended: str
     """ISO 8601, UTC."""
     request_id: str

@@ -23,7 +23,7 @@ from proxy.shell.resources.threads import DaemonThreads
 from proxy.shell.telemetry.ledger import Entry, Ledger, Wanted
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
-FILE_NAME: Final = "decisions-1.db"
+FILE_NAME: Final = "decisions-2.db"
 """In the data folder; the number is that of the tables' shape."""
 WRITE_SECONDS: Final = 1.0
 """Between two writes."""
@@ -103,6 +103,14 @@ class History:
     async def count(self, wanted: Wanted) -> int:
         """How many there are of a kind."""
         return await self._asked(lambda ledger: ledger.count(wanted))
+
+    async def newest(self) -> int:
+        """The place of the request that came last."""
+        return await self._asked(lambda ledger: ledger.newest())
+
+    async def news(self, after: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
+        """Requests that have come since a place, the newest first; and the place of the last."""
+        return await self._asked(lambda ledger: ledger.news(after, limit))
 
     async def find(self, request_id: str) -> dict[str, Any] | None:
         """The newest request of this id, message by message: from memory, where all messages are, else from the file,
