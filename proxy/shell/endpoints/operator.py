@@ -130,8 +130,8 @@ def add_operator_endpoints(app: FastAPI) -> None:
         show: _Show = "all",
         conversation: _Conversation = "",
     ) -> Response:
-        """Of all workers, the newest first: sizes, names and reasons, never content. With `decisions.stored: 0` only of
-        the process that responds, since its start."""
+        """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
+        content. With `decisions.stored: 0` only of the process that responds, since its start."""
         wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
         return _json(await _decisions(parts_of(request), wanted))
 

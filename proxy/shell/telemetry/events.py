@@ -86,7 +86,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("state_lost", "state_found", "state_failed"),
         "the server at `state.url` is away, or there again, or a defect of the proxy keeps it from what is there; "
-        "meanwhile each replica goes by what it knows and learns",
+        "meanwhile each replica goes by what it knows and learns, and shows the requests that it has",
     ),
     (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),

@@ -32,6 +32,8 @@ _LEFT_SHARE: Final = 0.75
 """Of these bytes, what the rows may have when the file has had more: it is not looked through again soon."""
 BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
+BEGINNING: Final = "0-0"
+"""The position before anything was told."""
 MAX_TURNS: Final = 120
 """Of one conversation in an overview: its latest."""
 _TIDY_ROWS: Final = 200
@@ -151,9 +153,9 @@ class Ledger:
         return str(execute(named).fetchone()[0])
 
     def position(self) -> str:
-        """Up to where this file has what other replicas tell; empty: it has nothing."""
+        """Up to where this file has what other replicas tell."""
         found = self._database.execute("SELECT value FROM replicas WHERE name = 'position'").fetchone()
-        return "" if found is None else str(found[0])
+        return BEGINNING if found is None else str(found[0])
 
     def take(self, entries: Iterable[Entry], since: str, until: str, now: float) -> str:
         """Add what other replicas have told between two positions, without what is there already. If the file is not at

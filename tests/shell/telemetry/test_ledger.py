@@ -63,7 +63,7 @@ def test_what_a_replica_tells_has_the_same_ids_in_each_file_and_its_sums_are_add
     other = Ledger(None, 1_000)
     ledger.add([entry("here", 1_000.5)])
     heard = told(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
-    assert ledger.take(heard, "", "1-0", 0.0) == ledger.position() == "1-0"
+    assert ledger.take(heard, "0-0", "1-0", 0.0) == ledger.position() == "1-0"
     assert ids(ledger) == ["b", "here", "a"]
     pages = {one["request_id"]: one["id"] for one in ledger.page(Wanted())}
     assert [(one["request_id"], one["id"]) for one in other.page(Wanted())] == [("b", pages["b"]), ("a", pages["a"])]
@@ -75,7 +75,7 @@ def test_what_is_told_twice_is_there_once(ledger: Ledger) -> None:
     other = Ledger(None, 1_000)
     heard = told(*(entry(name, 1_000.0) for name in "abc"), by=other)
     ledger.add([entry("of the same microsecond", 1_000.0)])
-    position = ledger.take(heard[:2], "", "1-0", 0.0)
+    position = ledger.take(heard[:2], "0-0", "1-0", 0.0)
     ledger.take(heard, position, "2-0", 0.0)
     assert sorted(ids(ledger)) == ["a", "b", "c", "of the same microsecond"]
     assert ledger.slots(0, ())[0]["requests"] == 4
@@ -84,10 +84,10 @@ def test_what_is_told_twice_is_there_once(ledger: Ledger) -> None:
 
 def test_of_two_workers_that_hear_the_same_one_takes_it(ledger: Ledger) -> None:
     heard = [entry("a")._replace(id=7)]
-    assert ledger.take(heard, "", "1-0", 0.0) == "1-0"
-    assert ledger.take([entry("b")._replace(id=8)], "", "1-0", 0.0) == "1-0"
+    assert ledger.take(heard, "0-0", "1-0", 0.0) == "1-0"
+    assert ledger.take([entry("b")._replace(id=8)], "0-0", "1-0", 0.0) == "1-0"
     assert ids(ledger) == ["a"]
-    assert ledger.take([], "1-0", "0-0", 0.0) == ledger.position() == "0-0"
+    assert ledger.take([], "1-0", "0-5", 0.0) == ledger.position() == "0-5"
 
 
 def test_a_file_keeps_its_name_and_no_two_have_the_same(tmp_path: Path, ledger: Ledger) -> None:
