@@ -159,7 +159,10 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     rights = _rights(settings, tenants)
     mcp = _mcp(settings, tools, rights)
-    lanes = [Lane.of(settings.before(one), one, shared) for one in settings.named_upstreams.values()]
+    lanes = [
+        Lane.of(settings.before(one), one, shared, name if settings.upstreams else "")
+        for name, one in settings.named_upstreams.items()
+    ]
     contact, sharers = _state(settings, lanes, tenants, metrics, history)
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
@@ -246,8 +249,9 @@ class Lane:
     route: Route
 
     @classmethod
-    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`settings`: those of a proxy that has only the upstream `one`."""
+    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared, name: str) -> Lane:
+        """`settings`: those of a proxy that has only the upstream `one`. `name`: its place in the settings, if there
+        are several."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
@@ -259,7 +263,7 @@ class Lane:
         relay = Relay(
             settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
-        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one))
+        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one, name))
 
     def priced(self, name: str) -> Priced:
         """The same, for the overview; `name`: of its check."""
@@ -380,7 +384,8 @@ def _tracer(settings: Settings) -> Tracer | None:
         return None
     from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415 - needs an extra that may not be installed
 
-    return Tracer(settings.upstream.base_url)
+    addresses = {name: one.base_url for name, one in settings.named_upstreams.items()}
+    return Tracer({**addresses, "": settings.upstream.base_url})
 
 
 def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:

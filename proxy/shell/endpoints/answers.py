@@ -124,6 +124,8 @@ class Decision(_Answer):
     advice: str = ""
     upstream: str = ""
     """Host and port."""
+    route: str = ""
+    """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
     prompt_tokens: int = 0
     """As the upstream counted them; left out, like the next two, if it stated nothing."""
     cached_tokens: int = 0

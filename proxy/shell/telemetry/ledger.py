@@ -346,8 +346,8 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
     summary = jsontext.dump(line)
     blocks = None if entry.blocks is None else zlib.compress(jsontext.dump(entry.blocks), 1)
     edits = line.get("edits") or {}
-    said = (line.get(name, "") for name in ("request_id", "model", "outcome", "problem", "conversation", "upstream"))
-    words = "\n".join([*map(str, said), str(line.get("status", "")), *edits]).lower()
+    said = ("request_id", "model", "outcome", "problem", "conversation", "upstream", "route", "status")
+    words = "\n".join([*(str(line.get(name, "")) for name in said), *edits]).lower()
     return (
         entry.ended,
         _storable(line["request_id"]),
