@@ -47,7 +47,7 @@ from proxy.core.tokens.counters import ByteClassCounter
 from proxy.wire.chat_completions.message import ChatMessage, texts_of
 
 ARTIFACT = re.compile(ARTIFACT_NAME)
-thorough = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 FILES = [PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, png(40, 30), PDF * 20]
 CONTENTS = st.one_of(
     st.sampled_from([*FILES, SVG, CSV, b"", PNG[:30], PDF[:-9]]),
