@@ -15,6 +15,7 @@ from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.unpacking import is_zlibs
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamResponse
+from proxy.shell.upstream.tap import Taker
 from proxy.wire.protocol import Wire
 from proxy.wire.sse import EventSplitter, Tail, data_of
 
@@ -122,6 +123,10 @@ class PeekedResponse:
         await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
         return count
 
+    def hand_to(self, taker: Taker) -> None:
+        """Like UpstreamResponse.hand_to."""
+        self._answer.hand_to(_Noting(taker, self._last))
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
         while self._held:  # freed piece by piece: the rest may take minutes
@@ -178,6 +183,22 @@ class PeekedResponse:
     def _tells(self, event: bytes) -> bool:
         """Whether an event shows what the response is: a part of the reply, an error, or the end."""
         return self._wire.says_something(data_of(event))
+
+
+class _Noting:
+    """A taker behind which the end of what it takes is known."""
+
+    def __init__(self, taker: Taker, last: Tail) -> None:
+        self._taker = taker
+        self._last = last
+
+    @property
+    def is_ready(self) -> bool:
+        return self._taker.is_ready
+
+    def take(self, piece: bytes) -> None:
+        self._last.add(piece)
+        self._taker.take(piece)
 
 
 def _described_by(headers: Headers) -> tuple[list[bytes], list[bytes]]:
