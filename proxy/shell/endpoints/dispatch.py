@@ -282,7 +282,7 @@ class PassThrough:
         sender = ResponseSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
-            if _DOT_SEGMENT.search(scope["path"]):
+            if _has_dot_segment(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
             told_by = (upload.finished, None) if upload else (None, connection_of(scope))
             async with UntilClientLeaves(receive, *told_by) as client:
@@ -359,7 +359,7 @@ class Dispatcher:
         if _asks_for_websocket(scope):
             error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
             await ResponseSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
-        elif road.wire is None or _DOT_SEGMENT.search(scope["path"]):
+        elif road.wire is None or _has_dot_segment(scope["path"]):
             await self._pass_through(scope, receive, send, road)
         else:
             await self._fitted(scope, receive, send, road.wire, road)
@@ -396,6 +396,10 @@ def _on(route: Route, scope: Scope, road: Road, routes: Routes) -> Road:
     if route is routes.default:
         return road
     return road_of(scope["method"], _raw_path(scope), route.base_path) or road
+
+
+def _has_dot_segment(path: str) -> bool:
+    return "." in path and _DOT_SEGMENT.search(path) is not None  # hardly any path has a dot
 
 
 def _asks_for_websocket(scope: Scope) -> bool:

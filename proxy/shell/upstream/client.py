@@ -108,7 +108,7 @@ class UpstreamResponse:
         try:
             self._waiting_since = now()
             while True:
-                if self._taker is not None:
+                if self._taker is not None and not self._response.content.is_eof():
                     await self._taken(self._taker)
                 if not (piece := await read()):
                     break
