@@ -1,12 +1,14 @@
-"""Work in a thread that stops when nobody waits for it any more.
+"""Work in a thread that lets others go first, and stops when nobody waits for it any more.
 
-Rule: when a client disconnects, the work on its request stops at the next message at the latest.
+Rule: when a client disconnects, the work on its request stops at the next message at the latest. Other requests go on
+between two messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
@@ -37,8 +39,17 @@ async def in_thread(work: Callable[_Given, _Result], /, *given: _Given.args, **n
 
 
 def while_wanted(_: int, __: Message, ___: str, ____: Notices) -> Iterator[Edit]:
-    """A local step that changes nothing. Raises NotWanted when nobody waits for the plan any more."""
+    """A local step that changes nothing, and lets the event loop go on, which would otherwise wait for its turn after
+    each read and write of a socket. Raises NotWanted when nobody waits for the plan any more.
+
+    Beside a request of 2 MB that was never seen, the 99th percentile of small ones was 26 ms without it and 17 with it
+    (nginx: 11); under such a load the large one takes several times as long, at most half a millisecond for each of its
+    messages.
+    """
     given_up = _given_up.get()
-    if given_up is not None and given_up.is_set():
+    if given_up is None:
+        return iter(())  # on the event loop
+    if given_up.is_set():
         raise NotWanted
+    time.sleep(0)
     return iter(())

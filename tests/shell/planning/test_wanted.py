@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from support.strategies import notices, spelled, user
+
+from proxy.shell.planning import wanted
+from proxy.shell.planning.wanted import NotWanted, in_thread, while_wanted
+from proxy.wire.chat_completions.message import ChatMessage
+
+MESSAGE = ChatMessage.read(spelled(user("words")))
+
+
+def step() -> list[Any]:
+    return list(while_wanted(0, MESSAGE, "", notices()))
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long others were let go first, each time."""
+    found: list[float] = []
+    monkeypatch.setattr(wanted.time, "sleep", found.append)
+    return found
+
+
+async def test_a_thread_lets_others_go_first_at_each_message(turns: list[float]) -> None:
+    assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
+    assert turns == [0, 0, 0]
+
+
+def test_on_the_event_loop_nobody_has_to_go_first(turns: list[float]) -> None:
+    assert step() == []
+    assert turns == []
+
+
+async def test_work_that_nobody_waits_for_stops_at_the_next_message() -> None:
+    begun, over = threading.Event(), threading.Event()
+    outcome: list[str] = []
+
+    def work() -> None:
+        try:
+            begun.set()
+            while not over.wait(0.001):
+                step()
+            outcome.append("went on")
+        except NotWanted:
+            outcome.append("stopped")
+        over.set()
+
+    waiting = asyncio.create_task(in_thread(work))
+    await asyncio.to_thread(begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.to_thread(over.wait)
+    assert outcome == ["stopped"]
