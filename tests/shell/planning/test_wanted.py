@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Send
+from support.journey import Received, world
 from support.strategies import notices, spelled, user
 
 from proxy.shell.planning import wanted
@@ -26,9 +29,17 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-async def test_a_thread_lets_others_go_first_at_each_message(turns: list[float]) -> None:
+async def test_a_thread_lets_other_requests_go_first_at_each_message(
+    turns: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wanted.UNDER_WAY, "count", 2)
     assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
     assert turns == [0, 0, 0]
+
+
+async def test_without_other_requests_a_thread_does_not_pause(turns: list[float]) -> None:
+    assert await in_thread(step) == []
+    assert turns == []
 
 
 def test_on_the_event_loop_nobody_has_to_go_first(turns: list[float]) -> None:
@@ -57,3 +68,18 @@ async def test_work_that_nobody_waits_for_stops_at_the_next_message() -> None:
         await waiting
     await asyncio.to_thread(over.wait)
     assert outcome == ["stopped"]
+
+
+def test_each_request_that_is_served_counts_once(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    async def answer(_: Received, __: Send) -> bool:
+        counts.append(wanted.UNDER_WAY.count)
+        return False
+
+    before = wanted.UNDER_WAY.count
+    with world(tmp_path, 128_000, answer, [{}]) as built:
+        built.ask(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
+        built.ask(b"no JSON")
+    assert counts == [before + 1]
+    assert wanted.UNDER_WAY.count == before
