@@ -138,7 +138,6 @@ def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: 
 @pytest.mark.parametrize(
     "members",
     [
-        {"store": True},
         {"previous_response_id": "resp_1"},
         {"background": True},
         {"tools": []},

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
+from proxy.core.retrieval_tool.continuation import Continuation
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
 from proxy.core.text.measures import utf8_length
@@ -99,12 +100,28 @@ class ToolLoop:
             return None
         return answer
 
-    async def hide(self, said: AssistantMessage) -> None:
-        """Answer our calls in a mixed response, for when the client returns."""
-        read = await self._read(said)
-        if read is not None:
-            hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
-            await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
+    async def close(self, said: AssistantMessage | None, told: Sequence[bytes]) -> None:
+        """Keep what is needed when the client returns, before it has the end of its response.
+
+        `said`: the model's message, if none of our calls in it is answered yet. `told`: how the responses begin from
+        which the client may continue; the last of them holds the whole.
+        """
+        results = () if said is None else await self._left(said)
+        names = [self.planned.wire.named_in(self.planned.request, evidence) for evidence in told]
+        for name in dict.fromkeys(names):
+            if name and names[-1] and (results or name != names[-1]):
+                continuation = Continuation.of(self.journey.tenant, name, names[-1], results)
+                await self.retrieval.planner.keep_hidden(self.journey.tenant, continuation)
+
+    async def _left(self, said: AssistantMessage) -> Sequence[bytes]:
+        """The results of our calls after which no round follows. Those beside calls of the client are read, and kept
+        for when it returns with its own; otherwise the model has come to its end."""
+        read = await self._read(said) if said.is_mixed else None
+        if read is None:
+            return [self.planned.wire.result(call, self.last_words) for call in said.own]
+        hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
+        await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
+        return read.results
 
     async def _read(self, said: AssistantMessage) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
