@@ -15,6 +15,8 @@ from support.model_turns import Call, Reply
 from support.responses_journey import PATH
 
 LONG = long_text(5_000)
+PAGE = "line 2500: value"
+"""In no excerpt."""
 FETCH = {"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 SEEN = pytest.mark.parametrize("seen", ["first", "last"])
@@ -75,7 +77,7 @@ def started(build: Any, window: int = 128_000, **stated: Any) -> tuple[World, Ke
     world.ask(request(task()), path=PATH)
     server.bodies.clear()
     name = next(name for name in world.kept if name.startswith("tool_fetch_"))
-    return world, server, Call("read_artifact", {"id": name, "lines": "7-8"})
+    return world, server, Call("read_artifact", {"id": name, "lines": "2500-2501"})
 
 
 def tool_lists(server: KeepingServer) -> set[str]:
@@ -91,12 +93,12 @@ def results_in(items: Sequence[Any]) -> list[str]:
 def test_a_chain_continues_from_a_response_in_which_the_model_has_read(build: Any, stream: bool, seen: str) -> None:
     world, server, call = started(build)
     chain = Chain(world, stream=stream, seen=seen)
-    server.replies += [Reply("", (call,)), Reply("", (call,)), Reply("It is 8."), Reply("", (call,)), Reply("Still 8.")]
+    server.replies += [Reply("", (call,)), Reply("", (call,)), Reply("It is 6."), Reply("", (call,)), Reply("Still 6.")]
     chain.ask(task())
     chain.ask(user("Really?"))
     assert chain.ask(user("Thanks."))[-1]["content"][0]["text"] == "Reply 7."
     assert server.refusals == []
-    assert "line 7: value" in json.dumps(server.kept[str(chain.previous)])
+    assert PAGE in json.dumps(server.kept[str(chain.previous)])
     assert len(tool_lists(server)) == 1
     assert [item["content"] for item in server.kept[str(chain.previous)] if item.get("role") == "user"] == [
         "Look.",
@@ -119,7 +121,7 @@ def test_what_is_hidden_beside_calls_of_the_client_is_answered(
     chain.ask(chain.results())
     assert server.refusals == []
     *pages, fetched = results_in(server.bodies[-1]["input"])
-    assert ["line 7: value" in page for page in pages] == [True, True]
+    assert [PAGE in page for page in pages] == [True, True]
     assert fetched == "fetched"
     chain.ask(user("Thanks."))
     assert server.refusals == []
@@ -162,7 +164,7 @@ def test_another_replica_continues_from_the_same_records(build: Any, stream: boo
     server.replies += [*[Reply("", (call,))] * rounds, Reply("Both.", (call, Call("fetch", {})))]
     chain.ask(task())
     chain.ask(chain.results(), proxy=1)
-    assert "line 7: value" in results_in(server.bodies[-1]["input"])[0]
+    assert PAGE in results_in(server.bodies[-1]["input"])[0]
     chain.ask(user("Thanks."), proxy=2)
     assert server.refusals == []
 
@@ -174,15 +176,15 @@ def test_another_key_gets_no_page(build: Any) -> None:
     chain.ask(task())
     answer = world.ask(request(chain.results(), chain.previous), path=PATH, key="sk-another")
     assert answer.status_code == 400
-    assert "line 7" not in json.dumps(server.bodies[-1])
+    assert PAGE not in json.dumps(server.bodies[-1])
     chain.ask(chain.results())
-    assert "line 7: value" in json.dumps(server.bodies[-1])
+    assert PAGE in json.dumps(server.bodies[-1])
 
 
 def test_a_turn_that_forces_a_call_continues_too(build: Any) -> None:
     world, server, call = started(build)
     chain = Chain(world, stream=True, seen="first")
-    server.replies += [Reply("", (call,)), Reply("It is 8."), Reply("", (call, Call("fetch", {})))]
+    server.replies += [Reply("", (call,)), Reply("It is 6."), Reply("", (call, Call("fetch", {})))]
     for number in range(2):
         chain.ask(task())
         chain.members = {"tool_choice": "required"}
@@ -202,7 +204,7 @@ def test_a_request_whose_edits_are_taken_back_still_answers_what_is_hidden(build
     answer = world.ask(gzip.compress(json.dumps(body).encode()), path=PATH, content_encoding="gzip")
     assert answer.status_code == 200, answer.text
     assert [len(body["tools"]) for body in server.bodies[-2:]] == [2, 1]
-    assert "line 7: value" in json.dumps(server.bodies[-1])
+    assert PAGE in json.dumps(server.bodies[-1])
 
 
 @STREAMED
@@ -216,18 +218,28 @@ def test_a_client_that_repeats_its_items_behind_an_id_gets_the_page_once(build: 
     chain.previous = before
     chain.ask([*question, *output, *chain.results()])
     assert server.refusals == []
-    assert json.dumps(server.bodies[-1]).count("line 7: value") == 1
+    assert json.dumps(server.bodies[-1]).count(PAGE) == 1
 
 
-def test_a_client_that_keeps_its_list_needs_no_id(build: Any) -> None:
+@STREAMED
+@pytest.mark.parametrize("spoken", ["", "Let me look."])
+@pytest.mark.parametrize("calls", ["none", "after ours", "before ours"])
+def test_a_client_that_sends_its_whole_list_sends_no_thought_without_what_followed_it(
+    build: Any, stream: bool, spoken: str, calls: str
+) -> None:
     world, server, call = started(build)
-    chain = Chain(world)
-    server.replies += [Reply("Both.", (call, Call("fetch", {})))]
-    output = chain.ask(task())
-    chain.previous = None
-    chain.ask([*task(), *output, *chain.results()])
-    assert server.refusals == []
-    assert "line 7: value" in json.dumps(server.bodies[-1])
+    chain = Chain(world, stream=stream, include=["reasoning.encrypted_content"])
+    fetch = Call("fetch", {})
+    last = {"none": (), "after ours": (call, fetch), "before ours": (fetch, call)}[calls]
+    server.replies += [Reply(spoken, (call,), "hm"), Reply("", (call,), "so"), Reply(spoken or "6.", last, "ah")]
+    items = task()
+    for new in ([], user("Thanks."), user("Bye.")):
+        items += [*chain.results(), *new]
+        items += chain.ask(items)
+        chain.previous = None
+        assert server.refusals == []
+    assert len(tool_lists(server)) == 1
+    assert (PAGE in json.dumps(server.bodies[-1])) == (calls != "none")
 
 
 def test_a_lost_record_costs_the_page_and_not_the_conversation(build: Any) -> None:
@@ -245,12 +257,22 @@ def test_a_lost_record_costs_the_page_and_not_the_conversation(build: Any) -> No
     assert len(server.refusals) == 1
 
 
+def test_a_client_that_continues_without_its_tools_is_healed(build: Any) -> None:
+    world, server, call = started(build)
+    chain = Chain(world)
+    server.replies += [Reply("", (call, Call("fetch", {})))]
+    chain.ask(task())
+    chain.members = {"tools": []}
+    chain.ask(chain.results())
+    assert (len(server.refusals), len(results_in(server.bodies[-1]["input"]))) == (1, 2)
+
+
 def test_a_conversation_that_is_too_long_for_its_upstream_is_asked_at_once_in_later_rounds(build: Any) -> None:
     world, server, call = started(build)
     chain = Chain(world)
     chain.ask(task())
     server.most_tokens = 1_000
-    server.replies += [Reply("", (call,)), Reply("", (call,)), Reply("It is 8.")]
+    server.replies += [Reply("", (call,)), Reply("", (call,)), Reply("It is 6.")]
     chain.ask(user("Really?"))
     assert len(server.refusals) == 1
     assert [body.get("truncation") for body in server.bodies[-4:]] == [None, "auto", "auto", "auto"]

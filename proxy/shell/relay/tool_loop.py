@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.retrieval_tool.continuation import Continuation
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, extended
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
 from proxy.core.text.measures import utf8_length
 from proxy.errors import ContextOverflow
@@ -119,7 +119,9 @@ class ToolLoop:
         read = await self._read(said) if said.is_mixed else None
         if read is None:
             return [self.planned.wire.result(call, self.last_words) for call in said.own]
-        hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
+        before = map(self.planned.wire.message, said.before)
+        history = reduce(extended, before, self.journey.planned.request.history[-HISTORY_BYTES:])
+        hidden = HiddenToolCalls.of(history, said, read.results)
         await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
         return read.results
 
