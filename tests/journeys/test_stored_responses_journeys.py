@@ -19,8 +19,6 @@ PAGE = "line 2500: value"
 """In no excerpt."""
 FETCH = {"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-SEEN = pytest.mark.parametrize("seen", ["first", "last"])
-"""The id that a client of a stream continues from: that of the first event, or that of the last."""
 
 
 def request(items: object, previous: str | None = None, **members: Any) -> dict[str, Any]:
@@ -41,10 +39,9 @@ def user(text: str) -> list[dict[str, Any]]:
 class Chain:
     """A client that continues from the response before."""
 
-    def __init__(self, world: World, *, stream: bool = False, seen: str = "last", **members: Any) -> None:
+    def __init__(self, world: World, *, stream: bool = False, **members: Any) -> None:
         self.world = world
         self.stream = stream
-        self.seen = seen
         self.members = members
         self.previous: str | None = None
         self.output: Sequence[dict[str, Any]] = ()
@@ -54,13 +51,14 @@ class Chain:
         body = request(items, self.previous, stream=self.stream, **self.members)
         answer = self.world.ask(body, path=PATH, **where)
         assert answer.status_code == 200, answer.text
-        first = last = answer.json() if not self.stream else None
-        if self.stream:
+        if not self.stream:
+            response = answer.json()
+        else:
             events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
             assert [events[0]["type"], events[-1]["type"]] == ["response.created", "response.completed"]
-            first, last = events[0]["response"], events[-1]["response"]
-        self.previous = {"first": first["id"], "last": last["id"]}[self.seen]
-        self.output = last["output"]
+            response = events[-1]["response"]
+            assert events[0]["response"]["id"] == response["id"]
+        self.previous, self.output = response["id"], response["output"]
         assert "read_artifact" not in json.dumps(self.output)
         return self.output
 
@@ -89,10 +87,9 @@ def results_in(items: Sequence[Any]) -> list[str]:
 
 
 @STREAMED
-@SEEN
-def test_a_chain_continues_from_a_response_in_which_the_model_has_read(build: Any, stream: bool, seen: str) -> None:
+def test_a_chain_continues_from_a_response_in_which_the_model_has_read(build: Any, stream: bool) -> None:
     world, server, call = started(build)
-    chain = Chain(world, stream=stream, seen=seen)
+    chain = Chain(world, stream=stream)
     server.replies += [Reply("", (call,)), Reply("", (call,)), Reply("It is 6."), Reply("", (call,)), Reply("Still 6.")]
     chain.ask(task())
     chain.ask(user("Really?"))
@@ -108,13 +105,10 @@ def test_a_chain_continues_from_a_response_in_which_the_model_has_read(build: An
 
 
 @STREAMED
-@SEEN
 @pytest.mark.parametrize("rounds", [0, 2])
-def test_what_is_hidden_beside_calls_of_the_client_is_answered(
-    build: Any, stream: bool, seen: str, rounds: int
-) -> None:
+def test_what_is_hidden_beside_calls_of_the_client_is_answered(build: Any, stream: bool, rounds: int) -> None:
     world, server, call = started(build)
-    chain = Chain(world, stream=stream, seen=seen)
+    chain = Chain(world, stream=stream)
     server.replies += [Reply("", (call,))] * rounds
     server.replies += [Reply("Both.", (call, Call("fetch", {"n": 1}), call)), Reply("Done.")]
     chain.ask(task())
@@ -129,10 +123,9 @@ def test_what_is_hidden_beside_calls_of_the_client_is_answered(
 
 
 @STREAMED
-@SEEN
-def test_a_chain_continues_from_a_model_that_was_stopped(build: Any, stream: bool, seen: str) -> None:
+def test_a_chain_continues_from_a_model_that_was_stopped(build: Any, stream: bool) -> None:
     world, server, call = started(build)
-    chain = Chain(world, stream=stream, seen=seen)
+    chain = Chain(world, stream=stream)
     server.replies += [Reply("", (call,))] * 9
     said = chain.ask(task())[-1]["content"][0]["text"]
     chain.ask(user("Go on."))
@@ -143,10 +136,9 @@ def test_a_chain_continues_from_a_model_that_was_stopped(build: Any, stream: boo
 
 
 @STREAMED
-@SEEN
-def test_a_page_that_does_not_fit_is_answered_with_that(build: Any, stream: bool, seen: str) -> None:
+def test_a_page_that_does_not_fit_is_answered_with_that(build: Any, stream: bool) -> None:
     world, server, call = started(build, 8_000, tool_output={"max_bytes": 3_000})
-    chain = Chain(world, stream=stream, seen=seen)
+    chain = Chain(world, stream=stream)
     server.replies += [Reply("", (call,))]
     chain.ask([*task(), {"role": "user", "content": "words " * 6_400}])
     assert len(server.bodies) == 1
@@ -156,11 +148,10 @@ def test_a_page_that_does_not_fit_is_answered_with_that(build: Any, stream: bool
 
 
 @STREAMED
-@SEEN
 @pytest.mark.parametrize("rounds", [0, 2])
-def test_another_replica_continues_from_the_same_records(build: Any, stream: bool, seen: str, rounds: int) -> None:
+def test_another_replica_continues_from_the_same_records(build: Any, stream: bool, rounds: int) -> None:
     world, server, call = started(build, proxies=[{}, {}, {}])
-    chain = Chain(world, stream=stream, seen=seen)
+    chain = Chain(world, stream=stream)
     server.replies += [*[Reply("", (call,))] * rounds, Reply("Both.", (call, Call("fetch", {})))]
     chain.ask(task())
     chain.ask(chain.results(), proxy=1)
@@ -183,7 +174,7 @@ def test_another_key_gets_no_page(build: Any) -> None:
 
 def test_a_turn_that_forces_a_call_continues_too(build: Any) -> None:
     world, server, call = started(build)
-    chain = Chain(world, stream=True, seen="first")
+    chain = Chain(world, stream=True)
     server.replies += [Reply("", (call,)), Reply("It is 6."), Reply("", (call, Call("fetch", {})))]
     for number in range(2):
         chain.ask(task())

@@ -100,18 +100,18 @@ class ToolLoop:
             return None
         return answer
 
-    async def close(self, said: AssistantMessage | None, told: Sequence[bytes]) -> None:
+    async def close(self, said: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
         """Keep what is needed when the client returns, before it has the end of its response.
 
-        `said`: the model's message, if none of our calls in it is answered yet. `told`: how the responses begin from
-        which the client may continue; the last of them holds the whole.
+        `said`: the model's message, if none of our calls in it is answered yet. `first`: the response that the client
+        knows by its name; `last`: the one that holds the whole.
         """
         results = () if said is None else await self._left(said)
-        names = [self.planned.wire.named_in(self.planned.request, evidence) for evidence in told]
-        for name in dict.fromkeys(names):
-            if name and names[-1] and (results or name != names[-1]):
-                continuation = Continuation.of(self.journey.tenant, name, names[-1], results)
-                await self.retrieval.planner.keep_hidden(self.journey.tenant, continuation)
+        wire, request = self.planned.wire, self.planned.request
+        told, name = (wire.named_in(request, response.evidence) for response in (first, last))
+        if told and name and (results or told != name):
+            continuation = Continuation.of(self.journey.tenant, told, name, results)
+            await self.retrieval.planner.keep_hidden(self.journey.tenant, continuation)
 
     async def _left(self, said: AssistantMessage) -> Sequence[bytes]:
         """The results of our calls after which no round follows. Those beside calls of the client are read, and kept

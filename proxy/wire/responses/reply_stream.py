@@ -2,8 +2,9 @@
 
 Rule: events that have nothing to do with those calls pass byte for byte. From the first of those calls on, events are
 renumbered, and the end of the stream is held until it is known whether another round follows. The end has the id of the
-last round, because its server can continue from that response. Reasoning that its server links to what follows it waits
-until that is known to be the client's: it may not come back without it.
+first round, as the beginning has: openai-python accepts no other (src/openai/lib/streaming/responses/_responses.py).
+Reasoning that its server links to what follows it waits until that is known to be the client's: it may not come back
+without it.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -48,6 +49,8 @@ class ReplyStream:
         self._usage = ResponseUsage()
         self._is_passing = False
         """Whether the rest passes as it arrives."""
+        self._id = ""
+        """Of the first round's response."""
         self._is_linked: bool | None = None
         """Whether reasoning is linked to what follows it; None before the first event."""
         self._begin()
@@ -99,7 +102,9 @@ class ReplyStream:
             return event
         name = jsontext.string_in(found, "type")
         if self._is_linked is None:
-            self._is_linked = isinstance(response := found.get("response"), dict) and is_linked(response)
+            response = found.get("response")
+            response = response if isinstance(response, dict) else {}
+            self._id, self._is_linked = jsontext.string_in(response, "id"), is_linked(response)
         if name in _BEGINNINGS and self._rounds:
             return b""
         if isinstance(index := found.get("output_index"), int):
@@ -160,6 +165,8 @@ class ReplyStream:
         if isinstance(response := found.get("response"), dict):
             if output is not None and isinstance(response.get("output"), list):  # what the client has seen
                 made["response", "output"] = output
+            if self._rounds and self._id and "id" in response:
+                made["response", "id"] = jsontext.dump(self._id)
             if isinstance(usage := response.get("usage"), dict) and self._rounds:
                 made["response", "usage"] = jsontext.dump(self._usage.told(usage))
         return _rewritten(event, made)

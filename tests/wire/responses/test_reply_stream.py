@@ -58,6 +58,7 @@ def understood(told):
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     names = [event["type"] for event in events]
     assert names.count("response.created") == 1
+    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
     assert names.index("response.completed") == len(names) - 1
     for kind in ("added", "done"):
         found = [event for event in events if event["type"] == f"response.output_item.{kind}"]
@@ -92,7 +93,7 @@ def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places, kept)
 
 
 @given(st.lists(REPLIES, max_size=3), LAST, PLACES, KEPT)
-def test_rounds_are_one_stream_with_the_id_of_the_last(replies, last, places, kept):
+def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places, kept):
     stream, told, wanted = ReplyStream(), b"", []
     rounds = [*(Reply(one.text, (*one.calls, READS), one.thought) for one in replies), last]
     for number, reply in enumerate(rounds, 1):
@@ -106,7 +107,7 @@ def test_rounds_are_one_stream_with_the_id_of_the_last(replies, last, places, ke
     assert stream.end() is None
     response = understood(told + stream.last_words())
     assert response["output"] == wanted
-    assert response["id"] == f"resp_{len(rounds):024d}"
+    assert response["id"] == f"resp_{1:024d}"
 
 
 def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
