@@ -1,4 +1,4 @@
-"""The upstream as seen from the proxy; with its two parts, the only modules that know the HTTP client (aiohttp).
+"""The upstream as seen from the proxy; with its parts, the only modules that know the HTTP client (aiohttp).
 
 Rule: the client library's exceptions stop here and become the proxy's own errors; a connection whose response nobody
 reads any more is closed at once, for whatever reason. Why this library: docs/decisions/0001-http-client.md.
@@ -21,6 +21,7 @@ from yarl import URL
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.resources.lean_imports import without_certificates
+from proxy.shell.upstream.tap import Taker, Tap
 
 with without_certificates():  # its own contexts are never used: `_open` makes one, if TLS is used at all
     import aiohttp
@@ -89,6 +90,14 @@ class UpstreamResponse:
         self._waiting_since: float | None = None
         """Loop time; None while the proxy waits for the reader."""
         self._cut_off = _end_of_connection(response)
+        self._taker: Taker | None = None
+        self._tap: Tap | None = None
+        self._read_bytes = 0
+
+    def hand_to(self, taker: Taker) -> None:
+        """From now on, `taker` gets each piece in the callback in which it arrives, if it has room; `chunks` waits and
+        yields the others."""
+        self._taker = taker
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
@@ -98,7 +107,12 @@ class UpstreamResponse:
         read, now = self._response.content.readany, self._loop.time
         try:
             self._waiting_since = now()
-            while piece := await read():
+            while True:
+                if self._taker is not None and not self._response.content.is_eof():
+                    await self._taken(self._taker)
+                if not (piece := await read()):
+                    break
+                self._read_bytes += len(piece)
                 self._waiting_since = None
                 yield piece
                 self._waiting_since = now()
@@ -114,6 +128,18 @@ class UpstreamResponse:
         finally:
             self._timer.cancel()
 
+    async def _taken(self, taker: Taker) -> None:
+        """Wait while `taker` takes what arrives. Raises what it raises."""
+        tap = self._response.tap(taker, self._read_bytes) if isinstance(self._response, Exchange) else None
+        if tap is None:
+            return
+        self._tap = tap
+        try:
+            await tap.over
+        finally:
+            tap.end()
+            self._tap, self._read_bytes, self._waiting_since = None, tap.read_bytes, tap.last
+
     async def drain(self) -> None:
         """Read the rest of a body that is all but over, so that its connection can be reused; not for long."""
         left, read = _DRAIN_BYTES, self._response.content.readany
@@ -128,11 +154,14 @@ class UpstreamResponse:
         self._response.close()
 
     def _end_silence(self) -> None:
-        silent = 0.0 if self._waiting_since is None else self._loop.time() - self._waiting_since
+        since = self._waiting_since if self._tap is None else self._tap.last
+        silent = 0.0 if since is None else self._loop.time() - since
         if silent < self._idle_seconds:
             self._timer = self._loop.call_later(self._idle_seconds - silent, self._end_silence)
         else:
             self._response.content.set_exception(TimeoutError())
+            if self._tap is not None:
+                self._tap.end()
 
 
 class Upstream:
