@@ -17,7 +17,6 @@ from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
-from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
 from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
@@ -58,6 +57,7 @@ from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
+    from proxy.shell.artifacts.bucket import Bucket
     from proxy.shell.endpoints.mcp_server import McpEndpoint
     from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.telemetry.tracing import Tracer
@@ -283,6 +283,8 @@ def create_folder(settings: Settings) -> PrivateFolder | Bucket:
     """Where the artifacts are kept; nothing is created or requested yet."""
     scheme, _, path = (settings.artifacts.url or "").partition("://")
     if scheme and scheme != "file":
+        from proxy.shell.artifacts.bucket import Bucket  # noqa: PLC0415 - 4 MB that a local folder does not need
+
         return Bucket(settings.artifacts.url or "")
     return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
 
@@ -291,7 +293,7 @@ def unwritable(settings: Settings) -> str | None:
     """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
     bucket."""
     folder = create_folder(settings)
-    if isinstance(folder, Bucket):
+    if not isinstance(folder, PrivateFolder):
         return None
     try:
         folder.put(TRIAL_KEY, b"ok\n")
@@ -303,9 +305,9 @@ def unwritable(settings: Settings) -> str | None:
 
 def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     """What tells the owners of artifacts apart."""
-    if isinstance(folder, Bucket):
-        return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+    if isinstance(folder, PrivateFolder):
+        return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:
