@@ -33,6 +33,8 @@ KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 """https://man7.org/linux/man-pages/man3/mallopt.3.html"""
+STARTED_SECONDS: Final = 0.5
+"""From the start until what it has left free is given back: 3.5 MB, from modules and the catalogue being read."""
 LOOK_SECONDS: Final = 2.0
 """Between two checks for memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
@@ -150,11 +152,15 @@ class Share:
 
 
 async def give_memory_back(workload: Workload) -> None:
-    """Make the C library return to the system the memory that large requests have left free in its heap: it keeps that
-    for ever if anything small lies above it. https://man7.org/linux/man-pages/man3/malloc_trim.3.html"""
+    """Make the C library return to the system the memory that the start and large requests have left free in its heap:
+    it keeps that for ever if anything small lies above it. https://man7.org/linux/man-pages/man3/malloc_trim.3.html"""
     trim = _malloc_trim()
+    if trim is None:
+        return
     done_bytes = workload.done_bytes
-    while trim is not None:
+    await asyncio.sleep(STARTED_SECONDS)
+    await asyncio.to_thread(trim, 0)
+    while True:
         await asyncio.sleep(LOOK_SECONDS)
         if workload.done_bytes - done_bytes >= WORTH_BYTES:
             done_bytes = workload.done_bytes
