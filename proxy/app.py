@@ -49,7 +49,7 @@ from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
-from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
+from proxy.shell.resources.workload import Workload, give_memory_back, tune_allocator
 from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recent import RecentDecisions
@@ -91,7 +91,7 @@ def tune_interpreter() -> None:
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
-    keep_large_blocks_apart()
+    tune_allocator()
 
 
 def forget_what_is_gone() -> None:
