@@ -52,6 +52,7 @@ from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.workload import Workload, give_memory_back, tune_allocator
 from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.parcels import Outbox
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from proxy.shell.artifacts.bucket import Bucket
     from proxy.shell.endpoints.mcp_server import McpEndpoint
     from proxy.shell.models.shared_state import SharedLearning
+    from proxy.shell.resources.state_contact import StateContact
+    from proxy.shell.telemetry.shared_decisions import SharedDecisions
     from proxy.shell.telemetry.tracing import Tracer
 
 SWITCH_SECONDS: Final = 0.0005
@@ -156,8 +159,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     rights = _rights(settings, tenants)
     mcp = _mcp(settings, tools, rights)
-    lanes = [Lane.of(settings.before(one), one, shared) for one in settings.named_upstreams.values()]
-    state = _state(settings, lanes, tenants, metrics)
+    lanes = [
+        Lane.of(settings.before(one), one, shared, name if settings.upstreams else "")
+        for name, one in settings.named_upstreams.items()
+    ]
+    contact, sharers = _state(settings, lanes, tenants, metrics, history)
     metrics.follow([lane.learning for lane in lanes])
     routes = Routes([lane.route for lane in lanes], settings.server.max_body_bytes)
     readiness = _readiness(settings, lanes, store)
@@ -177,9 +183,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             for lane in lanes:
                 lane.models.start()
                 at_the_end.callback(asyncio.create_task(_follow(lane.learning)).cancel)
-            if state is not None:
-                at_the_end.push_async_callback(state.close)
-                await state.start()
+            await at_the_end.enter_async_context(_sharing(contact, sharers))
             for work in (
                 history.write_for_ever(),
                 give_memory_back(workload),
@@ -195,7 +199,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     guard = Guard(settings.server.admin_key, settings.server.host_names)
-    notes: dict[str, Note] = {} if state is None else {"state": lambda: state.problem}
+    notes: dict[str, Note] = {} if contact is None else {"state": lambda: contact.problem}
     asked = probes(readiness, notes)
     named = zip(settings.named_upstreams, lanes, strict=True)
     parts = Parts(
@@ -245,8 +249,9 @@ class Lane:
     route: Route
 
     @classmethod
-    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared) -> Lane:
-        """`settings`: those of a proxy that has only the upstream `one`."""
+    def of(cls, settings: Settings, one: UpstreamSettings, shared: Shared, name: str) -> Lane:
+        """`settings`: those of a proxy that has only the upstream `one`. `name`: its place in the settings, if there
+        are several."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
         models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
@@ -258,7 +263,7 @@ class Lane:
         relay = Relay(
             settings, upstream, models, planner, shared.store, shared.tenants, shared.recorder, learning, retrieval
         )
-        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one))
+        return cls(upstream, learning, models, Route(relay, planner, upstream.base_path, one, name))
 
     def priced(self, name: str) -> Priced:
         """The same, for the overview; `name`: of its check."""
@@ -276,6 +281,10 @@ def _history(settings: Settings, inherited: Inherited) -> History:
     if inherited.history is None:
         inherited.history = History(inherited.recent, settings.data_dir / FILE_NAME, stored)
     inherited.history.max_rows = stored
+    if not stored or settings.state.url is None:
+        inherited.history.outbox = None
+    elif inherited.history.outbox is None:
+        inherited.history.outbox = Outbox()
     return inherited.history
 
 
@@ -329,14 +338,37 @@ def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) 
     return Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
 
 
-def _state(settings: Settings, lanes: Sequence[Lane], tenants: Tenants, metrics: Metrics) -> SharedLearning | None:
-    """What shares lessons with other replicas, if enabled."""
-    if settings.state.url is None or not settings.learning.enabled:
-        return None
+def _state(
+    settings: Settings, lanes: Sequence[Lane], tenants: Tenants, metrics: Metrics, history: History
+) -> tuple[StateContact | None, list[SharedLearning | SharedDecisions]]:
+    """The server through which replicas share, if there is one, and what shares lessons and decisions."""
+    if settings.state.url is None:
+        return None, []
     from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
+    from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - as said above
+    from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - as said above
 
-    learning = {lane.learning.upstream: lane.learning for lane in lanes}
-    return SharedLearning(settings.state.url, tenants.circle, learning, metrics.state_failures.inc)
+    contact = StateContact(settings.state.url, tenants.circle, metrics.state_failures.inc)
+    found: list[SharedLearning | SharedDecisions] = []
+    if settings.learning.enabled:
+        found.append(SharedLearning(contact, {lane.learning.upstream: lane.learning for lane in lanes}))
+    if history.outbox is not None:
+        found.append(SharedDecisions(contact, history, history.outbox))
+    return contact, found
+
+
+@contextlib.asynccontextmanager
+async def _sharing(
+    contact: StateContact | None, sharers: Sequence[SharedLearning | SharedDecisions]
+) -> AsyncIterator[None]:
+    """While the application runs, each of them exchanges what is new with other replicas."""
+    async with contextlib.AsyncExitStack() as at_the_end:
+        if contact is not None:
+            at_the_end.push_async_callback(contact.close)
+        for sharer in sharers:
+            at_the_end.push_async_callback(sharer.close)
+            await sharer.start()
+        yield
 
 
 def _mcp(settings: Settings, tools: ArtifactTools, rights: ArtifactRights) -> McpEndpoint | None:
@@ -354,7 +386,8 @@ def _tracer(settings: Settings) -> Tracer | None:
         return None
     from proxy.shell.telemetry.tracing import Tracer  # noqa: PLC0415 - needs an extra that may not be installed
 
-    return Tracer(settings.upstream.base_url)
+    addresses = {name: one.base_url for name, one in settings.named_upstreams.items()}
+    return Tracer({**addresses, "": settings.upstream.base_url})
 
 
 def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:

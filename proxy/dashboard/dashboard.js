@@ -659,7 +659,7 @@ function factsOf(decision) {
   fact("First byte", decision.first_byte_ms === undefined ? undefined : `${whole.format(decision.first_byte_ms)} ms`);
   fact("In all", `${whole.format(decision.total_ms)} ms`);
   if (decision.prompt_tokens) fact("The upstream counted", `${whole.format(decision.prompt_tokens)} tokens, ${percent.format(Math.min(1, decision.cached_tokens / decision.prompt_tokens))} from its cache`);
-  fact("Upstream", decision.upstream);
+  fact("Upstream", decision.route ? `${decision.upstream ?? "not asked"}, ${decision.route}` : decision.upstream);
   fact("Counted by", decision.counted_by);
   return facts;
 }

@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 from support.azure_server import azure_server, new_container
+from support.gcs_server import gcs_server, new_google_bucket
 from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
 
 LONG = long_text(5_000, "word")
 
 
-SERVERS = {"s3": (s3_server, new_bucket), "azure": (azure_server, new_container)}
+SERVERS = {
+    "s3": (s3_server, new_bucket),
+    "google": (gcs_server, new_google_bucket),
+    "azure": (azure_server, new_container),
+}
 
 
 @pytest.fixture(params=SERVERS)

@@ -157,4 +157,4 @@ def test_decisions_that_are_not_kept_are_those_of_the_worker_that_answers(build:
     assert [one["request_id"] for one in at(world, "/decisions", 0)["decisions"]] == ["zero"]
     assert at(world, "/decisions", 1)["decisions"] == []
     assert not at(world, "/decisions", 0)["worker"]["shared"]
-    assert not (world.folder / "decisions-1.db").exists()
+    assert not (world.folder / "decisions-2.db").exists()

@@ -1,19 +1,22 @@
-"""Replicas that share what they learn through a server of Redis or Valkey, and go on without it."""
+"""Replicas that share what they learn and decide through a server of Redis or Valkey, and go on without it."""
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from support.journey import PATIENCE_SECONDS, World, one_call
 from support.state_server import StateServer, needs_state_server
 
 from proxy.__main__ import main
 from proxy.shell.models import shared_state
 from proxy.shell.operator import readiness
+from proxy.shell.telemetry import shared_decisions
 
 pytestmark = needs_state_server
 
@@ -24,6 +27,7 @@ LONG = " ".join(f"word-{number}" for number in range(9_000))
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateServer]:
     monkeypatch.setattr(shared_state, "COMPARE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_decisions, "EXCHANGE_SECONDS", 0.05)
     monkeypatch.setattr(readiness, "READY_SECONDS", 0.0)
     found = StateServer(tmp_path)
     found.start()
@@ -31,7 +35,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateSer
     found.stop()
 
 
-def replicas(build: Any, server: StateServer, folder: Path) -> World:
+def replicas(build: Any, server: StateServer, folder: Path, **settings: Any) -> World:
     """Two of them, with nothing in common but the artifacts, the secret of tenants and the server."""
     for name in ("one", "two"):
         (folder / name).mkdir()
@@ -42,6 +46,7 @@ def replicas(build: Any, server: StateServer, folder: Path) -> World:
         artifacts={"folder": folder / "artifacts"},
         state={"url": server.url},
         proxies=[{"data_dir": folder / "one"}, {"data_dir": folder / "two"}],
+        **settings,
     )
     return world
 
@@ -92,7 +97,7 @@ def test_a_conversation_goes_on_while_the_server_is_away_and_is_shared_when_it_i
     eventually(lambda: "unavailable" in ready(world, 0))
     assert set(ready(world, 0)["unavailable"]) == {"state"}
     overview = world.client.get(world.proxies[0].removesuffix("/v1") + "/overview").json()
-    assert [said["words"].split(",")[0] for said in overview["health"]] == ["What replicas learn is not shared"]
+    assert [said["words"].split(",")[0] for said in overview["health"]] == ["Replicas share nothing"]
     assert not known_to(world, 1)
     assert world.ask(chat("why?"), proxy=1).headers["x-context-proxy-attempts"] == "2"
     metrics = world.client.get(world.proxies[0].removesuffix("/v1") + "/metrics").text
@@ -123,3 +128,62 @@ def test_the_command_makes_all_replicas_forget(
     server.stop()
     assert main(asked) == 1
     assert "only this machine has forgotten" in capsys.readouterr().err
+
+
+def at(world: World, path: str, proxy: int) -> Any:
+    answer = world.client.get(world.proxies[proxy].removesuffix("/v1") + path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_each_replica_shows_the_decisions_of_both_and_goes_on_without_the_server(
+    build: Any, server: StateServer, tmp_path: Path
+) -> None:
+    world = replicas(build, server, tmp_path)
+    for number in range(4):
+        world.ask(chat("why?"), proxy=number % 2, x_request_id=f"r{number}")
+    eventually(lambda: all(at(world, "/decisions", proxy)["matching"] == 4 for proxy in (0, 1)))
+    one, other = (at(world, "/decisions", proxy) for proxy in (0, 1))
+    assert one["decisions"] == other["decisions"]
+    assert one["totals"] == other["totals"]
+    page = at(world, f"/decisions?before={one['decisions'][1]['id']}", 1)["decisions"]
+    assert page == one["decisions"][2:], "a page of one replica goes on where that of the other ends"
+    for path in ("/conversations", "/overview"):
+        shown = [at(world, path, proxy) for proxy in (0, 1)]
+        assert shown[0] == shown[1], path
+    assert shown[0]["totals"]["requests"] == 4
+    details = [at(world, "/decisions/r1", proxy) for proxy in (0, 1)]
+    assert details[0]["blocks"] == details[1]["blocks"] != []
+
+    server.stop()
+    assert world.ask(chat("and then?"), proxy=0, x_request_id="alone").status_code == 200
+    assert at(world, "/decisions?q=alone", 0)["matching"] == 1
+    assert at(world, "/decisions", 1)["matching"] == 4
+    world.logged("state_lost", 2)
+    server.start()
+    eventually(lambda: at(world, "/decisions?q=alone", 1)["matching"] == 1)
+    assert len(world.log("state_lost")) == 2, "once for each replica, whatever it shares"
+
+
+def test_neither_keys_nor_content_are_on_the_server(build: Any, server: StateServer, tmp_path: Path) -> None:
+    world = replicas(build, server, tmp_path)
+    key, words = "sk-canary-of-a-key", "canary-of-content"
+    body = chat(words)
+    body["messages"][0]["content"] += words
+    world.ask(body, proxy=0, authorization=f"Bearer {key}")
+    eventually(lambda: at(world, "/decisions", 1)["matching"] == 1)
+    with redis.Redis.from_url(server.url) as client:
+        (stream,) = client.keys("*:decisions")
+        found = b"".join(zlib.decompress(fields[b"what"]) for _, fields in client.xrange(stream))
+        found += b"".join(client.dump(one) for one in client.scan_iter())
+    assert b"request_id" in found
+    assert b"canary" not in found
+
+
+def test_decisions_that_are_not_kept_are_not_shared(build: Any, server: StateServer, tmp_path: Path) -> None:
+    world = replicas(build, server, tmp_path, decisions={"stored": 0})
+    world.ask(chat("why?"), proxy=0)
+    eventually(lambda: known_to(world, 1))
+    assert at(world, "/decisions", 1)["matching"] == 0
+    with redis.Redis.from_url(server.url) as client:
+        assert client.keys("*:decisions") == []

@@ -46,6 +46,20 @@ def test_a_request_goes_to_the_first_upstream_whose_glob_matches_its_model(build
     assert len(world.upstream.received) == 2
 
 
+def test_the_log_and_the_decisions_say_which_upstream_served_a_request(build: Any, other: Any) -> None:
+    _, base_url = other
+    world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])
+    world.ask(asking("qwen3-32b"), x_request_id="one")
+    world.ask(asking("gpt-6"), x_request_id="two")
+    lines = {line["request_id"]: line for line in world.logged("request_done", 2)}
+    assert [lines[name]["route"] for name in ("one", "two")] == ["upstreams[0]", "upstream"]
+    assert [lines[name]["upstream"] in base_url for name in ("one", "two")] == [True, False]
+    root = world.proxies[0].removesuffix("/v1")
+    found = world.client.get(f"{root}/decisions", params={"q": "upstreams[0]"}).json()["decisions"]
+    assert [(one["request_id"], one["route"]) for one in found] == [("one", "upstreams[0]")]
+    assert world.client.get(f"{root}/decisions/two").json()["route"] == "upstream"
+
+
 def test_a_compressed_body_finds_its_upstream_too(build: Any, other: Any) -> None:
     small, base_url = other
     world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])

@@ -52,6 +52,7 @@ class LineMessage:
     is_companion: bool = False
     must_stay: bool = False
     is_marked: bool = False
+    takes_notes_apart: bool = False
     may_hold_media: bool = True
     can_carry_a_note: bool = True
 

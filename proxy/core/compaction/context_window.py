@@ -72,8 +72,12 @@ class ContextWindow:
             index = own.index
             if index >= len(self.entries):
                 continue
-            if self.entries[index] is not own or self.is_desperate or (note is not None and note.message == index):
+            if self.entries[index] is not own or self.is_desperate:
                 return None
+            if note is not None and note.message == index:
+                twin.omission_note = self.omission_note.carried_by(other, self._counter)
+                if twin.omission_note.size != self.omission_note.size:
+                    return None
             twin.entries[index], twin._blocks[index] = other, MessageReport.of(other)
         return twin
 

@@ -25,8 +25,8 @@ from proxy.core.tokens.counters import Counter
 from proxy.core.truncation.tool_response import tool_response, with_note
 
 _CARRIERS: Final = (TOOL_ROLES, frozenset({"user"}), frozenset({"assistant"}))
-"""Which message carries the note: preferably a tool result, where a model expects text about results; an assistant
-message last."""
+"""Which message carries the note, unless the task does: preferably a tool result, where a model expects text about
+results; an assistant message last."""
 _NAMES: Final[WeakKeyDictionary[Message, str]] = WeakKeyDictionary()
 """Remembered as long as the message exists; joined into one text, because separate names would take five times as much
 memory."""
@@ -84,7 +84,7 @@ class OmissionNote:
         nor quotations.
 
         It comes before the text of that message, but after it in the newest exchange (from `newest_index` on), where
-        the model first looks for the result of its call.
+        the model first looks for the result of its call, and after what a user said, if it is a part of its own.
         """
         carrier = _carrier(kept)
         if carrier is None or not self.artifacts:
@@ -119,9 +119,10 @@ class OmissionNote:
     def _onto_content(self, message: Message) -> tuple[Address, str, Content]:
         """Where in a message the note goes, the text there, and that text with the note; or all parts, if there is no
         text and the note has a part of its own."""
-        found = next(message.texts(), None)
+        apart = message.role == "user" and message.takes_notes_apart
+        found = None if apart else next(message.texts(), None)
         if found is None:
-            at, content = message.with_note(self.note, after=self.behind)
+            at, content = message.with_note(self.note, after=self.behind or apart)
             return at, "", content
         at, text = found
         response = tool_response(text)
@@ -146,7 +147,11 @@ def _quoted(text: str) -> str:
 
 
 def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
-    """The first message after the gap that can carry a note, preferably one that has a text."""
+    """The end of the task, if notes are parts of their own; otherwise the first message after the gap that can carry a
+    note, preferably one that has a text."""
+    task = _end_of_task(kept)
+    if task is not None and task.message.takes_notes_apart:
+        return task
     first_gap = next((index for index, entry in enumerate(kept) if entry is None), len(kept))
     after = [entry for entry in kept[first_gap:] if entry is not None]
     before = [entry for entry in reversed(kept[:first_gap]) if entry is not None]
@@ -156,6 +161,17 @@ def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
                 if entry.message.role in roles and can_carry(entry.message):
                     return entry
     return None
+
+
+def _end_of_task(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:
+    """The last user message before the first assistant message."""
+    found = None
+    for entry in kept:
+        if entry is not None and entry.message.role == "assistant":
+            break
+        if entry is not None and entry.message.role == "user" and entry.message.can_carry_a_note:
+            found = entry
+    return found
 
 
 def _has_text(message: Message) -> bool:

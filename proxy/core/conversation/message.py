@@ -173,6 +173,11 @@ class Message(Protocol):
     def can_carry_a_note(self) -> bool:
         """Whether a text may be put into its content, although it has none."""
 
+    @property
+    def takes_notes_apart(self) -> bool:
+        """Whether the omission note is a part of its own, at the end of what the user said, rather than text of a
+        result."""
+
     def text(self) -> str:
         """Everything in it that a model reads as text, together: contents, calls, reasoning."""
 
@@ -204,7 +209,7 @@ class Message(Protocol):
         """The message with these changes; everything else keeps its bytes."""
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """Where a note goes in a message without a text, and the new content there."""
+        """Where a note goes that becomes a part of its own, and the new content there."""
 
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
         """A new message of the same wire."""

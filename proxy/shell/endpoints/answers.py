@@ -96,7 +96,7 @@ class Decision(_Answer):
     """One finished request: the members of its log line, and what became of its tokens."""
 
     id: int = 0
-    """Its place in the history; left out of one that is read from memory."""
+    """The same in all workers and replicas, larger for what ended later; left out of one that is read from memory."""
     ended: str
     """ISO 8601, UTC."""
     request_id: str
@@ -124,6 +124,8 @@ class Decision(_Answer):
     advice: str = ""
     upstream: str = ""
     """Host and port."""
+    route: str = ""
+    """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
     prompt_tokens: int = 0
     """As the upstream counted them; left out, like the next two, if it stated nothing."""
     cached_tokens: int = 0

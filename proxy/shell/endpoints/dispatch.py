@@ -189,6 +189,7 @@ class FittedEndpoint:
             decision.note_body(len(body))
             async with UntilClientLeaves(receive, connection=connection_of(scope)) as client:
                 route = await self._routes.of(wire, headers, body, road.model)
+                decision.route = route.name
                 served = await self._served(scope, route, wire, road, body, decision, alive, sender)
                 del body  # a response may take minutes
                 share.release()

@@ -19,7 +19,6 @@ from proxy.errors import TooManyListeners
 from proxy.shell.endpoints.parts import PARTS, Parts
 from proxy.shell.endpoints.refusals import refusal
 from proxy.shell.http.disconnect import STATE_KEY
-from proxy.shell.telemetry.ledger import Wanted
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -68,14 +67,13 @@ async def _tell(scope: Scope, send: Send) -> None:
     parts: Parts = scope[PARTS]
     history = parts.history
     connection = scope.get("state", {}).get(STATE_KEY)
-    newest = await history.page(Wanted(limit=1))
-    last, told = newest[0]["id"] if newest else 0, b"[]"
+    last, told = await history.newest(), b"[]"
     await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
     while connection is None or not connection.is_draining:
-        decisions = await history.page(Wanted(limit=MAX_AT_ONCE, after=last))
+        last, decisions = await history.news(last, MAX_AT_ONCE)
         running = jsontext.dump(await history.running())
         if decisions or running != told:
-            last, told = decisions[0]["id"] if decisions else last, running
+            told = running
             event = b'data: {"decisions":%b,"running":%b}\n\n' % (jsontext.dump(decisions), running)
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await asyncio.sleep(LOOK_SECONDS)

@@ -75,7 +75,7 @@ _CHAT_REQUEST: Final = {
 
 def _plain(asked: object) -> object:
     """Only digits: pydantic also reads `+5`, `5.0` and `1_0` as numbers."""
-    if isinstance(asked, str) and not (asked.isascii() and asked.isdigit() and len(asked) < 10):
+    if isinstance(asked, str) and not (asked.isascii() and asked.isdigit() and len(asked) < 17):
         raise ValueError("is no number")
     return asked
 
@@ -130,9 +130,9 @@ def add_operator_endpoints(app: FastAPI) -> None:
         show: _Show = "all",
         conversation: _Conversation = "",
     ) -> Response:
-        """Of all workers, the newest first: sizes, names and reasons, never content. With `decisions.stored: 0` only of
-        the process that responds, since its start."""
-        wanted = Wanted(limit, before, None, q, show == "changed", show == "troubled", conversation)
+        """Of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
+        content. With `decisions.stored: 0` only of the process that responds, since its start."""
+        wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation)
         return _json(await _decisions(parts_of(request), wanted))
 
     @operator.get(

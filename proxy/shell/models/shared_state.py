@@ -13,43 +13,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 import redis
-import redis.asyncio
 from pydantic import SecretStr
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, WatchError
+from redis.exceptions import WatchError
 
 from proxy.shell.models.knowledge import Knowledge
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.resources.bounded import with_newest
-from proxy.shell.resources.logs import logger
+from proxy.shell.resources.state_contact import (
+    ANSWER_SECONDS,
+    TROUBLE,
+    StateContact,
+    key_of,
+    place_of,
+    reason_of,
+)
 
 if TYPE_CHECKING:
     from redis.asyncio.client import Pipeline
 
 COMPARE_SECONDS: Final = 2.0
 """Between two looks at the number of changes; a look is one request for two small values."""
-ANSWER_SECONDS: Final = 1.0
-"""Longest wait for a connection, or for one response."""
-WHOLE_SECONDS: Final = 4.0
-"""Longest comparison, whatever the number of responses."""
 TRIES: Final = 3
 """Of one comparison, if other replicas change something at the same moment; the next one is soon."""
 KEPT_SECONDS: Final = 30 * 24 * 3600
 """After the last change the server forgets by itself what nobody uses."""
-_PREFIX: Final = "context-proxy:1"
-"""With the version of the format."""
+USER: Final = "learning"
+"""Who speaks with the server here."""
 _Field: TypeAlias = bytes | bytearray | memoryview | str | int | float
 """As the library types the members of a hash."""
-_TROUBLE: Final = (RedisError, OSError, TimeoutError)
 
 
 class Keys:
@@ -57,37 +55,25 @@ class Keys:
 
     def __init__(self, circle: str) -> None:
         """`circle`: a fingerprint of the secret."""
-        self.learned = f"{_PREFIX}:{{{circle}}}:learned"
+        self.learned = key_of(circle, "learned")
         """A hash: upstream and model → what is known, as JSON."""
-        self.version = f"{_PREFIX}:{{{circle}}}:version"
+        self.version = key_of(circle, "version")
         """Number of changes."""
-        self.era = f"{_PREFIX}:{{{circle}}}:era"
+        self.era = key_of(circle, "era")
         """Set at random with the first change; missing or another one: the server has lost everything since."""
-        self.forgotten = f"{_PREFIX}:{{{circle}}}:forgotten"
+        self.forgotten = key_of(circle, "forgotten")
         """Unix time at which everything was last forgotten on purpose."""
 
 
 class SharedLearning:
     """Compares what this process knows about its upstreams with the server."""
 
-    def __init__(
-        self,
-        url: SecretStr,
-        circle: str,
-        learning: Mapping[str, Learning],
-        on_failure: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`learning`: by upstream. `on_failure`: called after each comparison that failed."""
-        self._server = redis.asyncio.Redis.from_url(
-            url.get_secret_value(),
-            socket_timeout=ANSWER_SECONDS,
-            socket_connect_timeout=ANSWER_SECONDS,
-            retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
-        )
-        self._place = place_of(url)
-        self._keys = Keys(circle)
+    def __init__(self, contact: StateContact, learning: Mapping[str, Learning]) -> None:
+        """`learning`: by upstream."""
+        self._contact = contact
+        self._server = contact.server
+        self._keys = Keys(contact.circle)
         self._learning = learning
-        self._on_failure = on_failure
         self._base: dict[str, dict[str, Knowledge]] = {}
         """By upstream: what both sides knew after the last comparison."""
         self._version: bytes | None = None
@@ -98,13 +84,11 @@ class SharedLearning:
         self._lesson = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._problem: str | None = None
-        self._log = logger()
 
     @property
     def problem(self) -> str | None:
         """Why the last comparison failed; None if it did not."""
-        return self._problem
+        return self._contact.problem_of(USER)
 
     async def start(self) -> None:
         """Compare for the first time, which may fail, and from now on."""
@@ -119,30 +103,19 @@ class SharedLearning:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        if self._problem is None:
+        if self.problem is None:
             await self.compare()
         for learning in self._learning.values():
             learning.on_lesson = _nobody
-        with contextlib.suppress(*_TROUBLE):
-            await self._server.aclose()
 
     async def compare(self) -> None:
         """Tell the server what is new here, and learn what is new there; never raises."""
         self._lesson.clear()
-        try:
-            async with asyncio.timeout(WHOLE_SECONDS):
-                await self._compare()
-        except _TROUBLE as error:
-            self._note_problem(_reason_of(error))
-        except Exception as error:  # a defect must not end the comparisons
-            self._log.exception("state_failed", server=self._place)
-            self._note_problem(type(error).__name__)
-        else:
-            self._note_problem(None)
+        await self._contact.speak(USER, self._compare)
 
     async def _compare_for_ever(self) -> None:
         while not self._is_closing:  # a library may swallow the cancellation
-            if self._problem is not None:
+            if self.problem is not None:
                 await asyncio.sleep(COMPARE_SECONDS)  # no lesson makes a server come back
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(COMPARE_SECONDS):  # unlike wait_for before Python 3.12, never loses a cancel
@@ -217,15 +190,6 @@ class SharedLearning:
             learning.take(agreed[upstream], mine[upstream])
         self._base = agreed
 
-    def _note_problem(self, reason: str | None) -> None:
-        if reason is not None:
-            self._on_failure()
-        if reason is not None and self._problem is None:
-            self._log.warning("state_lost", server=self._place, reason=reason)
-        elif reason is None and self._problem is not None:
-            self._log.info("state_found", server=self._place)
-        self._problem = reason
-
 
 def forget_everywhere(url: SecretStr, circle: str) -> str | None:
     """Make all replicas forget what was learned, within seconds; why that failed, or None."""
@@ -240,18 +204,9 @@ def forget_everywhere(url: SecretStr, circle: str) -> str | None:
             pipe.set(keys.forgotten, seconds + microseconds / 1e6, ex=KEPT_SECONDS)
             pipe.incr(keys.version)
             pipe.execute()
-    except _TROUBLE as error:
-        return f"{place_of(url)}: {_reason_of(error)}"
+    except TROUBLE as error:
+        return f"{place_of(url)}: {reason_of(error)}"
     return None
-
-
-def place_of(url: SecretStr) -> str:
-    """The server in a URL, without user and password.
-
-    >>> place_of(SecretStr("rediss://me:secret@valkey.example:6380/2"))
-    'valkey.example:6380'
-    """
-    return urlsplit(url.get_secret_value()).netloc.rpartition("@")[2]
 
 
 def _nobody() -> None:
@@ -293,11 +248,3 @@ def _difference(
                 written[f"{upstream}\n{model}"] = msgspec.json.encode(one)
         removed += [f"{upstream}\n{model}" for model in before if model not in known]
     return written, removed
-
-
-def _reason_of(error: Exception) -> str:
-    """In the words of the system, or by its kind: the words of a server may hold anything."""
-    cause = error if isinstance(error, OSError) else error.__context__
-    if isinstance(cause, OSError) and cause.errno is not None:
-        return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or type(cause).__name__
-    return type(error).__name__

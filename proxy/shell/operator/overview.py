@@ -50,8 +50,8 @@ class Overview:
         clock: Callable[[], float] = time.time,
         state: Note | None = None,
     ) -> None:
-        """`looked`: what was found when everything was last checked. `state`: why lessons are not shared with other
-        replicas; None where nothing is shared."""
+        """`looked`: what was found when everything was last checked. `state`: why nothing is shared with other
+        replicas; None where nothing is to be."""
         self._history = history
         self._looked = looked
         self._upstreams = upstreams
@@ -95,7 +95,7 @@ class Overview:
     def _unshared(self) -> Iterable[dict[str, str]]:
         problem = None if self._state is None else self._state()
         if problem is not None:
-            words = f"What replicas learn is not shared, and each goes on with what it knows: {problem}"
+            words = f"Replicas share nothing, and each goes by what it knows and shows what it has: {problem}"
             yield {"level": "warn", "words": words}
 
     async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class Route:
     """Of the upstream's base URL."""
     upstream: UpstreamSettings
     """Says which requests it takes."""
+    name: str = ""
+    """Its place in the settings: `upstream`, `upstreams[0]`; empty if it is the only one."""
 
 
 class Routes:

@@ -70,6 +70,8 @@ class Decision:
     """All its counts for the prompt that was sent last, cached tokens included, if it states them."""
     upstream: str = ""
     """Host and port of the upstream that it was sent to."""
+    route: str = ""
+    """The place of the upstream in the settings, if there are several."""
     parent: Context | None = None
     """The client's span, if requests are traced and the client names one."""
     cut_to_tokens: int | None = None
@@ -177,10 +179,11 @@ class Decision:
         return "window_too_small" if is_cut else ""
 
     def _described_upstream(self) -> dict[str, Any]:
-        """Where it was sent, and what was counted there."""
+        """Which upstream serves it, and if it was sent, where to, and what was counted there."""
+        line: dict[str, Any] = {"route": self.route} if self.route else {}
         if not self.upstream:
-            return {}
-        line: dict[str, Any] = {"upstream": self.upstream}
+            return line
+        line["upstream"] = self.upstream
         if (counted := self.counted) is not None:
             line["prompt_tokens"] = counted.prompt
             line["cached_tokens"] = counted.cached

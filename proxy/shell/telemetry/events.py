@@ -13,7 +13,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "every chat request, however it ended: sizes, edits, times, outcome; `refusal`: what the upstream refused it "
         "for (`prompt`, `auth`, `rate`, …), also in the mode `observe`; and `prefix_kept`: the share (0–1) of the "
         "conversation's previous request, as sent, with which this one begins (from 4 KB on); with "
-        "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's",
+        "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's; with "
+        "several upstreams, `route`: which of them serves it, by its place in the settings (`upstreams[0]`)",
     ),
     (("messages_compressed",), "`/v1/compress` answered a gateway: sizes before and after, edits by reason"),
     (
@@ -86,7 +87,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("state_lost", "state_found", "state_failed"),
         "the server at `state.url` is away, or there again, or a defect of the proxy keeps it from what is there; "
-        "meanwhile each replica goes by what it knows and learns",
+        "meanwhile each replica goes by what it knows and learns, and shows the requests that it has",
     ),
     (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,9 +21,10 @@ from proxy.core.text import jsontext
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads
 from proxy.shell.telemetry.ledger import Entry, Ledger, Wanted
+from proxy.shell.telemetry.parcels import Outbox, packed, unpacked
 from proxy.shell.telemetry.recent import RecentDecisions, Recorded
 
-FILE_NAME: Final = "decisions-1.db"
+FILE_NAME: Final = "decisions-2.db"
 """In the data folder; the number is that of the tables' shape."""
 WRITE_SECONDS: Final = 1.0
 """Between two writes."""
@@ -55,6 +56,8 @@ class History:
         self._clock = clock
         """Unix time."""
         self.max_rows = max_rows
+        self.outbox: Outbox | None = None
+        """For what other replicas are to be told; None: nothing."""
         self._waiting: deque[Recorded] = deque(maxlen=MAX_WAITING)
         self._threads = DaemonThreads(1, "history")
         self._file: Ledger | None = None
@@ -96,6 +99,21 @@ class History:
             await self.write()
             await self._run(self._close)
 
+    async def heard(self) -> tuple[str, str] | None:
+        """The name of the file among those of other replicas, and up to where it has what they have told; None: there
+        is no file at the moment."""
+        return await self._run(self._on_file, lambda ledger: (ledger.origin(), ledger.position()))
+
+    async def take(self, parcels: Sequence[bytes], since: str, until: str) -> str | None:
+        """Add what other replicas have told between two positions. Returns up to where the file has it now, which
+        another worker may have done, or None."""
+
+        def work(ledger: Ledger) -> str:
+            entries = [entry for entry in map(unpacked, parcels) if entry is not None]
+            return ledger.take(entries, since, until, self._clock())
+
+        return await self._run(self._on_file, work)
+
     async def page(self, wanted: Wanted) -> list[dict[str, Any]]:
         """Summaries, each with its `id`, the newest first."""
         return await self._asked(lambda ledger: ledger.page(wanted))
@@ -103,6 +121,14 @@ class History:
     async def count(self, wanted: Wanted) -> int:
         """How many there are of a kind."""
         return await self._asked(lambda ledger: ledger.count(wanted))
+
+    async def newest(self) -> int:
+        """The place of the request that came last."""
+        return await self._asked(lambda ledger: ledger.newest())
+
+    async def news(self, after: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
+        """Requests that have come since a place, the newest first; and the place of the last."""
+        return await self._asked(lambda ledger: ledger.news(after, limit))
 
     async def find(self, request_id: str) -> dict[str, Any] | None:
         """The newest request of this id, message by message: from memory, where all messages are, else from the file,
@@ -150,10 +176,23 @@ class History:
             return
         taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
-            ledger.add([entry_of(one) for one in taken], self.worker, jsontext.dump(list(running)), self._clock())
+            entries = [entry_of(one) for one in taken]
+            numbers = ledger.add(entries, self.worker, jsontext.dump(list(running)), self._clock())
         except (sqlite3.Error, OSError) as error:
             self._waiting.extendleft(reversed(taken[-(MAX_WAITING - len(self._waiting)) :]))
             self._fail(error)
+            return
+        if self.outbox is not None:
+            parcels = map(packed, entries, numbers)
+            self.outbox.put(parcel for parcel in parcels if parcel is not None)
+
+    def _on_file(self, work: Callable[[Ledger], _Result]) -> _Result | None:
+        ledger = self._opened()
+        try:
+            return None if ledger is None else work(ledger)
+        except (sqlite3.Error, OSError) as error:
+            self._fail(error)
+            return None
 
     def _answer(self, ask: Callable[[Ledger], _Result], new: list[Recorded], added: int) -> _Result:
         if self.max_rows:

@@ -2,15 +2,20 @@
 
 Rule: it holds what the log holds, never a key and never content; its size is bounded in rows and in bytes. One thread
 uses one ledger; other processes may write to the same file. Everything here may raise sqlite3.Error.
+
+A row's `id` is the time at which its request ended, so it is the same in the files of all replicas; `seq` is the order
+in which rows came to this file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import sqlite3
 import zlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,6 +32,8 @@ _LEFT_SHARE: Final = 0.75
 """Of these bytes, what the rows may have when the file has had more: it is not looked through again soon."""
 BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
+BEGINNING: Final = "0-0"
+"""The position before anything was told."""
 MAX_TURNS: Final = 120
 """Of one conversation in an overview: its latest."""
 _TIDY_ROWS: Final = 200
@@ -34,14 +41,14 @@ _TIDY_ROWS: Final = 200
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
 
-# No further index: with two of them a write of 20 rows took twice the CPU, and a look at all 5,000 rows takes
+# No index of texts: with two of them a write of 20 rows took twice the CPU, and a look at all 5,000 rows takes
 # milliseconds.
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS decisions (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, ended REAL NOT NULL, request_id TEXT NOT NULL, conversation TEXT NOT NULL,
-  model TEXT NOT NULL, upstream TEXT NOT NULL, first_byte_ms REAL, changed INTEGER NOT NULL, troubled INTEGER NOT NULL,
-  tokens_before INTEGER, tokens_after INTEGER, room_tokens INTEGER, words TEXT NOT NULL, summary BLOB NOT NULL,
-  blocks BLOB, held INTEGER NOT NULL);
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, ended REAL NOT NULL, request_id TEXT NOT NULL,
+  conversation TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, first_byte_ms REAL,
+  changed INTEGER NOT NULL, troubled INTEGER NOT NULL, tokens_before INTEGER, tokens_after INTEGER,
+  room_tokens INTEGER, words TEXT NOT NULL, summary BLOB NOT NULL, blocks BLOB, held INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS slots (
   slot INTEGER NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL, requests INTEGER NOT NULL,
   failed INTEGER NOT NULL, edited INTEGER NOT NULL, overflows INTEGER NOT NULL, survived INTEGER NOT NULL,
@@ -50,6 +57,7 @@ CREATE TABLE IF NOT EXISTS slots (
   reply_tokens INTEGER NOT NULL, waited INTEGER NOT NULL, first_byte_ms REAL NOT NULL, followed INTEGER NOT NULL,
   prefix_kept REAL NOT NULL, PRIMARY KEY (slot, model, upstream)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen REAL NOT NULL, running BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS replicas (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _SUMS: Final = (
     "requests",
@@ -82,6 +90,8 @@ class Entry(NamedTuple):
     """What it adds to the sums of its five minutes, by name."""
     trouble: int = 0
     """Whether somebody should look at it: 2 if it failed or was refused, 1 if that was cured, else 0."""
+    id: int | None = None
+    """In the file of another replica; None: it was served here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +100,7 @@ class Wanted:
 
     limit: int = 50
     before: int | None = None
-    """Only rows older than this one."""
-    after: int | None = None
-    """Only rows newer than this one."""
+    """Only rows older than the one of this id."""
     words: str = ""
     """In the id, model, outcome, reasons, conversation or upstream; case does not matter."""
     changed: bool = False
@@ -125,31 +133,40 @@ class Ledger:
         """Close the file."""
         self._database.close()
 
-    def add(self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0) -> None:
-        """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing."""
-        rows, sums = [], dict[tuple[int, str, str], list[float]]()
-        for entry in entries:
-            rows.append(_row_of(entry))
-            slot = int(entry.ended // SLOT_SECONDS)
-            key = (slot, _storable(str(entry.summary.get("model", ""))), str(entry.summary.get("upstream", "")))
-            together = sums.setdefault(key, [0] * len(_SUMS))
-            for place, name in enumerate(_SUMS):
-                together[place] += entry.sums.get(name, 0)
-        database = self._database
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            database.executemany(_INSERT, rows)
-            database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
+    def add(
+        self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0
+    ) -> list[int]:
+        """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing.
+        Returns the id of each request."""
+        with self._changing(now):
+            numbers = self._add(entries)
             if running is not None:
-                database.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", (worker, now, running))
-            self._added += len(rows)
-            if self._added >= _TIDY_ROWS:
-                self._tidy(now)
-            database.execute("COMMIT")
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
+                self._database.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", (worker, now, running))
+        return numbers
+
+    def origin(self) -> str:
+        """The name of this file among those of the other replicas, which its first user gives it."""
+        execute = self._database.execute
+        named = "SELECT value FROM replicas WHERE name = 'origin'"
+        if execute(named).fetchone() is None:
+            execute("INSERT OR IGNORE INTO replicas VALUES ('origin', ?)", (secrets.token_hex(8),))
+        return str(execute(named).fetchone()[0])
+
+    def position(self) -> str:
+        """Up to where this file has what other replicas tell."""
+        found = self._database.execute("SELECT value FROM replicas WHERE name = 'position'").fetchone()
+        return BEGINNING if found is None else str(found[0])
+
+    def take(self, entries: Iterable[Entry], since: str, until: str, now: float) -> str:
+        """Add what other replicas have told between two positions, without what is there already. If the file is not at
+        the first of them, another worker was quicker, and nothing happens. Returns the position of the file."""
+        with self._changing(now):
+            found = self.position()
+            if found != since:
+                return found
+            self._add(entries, is_told=True)
+            self._database.execute("INSERT OR REPLACE INTO replicas VALUES ('position', ?)", (until,))
+        return until
 
     def page(self, wanted: Wanted) -> list[dict[str, Any]]:
         """Summaries of rows, each with its `id`, the newest first."""
@@ -165,6 +182,19 @@ class Ledger:
         where, given = _where(wanted)
         found: int = self._database.execute(f"SELECT count(*) FROM decisions{where}", given).fetchone()[0]  # noqa: S608
         return found
+
+    def newest(self) -> int:
+        """The place of the row that came last; 0 if there is none."""
+        found: int = self._database.execute("SELECT coalesce(max(seq), 0) FROM decisions").fetchone()[0]
+        return found
+
+    def news(self, after: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
+        """Rows that have come since a place, whenever they ended, the newest first; and the place of the last."""
+        found = self._database.execute(
+            "SELECT seq, id, summary FROM decisions WHERE seq > ? ORDER BY seq DESC LIMIT ?", (after, limit)
+        ).fetchall()
+        told = [{"id": number, **_read(summary)} for _, number, summary in found]
+        return (found[0][0] if found else after), sorted(told, key=lambda one: -one["id"])
 
     def find(self, request_id: str) -> dict[str, Any] | None:
         """The newest row of a request, with its blocks."""
@@ -231,6 +261,48 @@ class Ledger:
         )
         return [one for (running,) in found for one in _read(running)]
 
+    @contextlib.contextmanager
+    def _changing(self, now: float) -> Iterator[None]:
+        """A transaction, which tidies up now and then."""
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            if self._added >= _TIDY_ROWS:
+                self._tidy(now)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    def _add(self, entries: Iterable[Entry], *, is_told: bool = False) -> list[int]:
+        """Add rows and their sums, within a transaction. `is_told`: by other replicas, which may repeat themselves."""
+        numbers, sums = [], dict[tuple[int, str, str], list[float]]()
+        for entry in entries:
+            number = self._free_id(entry, is_told)
+            if number is None:
+                continue
+            self._database.execute(_INSERT, (number, *_row_of(entry)))
+            numbers.append(number)
+            slot, line = int(entry.ended // SLOT_SECONDS), entry.summary
+            key = (slot, _storable(str(line.get("model", ""))), _storable(line.get("upstream", "")))
+            together = sums.setdefault(key, [0] * len(_SUMS))
+            for place, name in enumerate(_SUMS):
+                together[place] += entry.sums.get(name, 0)
+        self._database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
+        self._added += len(numbers)
+        return numbers
+
+    def _free_id(self, entry: Entry, is_told: bool) -> int | None:
+        """The microsecond at which it ended, or one soon after if others ended at the same; None if it is there."""
+        number = int(entry.ended * 1e6) if entry.id is None else entry.id
+        while found := self._database.execute(_AT, (number,)).fetchone():
+            if is_told and found[0] == entry.summary["request_id"]:
+                return None
+            number += 1
+        return number
+
     def _used_bytes(self) -> int:
         """Of the file, without the pages that are free: three numbers of its head, which no row is read for."""
         names = ("page_count", "freelist_count", "page_size")
@@ -241,7 +313,10 @@ class Ledger:
     def _tidy(self, now: float) -> None:
         self._added = 0
         execute = self._database.execute
-        execute("DELETE FROM decisions WHERE id <= (SELECT max(id) FROM decisions) - ?", (self.max_rows,))
+        execute(
+            "DELETE FROM decisions WHERE id <= (SELECT id FROM decisions ORDER BY id DESC LIMIT 1 OFFSET ?)",
+            (self.max_rows,),
+        )
         if self._used_bytes() > MAX_BYTES:
             execute(
                 "DELETE FROM decisions WHERE id <= (SELECT max(id) FROM (SELECT id, sum(held) OVER (ORDER BY id DESC)"
@@ -255,10 +330,11 @@ class Ledger:
 
 
 _COLUMNS: Final = (
-    "ended, request_id, conversation, model, upstream, first_byte_ms, changed, troubled, tokens_before, tokens_after, "
-    "room_tokens, words, summary, blocks, held"
+    "id, ended, request_id, conversation, model, upstream, first_byte_ms, changed, troubled, tokens_before, "
+    "tokens_after, room_tokens, words, summary, blocks, held"
 )
-_INSERT: Final = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({', '.join('?' * 15)})"  # noqa: S608 - names of columns
+_INSERT: Final = f"INSERT INTO decisions ({_COLUMNS}) VALUES ({', '.join('?' * 16)})"  # noqa: S608 - names of columns
+_AT: Final = "SELECT request_id FROM decisions WHERE id = ?"
 _ADD_UP: Final = (
     f"INSERT INTO slots VALUES ({', '.join('?' * (3 + len(_SUMS)))}) ON CONFLICT DO UPDATE SET "  # noqa: S608 - as above
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)
@@ -270,14 +346,14 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
     summary = jsontext.dump(line)
     blocks = None if entry.blocks is None else zlib.compress(jsontext.dump(entry.blocks), 1)
     edits = line.get("edits") or {}
-    said = (line.get(name, "") for name in ("request_id", "model", "outcome", "problem", "conversation", "upstream"))
-    words = "\n".join([*map(str, said), str(line.get("status", "")), *edits]).lower()
+    said = ("request_id", "model", "outcome", "problem", "conversation", "upstream", "route", "status")
+    words = "\n".join([*(str(line.get(name, "")) for name in said), *edits]).lower()
     return (
         entry.ended,
-        line["request_id"],
-        line.get("conversation", ""),
+        _storable(line["request_id"]),
+        _storable(line.get("conversation", "")),
         _storable(str(line.get("model", ""))),
-        line.get("upstream", ""),
+        _storable(line.get("upstream", "")),
         line.get("first_byte_ms"),
         bool(edits),
         entry.trouble,
@@ -295,8 +371,6 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
     terms: list[tuple[str, Any]] = []
     if wanted.before is not None:
         terms.append(("id < ?", wanted.before))
-    if wanted.after is not None:
-        terms.append(("id > ?", wanted.after))
     if wanted.changed:
         terms.append(("changed = ?", 1))
     if wanted.troubled:

@@ -145,7 +145,7 @@ class Metrics:
         )
         self.state_failures = Counter(
             "context_proxy_state_failures",
-            "Comparisons with the server at `state.url` that failed; one every four seconds as long as it is away.",
+            "Exchanges with the server at `state.url` that failed; a few every four seconds as long as it is away.",
             registry=registry,
         )
         # Looked up once: finding the child of a label costs as much as counting.

@@ -35,7 +35,9 @@ _NANOSECONDS: Final = 1_000_000_000
 class Tracer:
     """Makes a span from each decision."""
 
-    def __init__(self, upstream_url: str, processor: SpanProcessor | None = None) -> None:
+    def __init__(self, addresses: Mapping[str, str], processor: SpanProcessor | None = None) -> None:
+        """`addresses`: the base URL of each upstream by its place in the settings; under the empty name that of the
+        only one, or for requests that ended before one was chosen."""
         resource = Resource.create()
         if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):  # OTEL_SERVICE_NAME wins
             resource = resource.merge(Resource({SERVICE_NAME: "context-proxy", SERVICE_VERSION: __version__}))
@@ -43,14 +45,8 @@ class Tracer:
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("context-proxy", __version__)
         self._propagator = TraceContextTextMapPropagator()
-        parts = urlsplit(upstream_url)
-        # Many servers use OpenAI's format; the conventions say `openai` if the provider is unknown.
-        self._same_for_all: dict[str, Any] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "openai",
-            "server.address": parts.hostname or "",
-            "server.port": parts.port or (443 if parts.scheme == "https" else 80),
-        }
+        self._same_for_all = {name: _of_all(url) for name, url in addresses.items()}
+        """By upstream."""
 
     def parent_of(self, headers: Headers) -> Context | None:
         """The client's span, if it names one."""
@@ -61,7 +57,7 @@ class Tracer:
         """The request is finished; `now` by the decision's clock."""
         end = time.time_ns()
         start = end - int((now - decision.started) * _NANOSECONDS)
-        attributes = {**self._same_for_all, **_described(decision)}
+        attributes = {**self._same_for_all[decision.route], **_described(decision)}
         model = attributes.get("gen_ai.request.model", "")
         span = self._tracer.start_span(
             f"chat {model}".rstrip(), decision.parent, SpanKind.CLIENT, attributes, start_time=start
@@ -77,8 +73,22 @@ class Tracer:
         last.join(CLOSE_SECONDS)
 
 
+def _of_all(base_url: str) -> Mapping[str, Any]:
+    """What the spans of all requests to one upstream have."""
+    parts = urlsplit(base_url)
+    return {
+        "gen_ai.operation.name": "chat",
+        # Many servers use OpenAI's format; the conventions say `openai` if the provider is unknown.
+        "gen_ai.provider.name": "openai",
+        "server.address": parts.hostname or "",
+        "server.port": parts.port or (443 if parts.scheme == "https" else 80),
+    }
+
+
 def _described(decision: Decision) -> Mapping[str, Any]:
     found: dict[str, Any] = {"context_proxy.request_id": decision.request_id}
+    if decision.route:
+        found["context_proxy.route"] = decision.route
     if decision.planned is not None:
         found |= _described_plan(decision)
     if decision.status:

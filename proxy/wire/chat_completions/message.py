@@ -83,6 +83,7 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
     is_companion: ClassVar[bool] = False
     must_stay: ClassVar[bool] = False
     is_marked: ClassVar[bool] = False
+    takes_notes_apart: ClassVar[bool] = False
     raw: bytes
     role: str = ""
     answers: str = ""

@@ -116,6 +116,10 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
 
     name: ClassVar[str] = ""
     reasoning_bytes: ClassVar[int] = 0
+    takes_notes_apart: ClassVar[bool] = True
+    """In a message that is there anyway, because a user message of ours must not follow a system message:
+    https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. In a result, the note would
+    pass for words of the tool."""
     raw: bytes
     role: str = ""
     answers: str = ""
@@ -287,12 +291,13 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         return content is None or isinstance(content, str | list)
 
     def with_note(self, note: str, *, after: bool) -> tuple[Address, Content]:
-        """The note as the content, or as a block of its own."""
-        at, raw = _CONTENT[self.form], self.raw_content()
-        if raw is None or not isinstance(self.content(), list):
+        """The note as a block of its own, or as the content of a message without any."""
+        at, raw, content = _CONTENT[self.form], self.raw_content(), self.content()
+        if raw is None or not content:
             return at, note
-        parts = [Carried(bytes(item)) for item in jsontext.items(raw)]
-        return at, Parts((*parts, Words(note)) if after else (Words(note), *parts))
+        blocks: list[Item] = [Words(content)] if isinstance(content, str) else []
+        blocks = blocks or [Carried(bytes(item)) for item in jsontext.items(raw)]
+        return at, Parts((*blocks, Words(note)) if after else (Words(note), *blocks))
 
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
         """Another message with this content."""

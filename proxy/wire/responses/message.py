@@ -78,6 +78,7 @@ class ResponsesMessage(msgspec.Struct, frozen=True, weakref=True):
     """One message. A struct, because there are thousands; the core's `Message` describes the members."""
 
     is_marked: ClassVar[bool] = False
+    takes_notes_apart: ClassVar[bool] = False
     reasoning_bytes: ClassVar[int] = 0
     """No reasoning may be left out: it is sealed, or belongs to the item after it."""
     raw: bytes

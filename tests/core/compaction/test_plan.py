@@ -637,11 +637,14 @@ def test_any_other_message_in_that_place_means_a_plan_of_its_own(room, task, ind
     assert progress.exchanged({index: other(old, index, words)}, steps) is None
 
 
-def test_what_carries_the_note_is_not_exchanged():
-    turns = [({"role": "assistant", "content": "long words " * 300}, user(f"turn {number}")) for number in range(12)]
+@pytest.mark.parametrize("said", ["turn", "turn at 16:10"])
+def test_the_note_goes_over_to_a_message_that_stands_in_place_of_its_carrier(said):
+    turns = [({"role": "assistant", "content": "long words " * 300}, user(f"{said} {number}")) for number in range(12)]
     old, steps = conversation([user("first"), *chain.from_iterable(turns)]), pipeline(Budget(4_000))
     made, progress = plan(old, Size(), steps)
     carrier = next(edit.message for edit in made.edits if edit.reason is Reason.OMISSION_NOTE)
     assert old[carrier].role == "user"
-    assert progress.exchanged({carrier: old[carrier]}, steps) is None
-    assert progress.exchanged({0: old[0]}, steps) is not None
+    new = Conversation((*old[:carrier], other(old, carrier), *old[carrier + 1 :], *long_run(2)[2:]))
+    point = progress.exchanged({carrier: new[carrier]}, steps)
+    assert point is not None
+    assert plan(new, Size(), steps, point)[0] == plan(new, Size(), steps)[0]

@@ -1,4 +1,4 @@
-"""The store in a bucket, held against one in memory and against servers that speak S3 and Azure's blobs on a socket."""
+"""The store in a bucket, held against one in memory and against servers of S3, Google's API and Azure's on a socket."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
 from support.azure_server import azure_server, new_container
+from support.gcs_server import gcs_server, new_google_bucket
 from support.s3_server import new_bucket, s3_server
 
 from proxy.core.artifact import Artifact
@@ -42,12 +43,18 @@ def s3_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def google_endpoint() -> Iterator[str]:
+    with gcs_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
 def azure_endpoint() -> Iterator[str]:
     with azure_server() as endpoint:
         yield endpoint
 
 
-@pytest.fixture(params=["memory", "s3", "azure"])
+@pytest.fixture(params=["memory", "s3", "google", "azure"])
 def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
     """Opens the same empty bucket again and again, as replicas do."""
     if request.param == "memory":
@@ -55,6 +62,8 @@ def open_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
         return lambda: only
     if request.param == "azure":
         url = new_container(request.getfixturevalue("azure_endpoint"), tmp_path.name, monkeypatch)
+    elif request.param == "google":
+        url = new_google_bucket(request.getfixturevalue("google_endpoint"), tmp_path.name, monkeypatch)
     else:
         url = new_bucket(request.getfixturevalue("s3_endpoint"), tmp_path.name, monkeypatch)
     return lambda: Bucket(f"{url}/some/prefix/")

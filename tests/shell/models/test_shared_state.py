@@ -19,7 +19,8 @@ from proxy.core.models.profile import Modality
 from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_state
 from proxy.shell.models.learning import Learning
-from proxy.shell.models.shared_state import SharedLearning, forget_everywhere, place_of
+from proxy.shell.models.shared_state import SharedLearning, forget_everywhere
+from proxy.shell.resources.state_contact import ANSWER_SECONDS, StateContact, place_of
 
 pytestmark = needs_state_server
 
@@ -43,7 +44,8 @@ class Replica:
         folder.mkdir(exist_ok=True)
         self.learning = Learning(folder, UPSTREAM)
         self.failures = 0
-        self.shared = SharedLearning(SecretStr(server.url), circle, {UPSTREAM: self.learning}, self._count)
+        self.contact = StateContact(SecretStr(server.url), circle, self._count)
+        self.shared = SharedLearning(self.contact, {UPSTREAM: self.learning})
 
     def _count(self) -> None:
         self.failures += 1
@@ -66,6 +68,7 @@ class Replica:
 async def running(*replicas: Replica) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         for replica in replicas:
+            stack.push_async_callback(replica.contact.close)
             await replica.shared.start()
             stack.push_async_callback(replica.shared.close)
         yield
@@ -274,7 +277,7 @@ async def test_a_server_that_accepts_and_says_nothing_delays_nobody(tmp_path: Pa
         began = time.monotonic()
         one.meets(8_192)
         assert one.window() == 8_192
-        assert time.monotonic() - began < shared_state.ANSWER_SECONDS
+        assert time.monotonic() - began < ANSWER_SECONDS
     gate.set()
     listener.close()
 
@@ -285,9 +288,11 @@ async def test_no_password_is_in_the_log(tmp_path: Path) -> None:
     try:
         url = SecretStr(locked.url.replace("//", "//:canary@"))
         with capture_logs() as logs:
-            shared = SharedLearning(url, CIRCLE, {UPSTREAM: Learning(tmp_path, UPSTREAM)})
+            contact = StateContact(url, CIRCLE)
+            shared = SharedLearning(contact, {UPSTREAM: Learning(tmp_path, UPSTREAM)})
             await shared.compare()
             await shared.close()
+            await contact.close()
         assert [log["event"] for log in logs] == ["state_lost"]
         assert logs[0]["server"] == place_of(url) == f"127.0.0.1:{locked.port}"
         assert "canary" not in str(logs)

@@ -144,11 +144,11 @@ async def test_what_went_wrong_an_hour_ago_is_history(stage: Stage) -> None:
     assert (await stage.overview.of(24))["health"] == []
 
 
-async def test_shared_learning_that_is_away_is_said_and_no_more_once_it_is_back(stage: Stage) -> None:
+async def test_it_is_said_that_replicas_share_nothing_and_no_more_once_they_do(stage: Stage) -> None:
     stage.state = "Connection refused"
     (said,) = (await stage.overview.of(1))["health"]
     assert said["level"] == "warn"
-    assert said["words"].endswith("each goes on with what it knows: Connection refused")
+    assert said["words"].endswith("shows what it has: Connection refused")
     stage.state = None
     assert (await stage.overview.of(1))["health"] == []
 

@@ -39,9 +39,62 @@ def test_pages_follow_one_another_without_gap_or_repetition(ledger: Ledger) -> N
         seen += [one["request_id"] for one in page]
         before = page[-1]["id"]
     assert seen == [str(number) for number in reversed(range(10))]
-    newest = ledger.page(Wanted(limit=1))[0]["id"]
-    ledger.add([entry("new")])
-    assert ids(ledger, after=newest) == ["new"]
+
+
+def test_news_is_what_has_come_since_even_if_it_ended_earlier(ledger: Ledger) -> None:
+    assert ledger.newest() == 0
+    ledger.add([entry("old", 1_000.0)])
+    newest = ledger.newest()
+    assert ledger.news(newest, 10) == (newest, [])
+    ledger.add([entry("late", 900.0), entry("new", 1_001.0), entry("between", 999.0)])
+    last, told = ledger.news(newest, 10)
+    assert [one["request_id"] for one in told] == ["new", "between", "late"]
+    assert ledger.news(last, 10) == (last, [])
+    assert len(ledger.news(newest, 2)[1]) == 2
+    assert ids(ledger) == ["new", "old", "between", "late"]
+
+
+def told(*entries: Entry, by: Ledger) -> list[Entry]:
+    """Entries as their file numbers them."""
+    return [one._replace(id=number) for one, number in zip(entries, by.add(entries), strict=True)]
+
+
+def test_what_a_replica_tells_has_the_same_ids_in_each_file_and_its_sums_are_added(ledger: Ledger) -> None:
+    other = Ledger(None, 1_000)
+    ledger.add([entry("here", 1_000.5)])
+    heard = told(entry("a", 1_000.0), entry("b", 1_001.0), by=other)
+    assert ledger.take(heard, "0-0", "1-0", 0.0) == ledger.position() == "1-0"
+    assert ids(ledger) == ["b", "here", "a"]
+    pages = {one["request_id"]: one["id"] for one in ledger.page(Wanted())}
+    assert [(one["request_id"], one["id"]) for one in other.page(Wanted())] == [("b", pages["b"]), ("a", pages["a"])]
+    assert ledger.slots(0, ())[0]["requests"] == 3
+    other.close()
+
+
+def test_what_is_told_twice_is_there_once(ledger: Ledger) -> None:
+    other = Ledger(None, 1_000)
+    heard = told(*(entry(name, 1_000.0) for name in "abc"), by=other)
+    ledger.add([entry("of the same microsecond", 1_000.0)])
+    position = ledger.take(heard[:2], "0-0", "1-0", 0.0)
+    ledger.take(heard, position, "2-0", 0.0)
+    assert sorted(ids(ledger)) == ["a", "b", "c", "of the same microsecond"]
+    assert ledger.slots(0, ())[0]["requests"] == 4
+    other.close()
+
+
+def test_of_two_workers_that_hear_the_same_one_takes_it(ledger: Ledger) -> None:
+    heard = [entry("a")._replace(id=7)]
+    assert ledger.take(heard, "0-0", "1-0", 0.0) == "1-0"
+    assert ledger.take([entry("b")._replace(id=8)], "0-0", "1-0", 0.0) == "1-0"
+    assert ids(ledger) == ["a"]
+    assert ledger.take([], "1-0", "0-5", 0.0) == ledger.position() == "0-5"
+
+
+def test_a_file_keeps_its_name_and_no_two_have_the_same(tmp_path: Path, ledger: Ledger) -> None:
+    one, again = Ledger(tmp_path / "d.db", 10), Ledger(tmp_path / "d.db", 10)
+    assert one.origin() == again.origin() != ledger.origin()
+    one.close()
+    again.close()
 
 
 def test_a_search_finds_all_words_wherever_they_stand_and_whatever_their_case(ledger: Ledger) -> None:
@@ -105,7 +158,7 @@ def test_turns_of_a_conversation_stand_together_in_their_order(ledger: Ledger) -
 def test_rows_are_bounded_in_number_and_their_sums_outlive_them(ledger: Ledger) -> None:
     ledger.max_rows = 100
     for start in range(0, 1_000, 100):
-        ledger.add((entry(str(number)) for number in range(start, start + 100)), now=1_000.0)
+        ledger.add((entry(str(number), number) for number in range(start, start + 100)), now=1_000.0)
     assert ledger.count(Wanted()) <= 300
     assert ids(ledger, limit=1) == ["999"]
     assert ledger.slots(0, ())[0]["requests"] == 1_000
@@ -121,7 +174,7 @@ def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path: Path, m
     monkeypatch.setattr(module, "MAX_BYTES", 1_000_000)
     ledger, path = Ledger(tmp_path / "decisions.db", 100_000), tmp_path / "decisions.db"
     for start in range(0, 4_000, 200):
-        ledger.add(entry(str(number), problem="x" * 2_000) for number in range(start, start + 200))
+        ledger.add(entry(str(number), number, problem="x" * 2_000) for number in range(start, start + 200))
     assert path.stat().st_size < 2_500_000  # with what came between two looks
     assert 100 < ledger.count(Wanted()) < 500
     assert ids(ledger, limit=1) == ["3999"]
@@ -155,7 +208,7 @@ def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path: Path)
 
 def test_entries_are_added_all_or_none(ledger: Ledger) -> None:
     with pytest.raises(sqlite3.Error):
-        ledger.add([entry("good"), entry(None)])  # type: ignore[arg-type] # what a defect may pass
+        ledger.add([entry("good"), entry("bad", trouble=None)])  # type: ignore[arg-type] # what a defect may pass
     assert ledger.count(Wanted()) == 0
 
 

@@ -43,10 +43,13 @@ async def traced(
     error: ProxyError | None = None,
     status: int = 200,
     retried: bool = False,
+    route: str = "",
 ) -> ReadableSpan:
-    recorder = Recorder(Metrics(), Tracer("https://api.example:8443/v1", SimpleSpanProcessor(spans)))
+    addresses = {"": "https://api.example:8443/v1", "upstreams[0]": "https://other.example/v1"}
+    recorder = Recorder(Metrics(), Tracer(addresses, SimpleSpanProcessor(spans)))
     with capture_logs():
         decision = recorder.begin("req-7", list(headers))
+        decision.route = route
         decision.note_body(len(content))
         planned = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
         decision.note_plan(planned)
@@ -61,6 +64,12 @@ async def traced(
         recorder.finish(decision)
     (span,) = spans.get_finished_spans()
     return span
+
+
+async def test_a_span_says_which_of_several_upstreams_has_served_it(spans: InMemorySpanExporter) -> None:
+    span = await traced(spans, body(run(1)), route="upstreams[0]")
+    served = {"context_proxy.route": "upstreams[0]", "server.address": "other.example", "server.port": 443}
+    assert dict(span.attributes or {}).items() >= served.items()
 
 
 async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans: InMemorySpanExporter) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages_conversations import (
@@ -192,3 +193,25 @@ def test_the_note_of_what_is_left_out_stands_in_a_text_that_was_there():
     noted = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
     assert len(noted) == 1
     assert sum("earlier messages" in json.dumps(message) for message in sent["messages"]) == 1
+
+
+@pytest.mark.parametrize("task", ["Mind the plan.", [text("Mind the plan.", **MARK), text("And the tests.")]])
+def test_the_omission_note_is_a_block_at_the_end_of_the_task(task):
+    history = [user("earlier words"), user(task), *agent_run(40)[1:]]
+    _, made, sent = planned(body_of(history), pipeline(Budget(6_000)))
+    assert complaints(sent) == []
+    *said, note = sent["messages"][1]["content"]
+    assert said == (task if isinstance(task, list) else [text(task)])
+    assert note["type"] == "text"
+    assert note["text"].startswith("[context-proxy: ")
+    [edit] = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
+    assert (edit.message, edit.becomes.items[-1].text) == (1, note["text"])
+    assert sum("left out" in json.dumps(message) for message in sent["messages"]) == 1
+
+
+def test_without_a_task_a_result_carries_the_note():
+    history = [message for message in agent_run(40) if message["role"] != "user" or "tool_result" in str(message)]
+    _, made, sent = planned(body_of(history), pipeline(Budget(6_000)))
+    [edit] = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
+    assert edit.tool
+    assert sent["messages"][0]["role"] == "assistant"

@@ -1,0 +1,114 @@
+"""The server of Redis or Valkey at `state.url`, as replicas speak with it.
+
+Rule: whoever speaks with it does so beside the requests; each conversation is bounded in time, and its failure is a
+fact to be told and no error. Several may speak with it, and its loss is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+import redis.asyncio
+from pydantic import SecretStr
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from proxy.shell.resources.logs import logger
+
+ANSWER_SECONDS: Final = 1.0
+"""Longest wait for a connection, or for one response."""
+WHOLE_SECONDS: Final = 4.0
+"""Longest exchange, whatever the number of responses."""
+TROUBLE: Final = (RedisError, OSError, TimeoutError)
+_PREFIX: Final = "context-proxy:1"
+"""With the version of the format."""
+
+
+class StateContact:
+    """The contact of one process with the server."""
+
+    def __init__(self, url: SecretStr, circle: str, on_failure: Callable[[], None] = lambda: None) -> None:
+        """`circle`: a fingerprint of the secret of tenants; only replicas that have it share anything. `on_failure`:
+        called after each exchange that failed."""
+        self.server = redis.asyncio.Redis.from_url(
+            url.get_secret_value(),
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
+            retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+        )
+        self.place = place_of(url)
+        self.circle = circle
+        self._on_failure = on_failure
+        self._problems: dict[str, str] = {}
+        self._log = logger()
+
+    @property
+    def problem(self) -> str | None:
+        """Why a last exchange failed; None if none did."""
+        return next(iter(self._problems.values()), None)
+
+    def problem_of(self, user: str) -> str | None:
+        """The same, for one of those who speak with it."""
+        return self._problems.get(user)
+
+    async def speak(self, user: str, exchange: Callable[[], Awaitable[None]]) -> None:
+        """Have an exchange; never raises."""
+        reason: str | None = None
+        try:
+            async with asyncio.timeout(WHOLE_SECONDS):
+                await exchange()
+        except TROUBLE as error:
+            reason = reason_of(error)
+        except Exception as error:  # a defect must not end the exchanges
+            self._log.exception("state_failed", server=self.place)
+            reason = type(error).__name__
+        self._note(user, reason)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        with contextlib.suppress(*TROUBLE):
+            await self.server.aclose()
+
+    def _note(self, user: str, reason: str | None) -> None:
+        was_well = not self._problems
+        if reason is None:
+            self._problems.pop(user, None)
+        else:
+            self._problems[user] = reason
+            self._on_failure()
+        if was_well and reason is not None:
+            self._log.warning("state_lost", server=self.place, reason=reason)
+        elif not was_well and not self._problems:
+            self._log.info("state_found", server=self.place)
+
+
+def key_of(circle: str, name: str) -> str:
+    """The name of what is kept on the server by replicas with one secret. The braces keep all of it on one server of a
+    cluster.
+
+    >>> key_of("5eed", "learned")
+    'context-proxy:1:{5eed}:learned'
+    """
+    return f"{_PREFIX}:{{{circle}}}:{name}"
+
+
+def place_of(url: SecretStr) -> str:
+    """The server in a URL, without user and password.
+
+    >>> place_of(SecretStr("rediss://me:secret@valkey.example:6380/2"))
+    'valkey.example:6380'
+    """
+    return urlsplit(url.get_secret_value()).netloc.rpartition("@")[2]
+
+
+def reason_of(error: Exception) -> str:
+    """In the words of the system, or by its kind: the words of a server may hold anything."""
+    cause = error if isinstance(error, OSError) else error.__context__
+    if isinstance(cause, OSError) and cause.errno is not None:
+        return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or type(cause).__name__
+    return type(error).__name__

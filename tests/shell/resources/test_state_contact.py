@@ -1,0 +1,79 @@
+"""What is said of the server through which replicas share: its loss once, whoever speaks with it, and no password."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from proxy.shell.resources import state_contact
+from proxy.shell.resources.state_contact import StateContact
+
+URL = SecretStr("redis://:canary@127.0.0.1:9/0")
+
+
+async def well() -> None:
+    pass
+
+
+async def refused() -> None:
+    raise ConnectionRefusedError(111, "Connection refused")
+
+
+async def test_its_loss_is_said_once_for_all_and_its_return_when_all_have_found_it() -> None:
+    failures: list[str] = []
+    contact = StateContact(URL, "5eed", lambda: failures.append(""))
+    with capture_logs() as log:
+        await contact.speak("learning", well)
+        assert (contact.problem, log) == (None, [])
+        for user in ("learning", "decisions", "learning"):
+            await contact.speak(user, refused)
+        await contact.speak("learning", well)
+        assert (contact.problem_of("learning"), contact.problem) == (None, "Connection refused")
+        await contact.speak("decisions", well)
+        assert contact.problem is None
+    assert [line["event"] for line in log] == ["state_lost", "state_found"]
+    assert len(failures) == 3
+    assert "canary" not in str(log)
+    await contact.close()
+
+
+async def test_a_server_that_is_not_there_is_a_fact_and_no_error() -> None:
+    contact = StateContact(URL, "5eed")
+
+    async def ask() -> None:
+        await contact.server.get("x")
+
+    with capture_logs() as log:
+        await contact.speak("learning", ask)
+    assert log[0]["server"] == "127.0.0.1:9"
+    assert contact.problem is not None
+    await contact.close()
+
+
+async def test_a_defect_is_told_as_one_and_ends_nothing() -> None:
+    contact = StateContact(URL, "5eed")
+
+    async def broken() -> None:
+        raise KeyError("x")
+
+    with capture_logs() as log:
+        await contact.speak("learning", broken)
+    assert [line["event"] for line in log] == ["state_failed", "state_lost"]
+    assert contact.problem == "KeyError"
+    await contact.close()
+
+
+async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_contact, "WHOLE_SECONDS", 0.01)
+    contact = StateContact(URL, "5eed")
+
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    with capture_logs():
+        await contact.speak("decisions", endless)
+    assert contact.problem == "TimeoutError"
+    await contact.close()

@@ -1,0 +1,291 @@
+"""Decisions of all replicas, through a server of Redis or Valkey, in the file of each; and what is there without it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+from support.state_server import StateServer, needs_state_server
+
+from proxy.core.compaction.message_report import MessageReport
+from proxy.shell.resources.state_contact import StateContact, key_of
+from proxy.shell.telemetry import shared_decisions
+from proxy.shell.telemetry.history import History
+from proxy.shell.telemetry.ledger import Wanted
+from proxy.shell.telemetry.parcels import Outbox
+from proxy.shell.telemetry.recent import RecentDecisions, Recorded
+from proxy.shell.telemetry.shared_decisions import SharedDecisions
+
+pytestmark = needs_state_server
+
+CIRCLE = "5eed"
+KEY = key_of(CIRCLE, "decisions")
+BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[StateServer]:
+    found = StateServer(tmp_path)
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_decisions, "EXCHANGE_SECONDS", 0.05)
+
+
+class Clock:
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+class Replica:
+    """A process with a data folder of its own, or of several."""
+
+    clock = Clock()
+
+    def __init__(self, folder: Path, server: StateServer, circle: str = CIRCLE) -> None:
+        self.recent = RecentDecisions()
+        self.history = History(self.recent, folder / "decisions.db", 1_000)
+        self.history.outbox = self.outbox = Outbox()
+        self.contact = StateContact(SecretStr(server.url), circle)
+        self.shared = SharedDecisions(self.contact, self.history, self.outbox)
+
+    def serve(self, *names: str, **members: Any) -> None:
+        for name in names:
+            line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
+            one = Recorded(self.clock(), line, BLOCKS, None, 100)
+            self.recent.add(one)
+            self.history.add(one)
+
+    async def ids(self) -> list[str]:
+        return [one["request_id"] for one in await self.history.page(Wanted(limit=500))]
+
+    async def comes_to(self, *names: str) -> None:
+        """Wait until it shows these, the newest first."""
+        for _ in range(500):
+            if await self.ids() == list(names):
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(await self.ids())
+
+
+@contextlib.asynccontextmanager
+async def running(*replicas: Replica) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        for replica in replicas:
+            stack.push_async_callback(replica.history.close)
+            stack.push_async_callback(replica.contact.close)
+            stack.push_async_callback(replica.shared.close)
+            await replica.shared.start()
+        yield
+
+
+async def exchange(*replicas: Replica) -> None:
+    for replica in replicas:
+        await replica.history.write()
+        await replica.shared.exchange()
+
+
+async def test_what_one_replica_serves_is_shown_by_the_other_with_its_messages_and_sums(
+    tmp_path: Path, server: StateServer
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.serve("a", edits={"truncate_tool_output": 1}, conversation="c")
+        two.serve("b", conversation="c")
+        one.serve("c")
+        await exchange(one, two, one)
+        assert await one.history.page(Wanted()) == await two.history.page(Wanted())
+        assert await two.ids() == ["c", "b", "a"]
+        found = await two.history.find("a")
+        assert found is not None
+        assert [block["tokens_after"] for block in found["blocks"]] == [10, 90]
+        assert await one.history.slots(0.0) == await two.history.slots(0.0)
+        assert (await two.history.slots(0.0))[0]["requests"] == 3
+        (conversation,) = await two.history.conversations(5)
+        assert conversation["requests"] == 2
+
+
+async def test_it_happens_by_itself_and_for_the_last_time_at_the_end(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(two):
+        async with running(one):
+            one.serve("a")
+        await two.comes_to("a")
+
+
+async def test_one_that_comes_back_reads_on_and_one_with_a_new_file_reads_all(
+    tmp_path: Path, server: StateServer
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(two):
+        async with running(one):
+            one.serve("a")
+            await exchange(one, two)
+            assert await two.ids() == ["a"]
+        two.serve("b")
+        await exchange(two)
+        back, new = Replica(tmp_path / "one", server), Replica(tmp_path / "new", server)
+        async with running(back, new):
+            await exchange(back, new, new)
+            assert await back.ids() == await new.ids() == ["b", "a"]
+            assert (await back.history.slots(0.0))[0]["requests"] == 2
+    (tmp_path / "one" / "decisions.db").unlink()
+    emptied = Replica(tmp_path / "one", server)
+    async with running(emptied):
+        await exchange(emptied)
+        assert await emptied.ids() == ["b", "a"]
+
+
+async def test_workers_of_one_file_take_what_is_told_once(tmp_path: Path, server: StateServer) -> None:
+    one, two, other = (Replica(tmp_path / name, server) for name in ("same", "same", "other"))
+    async with running(one, two, other):
+        one.serve("a")
+        other.serve("b", "c")
+        await exchange(one, other, one, two, one, other)
+        assert await one.ids() == await two.ids() == await other.ids() == ["c", "b", "a"]
+        assert (await two.history.slots(0.0))[0]["requests"] == 3
+
+
+async def test_replicas_with_different_secrets_show_each_other_nothing(tmp_path: Path, server: StateServer) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server, "beef")
+    async with running(one, two):
+        one.serve("a")
+        await exchange(one, two)
+        assert await two.ids() == []
+
+
+async def test_without_the_server_each_shows_what_it_has_and_tells_the_rest_when_it_is_back(
+    tmp_path: Path, server: StateServer
+) -> None:
+    """The server keeps nothing over its restart."""
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.serve("a")
+        await exchange(one, two)
+        server.stop()
+        with capture_logs() as log:
+            one.serve("b")
+            await exchange(one, one, two)
+            two.serve("c")
+            await exchange(two)
+            assert (await one.ids(), await two.ids()) == (["b", "a"], ["c", "a"])
+            assert one.shared.problem
+            server.start()
+            await exchange(one, two, one)
+        assert await one.ids() == await two.ids() == ["c", "b", "a"]
+        assert sorted(line["event"] for line in log) == ["state_found"] * 2 + ["state_lost"] * 2
+        assert (await two.history.slots(0.0))[0]["requests"] == 3
+
+
+async def test_a_server_that_answers_nothing_holds_nobody_up(tmp_path: Path, server: StateServer) -> None:
+    one = Replica(tmp_path / "one", server)
+    async with running(one):
+        server.pause()
+        one.serve("a")
+        await one.history.write()
+        await one.shared.exchange()
+        assert one.shared.problem
+        assert await one.ids() == ["a"]
+        server.resume()
+        await one.shared.exchange()
+        assert one.shared.problem is None
+
+
+async def test_a_batch_of_which_nobody_knows_whether_it_was_told_is_there_once(
+    tmp_path: Path, server: StateServer
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.serve("a")
+        await one.history.write()
+        one.outbox.put(one.outbox.take(9) * 2)
+        await exchange(one, two)
+        assert await two.ids() == ["a"]
+        assert (await two.history.slots(0.0))[0]["requests"] == 1
+
+
+async def test_the_stream_is_bounded_in_number_and_in_age(
+    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_decisions, "MAX_ENTRIES", 20)
+    one = Replica(tmp_path / "one", server)
+    async with running(one):
+        for _ in range(30):
+            one.serve(*(f"{number:0512}" for number in range(10)))
+            await exchange(one)
+        with redis.Redis.from_url(server.url) as client:
+            assert 20 <= client.xlen(KEY) < 60
+            assert 0 < client.ttl(KEY) <= shared_decisions.KEPT_SECONDS
+            one.shared._clock = lambda: 9e9
+            one.serve("later")
+            await exchange(one)
+            assert client.xlen(KEY) < 20
+
+
+async def test_more_than_a_batch_is_told_and_heard_at_once(
+    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_decisions, "BATCH", 7)
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        one.serve(*map(str, range(50)))
+        await exchange(one, two)
+        assert await two.ids() == await one.ids() == [str(number) for number in reversed(range(50))]
+
+
+async def test_a_server_whose_clock_is_behind_that_of_the_last_one_is_read_all_the_same(
+    tmp_path: Path, server: StateServer
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(two):
+        await two.history.take([], "0-0", "9999999999999-0")
+        await exchange(two)
+        async with running(one):
+            one.serve("a")
+            await exchange(one, two)
+        assert await two.ids() == ["a"]
+
+
+async def test_what_others_have_put_there_is_passed_over(tmp_path: Path, server: StateServer) -> None:
+    one = Replica(tmp_path / "one", server)
+    with redis.Redis.from_url(server.url) as client:
+        client.xadd(KEY, {"by": "x", "what": b"no parcel"})
+        client.xadd(KEY, {"hello": "world"})
+    async with running(one):
+        one.serve("a")
+        await exchange(one, one)
+        assert (one.shared.problem, await one.ids()) == (None, ["a"])
+        with redis.Redis.from_url(server.url) as client:
+            client.set(KEY, "somebody's text")
+        one.serve("b")
+        await exchange(one)
+        assert (one.shared.problem, await one.ids()) == ("ResponseError", ["b", "a"])
+
+
+async def test_what_is_to_be_told_waits_while_there_is_no_file(tmp_path: Path, server: StateServer) -> None:
+    (tmp_path / "file").write_text("no folder")
+    one = Replica(tmp_path / "file", server)
+    async with running(one):
+        with capture_logs() as log:
+            one.serve("a")
+            await exchange(one)
+        assert [line["event"] for line in log] == ["decisions_not_kept"]
+        assert (one.shared.problem, await one.ids()) == (None, ["a"])
+        with redis.Redis.from_url(server.url) as client:
+            assert client.exists(KEY) == 0
