@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -49,9 +50,10 @@ from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
+from proxy.shell.resources.shared_table import SharedTable
 from proxy.shell.resources.workload import Workload, give_memory_back, tune_allocator
 from proxy.shell.telemetry.history import FILE_NAME, History
-from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 from proxy.shell.telemetry.parcels import Outbox
 from proxy.shell.telemetry.recent import RecentDecisions
 from proxy.shell.telemetry.recorder import Recorder
@@ -438,4 +440,5 @@ def _planner(
     resolver: Resolver | None = None,
     hidden: HiddenCallMemory | None = None,
 ) -> Planner:
-    return Planner(Pipelines(settings), models.profile, learning.ratio, resolver, hidden, models.settle)
+    pipelines = Pipelines(settings, SharedTable.shared(os.environ.get(SHARED_FOLDER)))
+    return Planner(pipelines, models.profile, learning.ratio, resolver, hidden, models.settle)

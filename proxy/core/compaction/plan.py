@@ -22,7 +22,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
 from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
@@ -73,6 +73,8 @@ class Pipeline:
     otherwise one cut is made at the end, which keeps as much as fits."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
+    plain: PlainMessages | None = field(default=None, compare=False)
+    """What is known of messages, from other conversations and other processes too."""
 
 
 _STEPS_BACK: Final = 2
@@ -216,7 +218,8 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         for call in message.calls:
             tools[call.id] = call.name
         tool = message.name or tools.get(message.answers, "")
-        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
+        local, notices = pipeline.local, pipeline.notices
+        entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain)
         before += entry.original_size
         window.add(entry)
         if window.complete and pipeline.is_replayed:

@@ -7,7 +7,7 @@ another: each applies to the message as the previous ones left it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,20 @@ from proxy.core.tokens.counters import Counter
 
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool whose result it is, notices) → edits of that message."""
+
+
+class PlainMessages(Protocol):
+    """Messages that no local step changes, and their sizes."""
+
+    def size_of(self, message: Message, tool: str) -> Size | None:
+        """The size of such a message; None if it is not known to be one."""
+        ...
+
+    def note(self, message: Message, tool: str, size: Size) -> None:
+        """Remember one, of this size. It depends on nothing else: it may hold no media, which may be elsewhere."""
+        ...
+
+
 _MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
 """Edits that make a message readable for the model, not shorter."""
 
@@ -89,12 +103,23 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def prepared(
-    index: int, message: Message, tool: str, steps: Sequence[LocalStep], notices: Notices, counter: Counter
+    index: int,
+    message: Message,
+    tool: str,
+    steps: Sequence[LocalStep],
+    notices: Notices,
+    counter: Counter,
+    plain: PlainMessages | None = None,
 ) -> TrackedMessage:
     """A message after the local steps."""
+    known = plain.size_of(message, tool) if plain is not None else None
+    if known is not None:
+        return TrackedMessage(index, message, message, known, known, message, known, tool)
     entry = TrackedMessage.of(index, message, tool, counter)
     for step in steps:
         edits = tuple(step(index, entry.message, tool, notices))
         if edits:
             entry = entry.edited(edits, counter)
+    if plain is not None and entry.message is message and not message.may_hold_media:
+        plain.note(message, tool, entry.size)
     return entry
