@@ -19,7 +19,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from proxy import app, reloading
 from proxy.shell.models import tokenizer
-from proxy.shell.resources.workload import _malloc_trim, keep_large_blocks_apart
+from proxy.shell.resources.workload import _malloc_trim, tune_allocator
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
@@ -49,7 +49,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     linecache.clearcache()  # pytest has looked where each test stands
     gc.collect()
     gc.freeze()
-    keep_large_blocks_apart()
+    tune_allocator()
     if trim is not None:
         trim(0)
     app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
