@@ -179,6 +179,7 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/models/knowledge.py": "shell/models/test_learning.py",
+    "shell/models/questions.py": "shell/models/test_discovery.py",
     "shell/operator/api_page.py": "handbook/test_api_page.py",
     "shell/operator/difference.py": "shell/operator/test_explanation_text.py",
     "shell/operator/explaining.py": "shell/operator/test_explanation_text.py",

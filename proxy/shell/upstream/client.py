@@ -124,7 +124,7 @@ class UpstreamResponse:
                 "(upstream.idle_timeout_seconds)"
             ) from None
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError) as error:
-            raise UpstreamUnreachable(f"{self._where} broke off its response: {cause_of(error)}") from None
+            raise UpstreamUnreachable(f"{self._where} broke off its response: {_cause(error)}") from None
         finally:
             self._timer.cancel()
 
@@ -176,7 +176,9 @@ class Upstream:
         self._where = f"the upstream {self._origin}"
         self._base_url = settings.base_url
         self._idle_seconds = _HOSTED_IDLE_SECONDS if parts.scheme == "https" else _LOCAL_IDLE_SECONDS
-        self._proxy = environment_proxy(settings.base_url)
+        # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
+        proxies = {} if proxy_bypass(parts.netloc) else getproxies()
+        self._proxy = proxies.get(parts.scheme) or proxies.get("all")
         self.base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
         """Of the base URL, without a trailing slash."""
         self._mark = os.urandom(8).hex().encode()
@@ -255,7 +257,7 @@ class Upstream:
         if isinstance(error, TimeoutError):
             limit, setting = self._settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
             return UpstreamTimeout(f"{self._where} began no response within {limit:g} s ({setting})")
-        return UpstreamUnreachable(f"{self._where} cannot be reached: {cause_of(error)}")
+        return UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}")
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -318,15 +320,7 @@ def _header_text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def environment_proxy(base_url: str) -> str | None:
-    """The proxy that the environment names for requests to this address. Not aiohttp's `trust_env`: it also looks for a
-    password in ~/.netrc, and takes two threads for each request."""
-    parts = urlsplit(base_url)
-    proxies = {} if proxy_bypass(parts.netloc) else getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def cause_of(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "it closed the connection"
