@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.contenders import DIRECT, NGINX, Contender, installed
 from bench.measure import Effort, Session, Wrong, tell
-from bench.report import apis_table, contenders_table, page, targets_table
+from bench.report import apis_table, contenders_table, off_table, page, targets_table
 from bench.results import Results
 from bench.running import DidNotStart, Running, load_client, proxy, upstream
 
@@ -93,7 +93,8 @@ def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dic
 def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, target: Path | None) -> None:
     seen = {name for _, name in results.samples}
     names = [name for name in (*(contender.name for contender in contenders), DIRECT) if name in seen]
-    print(targets_table(results), apis_table(results), contenders_table(results, names), sep="\n\n")
+    tables = (targets_table(results), off_table(results), apis_table(results), contenders_table(results, names))
+    print(*tables, sep="\n\n")
     for (row, name), why in results.failures.items():
         print(f"{name}, {row}: {why}")
     if target is not None:

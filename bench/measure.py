@@ -18,13 +18,16 @@ import msgspec
 from bench import growth
 from bench.accounting import resident_bytes
 from bench.bodies import ANEW_TURNS, GROWTH_TURNS, WRITTEN_ANEW
-from bench.contenders import NGINX, OFF, OURS
+from bench.contenders import DIRECT, NGINX, OFF, OURS
 from bench.figures import CPU_FIGURES, CpuFigure
 from bench.load import Seen
 from bench.results import Results
 from bench.running import LoadClient, Running
 
 _LATENCY_CONNECTIONS = 4
+
+_ANEW = {"anew": "of_an_agent", **{f"anew_{way}": f"of_an_agent_{way}" for way in WRITTEN_ANEW}}
+"""By row, the workload; the first is the conversation of which nothing is written anew."""
 
 
 class Wrong(Exception):
@@ -69,10 +72,10 @@ class Session:
                 for proxy in self._proxies:
                     self._cpu(figure, proxy, seed=round_number * 100 + position, keep=round_number > 0)
             if round_number:
-                self._first_token(seed=round_number * 100 + 50)
+                self.first_token(seed=round_number * 100 + 50)
                 self._latency(seed=round_number * 100 + 51)
         self._growth()
-        self._written_anew()
+        self.written_anew()
         self._memory("after")
         return self.results
 
@@ -98,20 +101,22 @@ class Session:
             if figure.per_request > 1:
                 self.results.add("events_a_read", name, figure.per_request * requests / seen.reads)
 
-    def _first_token(self, seed: int) -> None:
-        """A sample: the median time to the first event, minus that without a proxy in the same round."""
-        direct = 0.0
+    def first_token(self, seed: int) -> None:
+        """A sample: the median time to the first event, minus that without a proxy, or that of ourselves switched off,
+        in the same round."""
+        waits: dict[str, float] = {}
         for proxy in (self._direct, *self._proxies):
             seen = self._send(
                 proxy, "first_token", "first_token", seed, requests=self._effort.first_tokens, warm=3, watched_pid=0
             )
             if seen is None:
                 continue
-            waited = statistics.median(seen.first_byte_ms)
-            if proxy is self._direct:
-                direct = waited
-            else:
-                self.results.add("first_token", proxy.contender.name, waited - direct)
+            waits[proxy.contender.name] = statistics.median(seen.first_byte_ms)
+        direct = waits.pop(DIRECT)
+        for name, waited in waits.items():
+            self.results.add("first_token", name, waited - direct)
+        if OURS in waits and OFF in waits:
+            self.results.add("first_token_off", OURS, waits[OURS] - waits[OFF])
 
     def _latency(self, seed: int) -> None:
         """A sample: the median and the 99th percentile of the time of a request, a few at a time."""
@@ -154,27 +159,37 @@ class Session:
                 if slope is not None:
                     self.results.add(f"exponent{suffix}", name, slope)
 
-    def _written_anew(self) -> None:
-        """One sample in all: the CPU of a whole run, and that of the same run written anew as a multiple of it."""
-        cutting = [proxy for proxy in self._proxies if proxy.contender.cuts]
-        plain = self._turns("anew", "of_an_agent", seed=40_000, proxies=cutting, turns=ANEW_TURNS)
-        for name, own in plain.items():
-            self.results.add("anew", name, sum(own))
-        for number, kind in enumerate(WRITTEN_ANEW, start=1):
-            row, seed = f"anew_{kind}", 40_000 + 100 * number  # the plain conversation is remembered
-            found = self._turns(row, f"of_an_agent_{kind}", seed=seed, proxies=cutting, turns=ANEW_TURNS)
-            for name, own in found.items():
-                self.results.add(row, name, sum(own) / sum(plain[name]))
+    def written_anew(self) -> None:
+        """A sample: the CPU of a whole run, and that of the very same run written anew, as a multiple of it.
 
-    def _turns(
-        self, row: str, workload: str, *, seed: int, proxies: Sequence[Running], turns: int = GROWTH_TURNS
-    ) -> dict[str, list[float]]:
+        Each has its own key, because a proxy remembers a conversation under the key that it came with. Another one
+        comes first each time: what a proxy might remember across keys favours none.
+        """
+        rows = list(_ANEW)
+        for again in range(self._effort.growths):
+            tell(f"{ANEW_TURNS} turns, written anew, run {again + 1} of {self._effort.growths}")
+            first = again % len(rows)
+            for proxy in (proxy for proxy in self._proxies if proxy.contender.cuts):
+                seconds: dict[str, float] = {}
+                for row in (*rows[first:], *rows[:first]):
+                    headers = {**proxy.headers, "Authorization": f"Bearer sk-bench-{row}"}
+                    seen = self._send(proxy, row, _ANEW[row], 40_000 + again, requests=ANEW_TURNS, headers=headers)
+                    if seen is not None:
+                        seconds[row] = seen.cpu_seconds[-1] - seen.cpu_seconds[0]
+                plain = seconds.pop("anew", None)
+                if plain is None:
+                    continue
+                self.results.add("anew", proxy.contender.name, plain)
+                for row, own in seconds.items():
+                    self.results.add(row, proxy.contender.name, own / plain)
+
+    def _turns(self, row: str, workload: str, *, seed: int, proxies: Sequence[Running]) -> dict[str, list[float]]:
         """By contender, the CPU seconds of each turn."""
         runs: dict[str, list[list[float]]] = {}
         for again in range(self._effort.growths):
-            tell(f"{turns} turns, {workload}, run {again + 1} of {self._effort.growths}")
+            tell(f"{GROWTH_TURNS} turns, {workload}, run {again + 1} of {self._effort.growths}")
             for proxy in proxies:
-                seen = self._send(proxy, row, workload, seed + again, requests=turns, cpu_each_request=True)
+                seen = self._send(proxy, row, workload, seed + again, requests=GROWTH_TURNS, cpu_each_request=True)
                 if seen is not None:
                     runs.setdefault(proxy.contender.name, []).append(growth.of_each_turn(seen.cpu_seconds))
         return {name: growth.typical(taken) for name, taken in runs.items()}
