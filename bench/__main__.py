@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.contenders import DIRECT, NGINX, Contender, installed
+from bench.contenders import DIRECT, NGINX, OURS, Contender, installed, with_workers
+from bench.figures import WORKERS
 from bench.measure import Effort, Session, Wrong, tell
 from bench.report import apis_table, contenders_table, off_table, page, targets_table
 from bench.results import Results
@@ -65,7 +66,11 @@ def _measure(contenders: Sequence[Contender], effort: Effort) -> Results:
         for name, seconds in starts.items():
             for sample in seconds:
                 session.results.add("start", name, sample)
-        return session.run()
+        session.run()
+        if any(proxy.contender.name == OURS for proxy in running):
+            one, several = (stack.enter_context(proxy(with_workers(n), direct.port)) for n in (1, WORKERS))
+            session.workers(one, several)
+        return session.results
 
 
 def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dict[str, list[float]]:

@@ -12,6 +12,14 @@ from bench.apis import CHAT, MESSAGES, RESPONSES, Api
 from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAM_EVENTS
 from bench.contenders import OFF, OURS
 
+LATENCY_CONNECTIONS = 4
+"""Those of small requests that are sent at once."""
+BESIDE_REQUESTS = 400
+"""Small requests of a sample beside large ones."""
+WORKERS = 4
+WORKER_CONNECTIONS = 16
+"""Enough for each worker to get some."""
+
 
 class Against(StrEnum):
     """What a target is a multiple of."""
@@ -84,8 +92,8 @@ FIGURES: dict[str, Figure] = {
     "events_a_read": Figure("streamed events that arrive lumped together", "a read", 1),
     "first_token": Figure("first token later than direct", "ms", 2, _most(1.0)),
     "first_token_off": Figure("first token later than with this project switched off", "ms", 2, _most(0.20)),
-    "p50": Figure("2 KB on 4 connections, median", "ms", 2),
-    "p99": Figure("2 KB on 4 connections, 99th percentile", "ms", 2),
+    "p50": Figure(f"2 KB on {LATENCY_CONNECTIONS} connections, median", "ms", 2),
+    "p99": Figure(f"2 KB on {LATENCY_CONNECTIONS} connections, 99th percentile", "ms", 2),
     "start": Figure("start to first answer", "s", 2, _most(0.60)),
     "idle": Figure("idle memory", "MB", 0, _most(72)),
     "planning": Figure(f"{GROWTH_TURNS} turns to 2 MB, CPU over nginx in all", "s", 3, _most(0.30)),
@@ -100,6 +108,15 @@ FIGURES: dict[str, Figure] = {
     "anew_metadata": Figure("… with metadata before the messages that change, × that", "", 2, _most(1.3)),
     "anew_last": Figure("… with a last message that is reworded the turn after, × that", "", 2, _most(1.3)),
     "after": Figure("memory after all this", "MB", 0, _most(200)),
+    "p99_beside": Figure(
+        f"2 KB on {LATENCY_CONNECTIONS} connections beside 2 MB never seen before, 99th percentile",
+        "ms",
+        2,
+        _times_nginx(2),
+        "p99_beside",
+    ),
+    "beside_a_second": Figure("requests of 2 MB that were answered meanwhile", "a second", 0),
+    "workers": Figure(f"{GROWTH_TURNS} turns to 2 MB over {WORKERS} workers, CPU, × one worker", "", 2, _most(1.4)),
 }
 
 MOST_OF_CHAT = 1.15

@@ -19,12 +19,25 @@ from bench import growth
 from bench.accounting import resident_bytes
 from bench.bodies import ANEW_TURNS, GROWTH_TURNS, WRITTEN_ANEW
 from bench.contenders import DIRECT, NGINX, OFF, OURS
-from bench.figures import CPU_FIGURES, CpuFigure
-from bench.load import Seen
+from bench.figures import (
+    BESIDE_REQUESTS,
+    CPU_FIGURES,
+    LATENCY_CONNECTIONS,
+    WORKER_CONNECTIONS,
+    CpuFigure,
+)
+from bench.jobs import Manner, Seen
 from bench.results import Results
 from bench.running import LoadClient, Running
 
-_LATENCY_CONNECTIONS = 4
+_MOST_BESIDE = 100
+"""Large requests for one sample of small ones beside them: nginx has answered about 50 when the small ones are done."""
+
+_LEAST_OF_A_PERCENTILE = 100
+"""Fewer samples have no 99th percentile."""
+
+_WORKERS_SETTLE_SECONDS = 0.3
+"""Workers may tell each other what they know some time after a response."""
 
 _ANEW = {"anew": "of_an_agent", **{f"anew_{way}": f"of_an_agent_{way}" for way in WRITTEN_ANEW}}
 """By row, the workload; the first is the conversation of which nothing is written anew."""
@@ -77,6 +90,9 @@ class Session:
         self._growth()
         self.written_anew()
         self._memory("after")
+        for round_number in range(self._effort.rounds):
+            tell(f"small requests beside large ones, round {round_number + 1} of {self._effort.rounds}")
+            self.beside_large(seed=9_000 + round_number)
         return self.results
 
     def _memory(self, row: str) -> None:
@@ -130,13 +146,43 @@ class Session:
                 seed,
                 requests=requests,
                 warm=4,
-                connections=_LATENCY_CONNECTIONS,
+                manner=Manner.AT_ONCE,
+                connections=LATENCY_CONNECTIONS,
                 watched_pid=0,
             )
             if seen is not None:
                 percentiles = statistics.quantiles(seen.answer_ms, n=100)
                 self.results.add("p50", name, percentiles[49])
                 self.results.add("p99", name, percentiles[98])
+
+    def beside_large(self, seed: int) -> None:
+        """A sample: the 99th percentile of the time of small requests, a few at a time, while one more connection sends
+        large ones that were never seen before, one after another."""
+        for proxy in (self._direct, *self._proxies):
+            if proxy.contender.peer:  # minutes, with a quarter of a second for each large one
+                continue
+            seen = self._send(
+                proxy,
+                "p99_beside",
+                "chat_2kb",
+                seed,
+                requests=BESIDE_REQUESTS,
+                warm=4,
+                manner=Manner.AT_ONCE,
+                connections=LATENCY_CONNECTIONS,
+                beside="marked_2mb",
+                beside_requests=_MOST_BESIDE,
+                watched_pid=0,
+            )
+            if seen is None:
+                continue
+            name = proxy.contender.name
+            if len(seen.answer_ms) < _LEAST_OF_A_PERCENTILE:
+                why = f"only {len(seen.answer_ms)} were answered before the large ones had run out"
+                self.results.failures["p99_beside", name] = why
+            else:
+                self.results.add("p99_beside", name, statistics.quantiles(seen.answer_ms, n=100)[98])
+                self.results.add("beside_a_second", name, seen.answered_beside / seen.seconds)
 
     def _growth(self) -> None:
         """One sample in all: the turns of the median run, added up, minus the same for nginx or ourselves off."""
@@ -182,6 +228,30 @@ class Session:
                 self.results.add("anew", proxy.contender.name, plain)
                 for row, own in seconds.items():
                     self.results.add(row, proxy.contender.name, own / plain)
+
+    def workers(self, one: Running, several: Running) -> None:
+        """A sample: the CPU of one growing conversation over several workers, as a multiple of the same over one.
+
+        Forwarding costs the same in both, so nothing is subtracted.
+        """
+        for again in range(self._effort.growths + 1):
+            tell(f"{GROWTH_TURNS} turns over workers, run {again} of {self._effort.growths}")
+            seconds = []
+            for proxy in (one, several):
+                seen = self._send(
+                    proxy,
+                    "workers",
+                    "from_start",
+                    50_000 + again,
+                    requests=GROWTH_TURNS,
+                    manner=Manner.SCATTERED,
+                    connections=WORKER_CONNECTIONS,
+                    settle_seconds=_WORKERS_SETTLE_SECONDS,
+                )
+                if seen is not None:
+                    seconds.append(seen.cpu_seconds[-1] - seen.cpu_seconds[0])
+            if again:  # in the first run, each worker loads what it needs for its first request
+                self.results.add("workers", OURS, seconds[1] / seconds[0])
 
     def _turns(self, row: str, workload: str, *, seed: int, proxies: Sequence[Running]) -> dict[str, list[float]]:
         """By contender, the CPU seconds of each turn."""

@@ -14,7 +14,19 @@ from pathlib import Path
 from bench.apis import APIS, MESSAGES, RESPONSES, Api
 from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAM_EVENTS
 from bench.contenders import NGINX, OFF, OURS, Contender
-from bench.figures import FIGURES, MOST_OF_CHAT, MOST_OF_OFF, Against, Figure, Target, of_api
+from bench.figures import (
+    BESIDE_REQUESTS,
+    FIGURES,
+    LATENCY_CONNECTIONS,
+    MOST_OF_CHAT,
+    MOST_OF_OFF,
+    WORKER_CONNECTIONS,
+    WORKERS,
+    Against,
+    Figure,
+    Target,
+    of_api,
+)
 from bench.results import Results
 
 _NOTHING = "–"
@@ -128,7 +140,11 @@ def page(
         events=STREAM_EVENTS,
         turns=GROWTH_TURNS,
         anew_turns=ANEW_TURNS,
-        failures=f"No figure, because the responses were wrong:\n\n{failures}\n" if failures else "",
+        small=BESIDE_REQUESTS,
+        connections=LATENCY_CONNECTIONS,
+        workers=WORKERS,
+        worker_connections=WORKER_CONNECTIONS,
+        failures=f"No figure:\n\n{failures}\n" if failures else "",
     )
 
 
@@ -273,6 +289,10 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
 * **Streams** have {events} events of about 130 bytes, each written on its own, a good millisecond apart.
 * **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round, or
   less that of this project switched off in the same round.
+* **Beside 2 MB**: {small} small requests, taken by {connections} connections, each with one at a time, while one more
+  connection sends conversations of 2 MB, with never a pause; no text or line of one is in another. A sample ends with
+  the large ones, so that there always is one; how many were answered in a second stands below. The figure is the median
+  of the rounds.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
   memory**: resident, of the whole family, a second later. **Memory after all this**: after all rows above it in the
   last table; what stands below it was sent later.
@@ -283,4 +303,9 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
 * **Written anew**: the CPU of all {anew_turns} turns of a conversation that has to be cut, and that of the very same
   conversation with something in it that changes in each turn, under another key, so that nothing is known of it. Each
   run has its own ratio; the figures are medians of the runs.
+* **{workers} workers**: the conversation of the {turns} turns comes over {worker_connections} kept-alive connections,
+  one request at a time, each on a connection chosen by the seed. The figure is the CPU of all processes of
+  `--workers {workers}`, as a multiple of that of one worker with the same client, both started for this alone; nothing
+  is subtracted. Before the first turn, each connection is opened with a small question; the first run is discarded;
+  each run has its own ratio, and the figure is their median.
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.contenders import DIRECT, NGINX, OFF, OURS, Contender
-from bench.load import Job, Seen
+from bench.jobs import Job, Seen
 from bench.measure import Effort, Session, Wrong
 from bench.running import LoadClient, Running
 
@@ -69,6 +69,32 @@ def test_a_conversation_that_is_written_anew_is_the_plain_one_under_another_key(
     for run in runs:
         assert len({job.workload for job in run}) == len({job.headers["Authorization"] for job in run}) == 5
     assert runs[0][0].workload != runs[1][0].workload  # another one comes first
+
+
+def test_small_requests_beside_large_ones_are_told_by_their_99th_percentile() -> None:
+    waits = {1: [1.0] * 200, 2: [1.0] * 190 + [2.0] * 10, 3: [1.0] * 99 + [9.0] * 101, 4: [1.0] * 99}
+    client = _Client(lambda job: Seen(answer_ms=waits[job.port], answered_beside=50, seconds=2.0))
+    session = _session(client)
+
+    session.beside_large(seed=1)
+
+    found = {name: session.results.median("p99_beside", name) for name in (DIRECT, NGINX, OURS)}
+    assert found == {DIRECT: 1.0, NGINX: 2.0, OURS: 9.0}
+    assert session.results.samples["beside_a_second", OURS] == [25.0]
+    assert "only 99 were answered" in session.results.failures["p99_beside", OFF]
+    assert len({(job.seed, job.workload, job.beside, job.connections, job.requests) for job in client.jobs}) == 1
+
+
+def test_several_workers_are_compared_with_one_in_the_same_run_but_the_first() -> None:
+    spent = iter([9.0, 99.0, 1.0, 1.5, 2.0, 2.5])
+    client = _Client(lambda _: Seen(cpu_seconds=[1.0, 1.0 + next(spent)]))
+    session = _session(client)
+
+    session.workers(_running(OURS), _running(OFF))
+
+    assert session.results.samples["workers", OURS] == [1.5, 1.25]
+    assert [job.port for job in client.jobs] == [3, 4] * 3
+    assert [job.seed for job in client.jobs] == [50_000, 50_000, 50_001, 50_001, 50_002, 50_002]
 
 
 def test_a_wrong_answer_ends_the_bench_unless_a_peer_gave_it() -> None:
