@@ -83,8 +83,9 @@ _NGINX_CONF = """\
 daemon off;
 %(user)s
 worker_processes 1;
+worker_rlimit_nofile 4096;
 pid nginx.pid;
-events { worker_connections 1024; }
+events { worker_connections 2048; }
 http {
     access_log off;
     client_max_body_size 0;

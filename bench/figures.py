@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bench.apis import CHAT, MESSAGES, RESPONSES, Api
-from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAM_EVENTS
+from bench.bodies import ANEW_TURNS, EVENTS_A_SECOND, GROWTH_TURNS, STREAM_EVENTS, STREAMS_AT_ONCE
 from bench.contenders import OFF, OURS
 
 LATENCY_CONNECTIONS = 4
@@ -48,6 +48,8 @@ class Figure:
     targets: tuple[Target, ...] = ()
     floor: str | None = None
     """The row whose nginx figure is the base for this one's multiple; None if a multiple means nothing."""
+    at: str | None = None
+    """The row that tells under which load this one was measured; None if nothing is to be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,16 @@ FIGURES: dict[str, Figure] = {
         "p99_beside",
     ),
     "beside_a_second": Figure("requests of 2 MB that were answered meanwhile", "a second", 0),
+    "streams": Figure(
+        f"{STREAMS_AT_ONCE} streams, {EVENTS_A_SECOND} events a second each, CPU of an event",
+        "µs",
+        1,
+        _most(24),
+        "streams",
+        at="streams_a_second",
+    ),
+    "streams_a_second": Figure("events of these streams that arrived", "a second", 0),
+    "streams_a_read": Figure("events of these streams that arrive lumped together", "a read", 1),
     "workers": Figure(f"{GROWTH_TURNS} turns to 2 MB over {WORKERS} workers, CPU, × one worker", "", 2, _most(1.4)),
 }
 

@@ -17,6 +17,9 @@ class Manner(StrEnum):
     not measured: workers that share a port then all get some, and have all begun to work."""
     AT_ONCE = "at once"
     """Each connection has its own thread, and takes the next request as soon as it has its answer."""
+    STREAMS = "streams"
+    """Each request has its own connection, and all responses run at the same time; `streams.py` tells what is
+    counted."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -45,6 +48,12 @@ class Job(msgspec.Struct, frozen=True):
     settle_seconds: float = 0.03
     """Time for a proxy's work after a response (log, metrics, memory), which still belongs to the request."""
 
+    def request(self, body: bytes) -> bytes:
+        """A request as it is sent."""
+        headers = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json", **self.headers}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"POST {self.path} HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
 
 class Seen(msgspec.Struct):
     """The result of a job."""
@@ -57,8 +66,10 @@ class Seen(msgspec.Struct):
     """Readings of the watched family's CPU: before the first request, after each if requested, after the last."""
     reads: int = 0
     """How often pieces of a body arrived: a stream's events divided by this say how much was lumped together."""
+    events: int = 0
+    """Of streams, those that were counted."""
     seconds: float = 0.0
-    """From the first request to the last answer."""
+    """From the first request to the last answer; of streams, the time in which events were counted."""
     answered_beside: int = 0
     """Requests of the connection beside that were answered meanwhile."""
     wrong: str | None = None

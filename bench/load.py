@@ -23,6 +23,7 @@ from bench.answers import WrongAnswer, check
 from bench.bodies import WORKLOADS, Workload
 from bench.http1 import MalformedMessage, Reader
 from bench.jobs import Job, Manner, Seen
+from bench.streams import run_streams
 
 _PATIENCE_SECONDS = 60.0
 """Longer than the slowest contender needs for the largest body; a response that takes longer is a hang."""
@@ -35,13 +36,11 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", job.port), timeout=_PATIENCE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = Reader()
-        lines = {"Host": f"127.0.0.1:{job.port}", "Content-Type": "application/json", **job.headers}
-        self._head = f"POST {job.path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        self._verbatim = job.verbatim
+        self._job = job
 
     def exchange(self, body: bytes, workload: Workload, seen: Seen) -> None:
         """Send `body`, read and check the response, and add to `seen`."""
-        request = f"{self._head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        request = self._job.request(body)
         first_byte = 0.0
         reads = 0
         start = time.perf_counter()
@@ -61,7 +60,7 @@ class Connection:
             message.body,
             body,
             events=workload.events,
-            verbatim=self._verbatim,
+            verbatim=self._job.verbatim,
             fits=workload.fits,
             api=workload.api,
         )
@@ -81,6 +80,9 @@ def run(job: Job) -> Seen:
     seen = Seen()
     connections: list[Connection] = []
     try:
+        if job.manner is Manner.STREAMS:
+            run_streams(job, bodies, seen)
+            return seen
         for _ in range(job.connections):
             connections.append(Connection(job))
             if job.manner is Manner.SCATTERED:

@@ -17,7 +17,7 @@ import msgspec
 
 from bench import growth
 from bench.accounting import resident_bytes
-from bench.bodies import ANEW_TURNS, GROWTH_TURNS, WRITTEN_ANEW
+from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAMS_AT_ONCE, WRITTEN_ANEW
 from bench.contenders import DIRECT, NGINX, OFF, OURS
 from bench.figures import (
     BESIDE_REQUESTS,
@@ -91,8 +91,9 @@ class Session:
         self.written_anew()
         self._memory("after")
         for round_number in range(self._effort.rounds):
-            tell(f"small requests beside large ones, round {round_number + 1} of {self._effort.rounds}")
+            tell(f"beside large ones, and many streams: round {round_number + 1} of {self._effort.rounds}")
             self.beside_large(seed=9_000 + round_number)
+            self.streams(seed=9_500 + round_number)
         return self.results
 
     def _memory(self, row: str) -> None:
@@ -228,6 +229,24 @@ class Session:
                 self.results.add("anew", proxy.contender.name, plain)
                 for row, own in seconds.items():
                     self.results.add(row, proxy.contender.name, own / plain)
+
+    def streams(self, seed: int) -> None:
+        """A sample: the CPU that the proxy used from the moment when many streams had begun until the first one ended,
+        over the events that arrived in between."""
+        for proxy in self._proxies:
+            name = proxy.contender.name
+            if name not in (NGINX, OURS, OFF):
+                continue
+            seen = self._send(proxy, "streams", "streams", seed, requests=STREAMS_AT_ONCE, manner=Manner.STREAMS)
+            if seen is None:
+                continue
+            if not seen.events:
+                self.results.failures["streams", name] = "a stream had ended before the last one began"
+                continue
+            seconds = seen.cpu_seconds[-1] - seen.cpu_seconds[0]
+            self.results.add("streams", name, seconds / seen.events * 1e6)
+            self.results.add("streams_a_second", name, seen.events / seen.seconds)
+            self.results.add("streams_a_read", name, seen.events / seen.reads)
 
     def workers(self, one: Running, several: Running) -> None:
         """A sample: the CPU of one growing conversation over several workers, as a multiple of the same over one.

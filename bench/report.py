@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.apis import APIS, MESSAGES, RESPONSES, Api
-from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAM_EVENTS
+from bench.bodies import ANEW_TURNS, EVENTS_A_SECOND, GROWTH_TURNS, STREAM_EVENTS, STREAMS_AT_ONCE
 from bench.contenders import NGINX, OFF, OURS, Contender
 from bench.figures import (
     BESIDE_REQUESTS,
@@ -56,8 +56,8 @@ def targets_table(results: Results) -> str:
             rows.append(
                 [
                     figure.title if target.of == OURS else f"{figure.title}, switched off",
-                    _spread(results, row, target.of),
-                    _value(floor, figure),
+                    _spread(results, row, target.of) + _at(results, row, target.of),
+                    _value(floor, figure) + _at(results, row, NGINX),
                     f"{held / floor:.1f}×" if floor else _NOTHING,
                     _target(target, figure),
                     _verdict(held, floor, target),
@@ -138,6 +138,9 @@ def page(
         floor=_FLOOR,
         everything=contenders_table(results, names),
         events=STREAM_EVENTS,
+        streams=STREAMS_AT_ONCE,
+        rate=EVENTS_A_SECOND,
+        all_events=f"{STREAMS_AT_ONCE * EVENTS_A_SECOND:,}".replace(",", " "),
         turns=GROWTH_TURNS,
         anew_turns=ANEW_TURNS,
         small=BESIDE_REQUESTS,
@@ -177,6 +180,12 @@ def _spread(results: Results, row: str, name: str) -> str:
         return text
     low, high = (_value(end, figure, unit=False) for end in least_and_largest)
     return f"{text} ({low} to {high})"
+
+
+def _at(results: Results, row: str, name: str) -> str:
+    load = FIGURES[row].at
+    reached = results.median(load, name) if load else None
+    return f" at {_value(reached, FIGURES[load])}" if load and reached is not None else ""
 
 
 def _target(target: Target, figure: Figure) -> str:
@@ -287,6 +296,11 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
   turns, each an exchange longer than before. 2 KB and 200 KB name a model of 128 000 tokens, 2 MB one of 1 047 576, so
   that everything fits and passes untouched; where it says "into 128 000 tokens", the conversation has to be cut.
 * **Streams** have {events} events of about 130 bytes, each written on its own, a good millisecond apart.
+* **{streams} streams** run at the same time, each with {rate} events a second, evenly spread: the stand-in holds
+  them after their first event until all are there. The figure is the CPU from the first event of the last one to the
+  end of the first one, over the events that arrived in between, so that no request is in it. One thread takes their
+  bytes, and checks each stream when all have ended. What arrived in a second is told with it: it is {all_events} if the
+  machine holds that, client and stand-in included. The median of the rounds.
 * **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round, or
   less that of this project switched off in the same round.
 * **Beside 2 MB**: {small} small requests, taken by {connections} connections, each with one at a time, while one more

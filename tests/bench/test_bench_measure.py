@@ -85,6 +85,26 @@ def test_small_requests_beside_large_ones_are_told_by_their_99th_percentile() ->
     assert len({(job.seed, job.workload, job.beside, job.connections, job.requests) for job in client.jobs}) == 1
 
 
+def test_an_event_of_many_streams_costs_the_cpu_over_what_was_counted() -> None:
+    seen = {2: (1_000, 0.01), 3: (1_000, 0.03), 4: (0, 0.02)}
+
+    def answer(job: Job) -> Seen:
+        events, seconds = seen[job.port]
+        return Seen(cpu_seconds=[1.0, 1.0 + seconds], events=events, reads=500, seconds=2.0)
+
+    session = _session(_Client(answer))
+
+    session.streams(seed=1)
+
+    assert session.results.samples == {
+        ("streams", NGINX): [pytest.approx(10.0)],
+        ("streams", OURS): [pytest.approx(30.0)],
+        **{("streams_a_second", name): [500.0] for name in (NGINX, OURS)},
+        **{("streams_a_read", name): [2.0] for name in (NGINX, OURS)},
+    }
+    assert session.results.failures == {("streams", OFF): "a stream had ended before the last one began"}
+
+
 def test_several_workers_are_compared_with_one_in_the_same_run_but_the_first() -> None:
     spent = iter([9.0, 99.0, 1.0, 1.5, 2.0, 2.5])
     client = _Client(lambda _: Seen(cpu_seconds=[1.0, 1.0 + next(spent)]))

@@ -64,6 +64,16 @@ def test_the_server_that_only_forwards_is_held_to_a_target_of_its_own() -> None:
     assert cells[1:] == ["0.470 ms", "0.100 ms", "4.7×", "≤ 4.6×", "**no**"]
 
 
+def test_the_load_that_was_reached_is_told_with_the_figure() -> None:
+    results = Results()
+    for name, figure, reached in ((OURS, 25.0, 24_400.0), (NGINX, 12.5, 24_900.0)):
+        results.add("streams", name, figure)
+        results.add("streams_a_second", name, reached)
+
+    cells = _cells(targets_table(results), "500 streams")
+    assert cells[1:] == ["25.0 µs at 24400 a second", "12.5 µs at 24900 a second", "2.0×", "≤ 24 µs", "**no**"]
+
+
 def test_this_project_is_held_to_what_forwarding_costs_in_the_same_round() -> None:
     results = _results((0.4, 0.8, 0.9), ())
     for sample in (0.4, 0.4, 0.6):
@@ -118,4 +128,4 @@ def test_every_way_of_measuring_fills_a_row_and_every_floor_is_one() -> None:
     assert chats <= FIGURES.keys()
     assert {row.rpartition("_")[0] for row in others} <= chats
     assert MOST_OF_OFF.keys() <= chats
-    assert {figure.floor for figure in FIGURES.values() if figure.floor} <= FIGURES.keys()
+    assert {row for figure in FIGURES.values() for row in (figure.floor, figure.at) if row} <= FIGURES.keys()
