@@ -110,7 +110,9 @@ def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What the proxy costs, beside nginx.")
-    parser.add_argument("--quick", action="store_true", help="under a minute, without the peers; for a first look only")
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute and a half, without the peers; for a first look only"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds to take medians of (default 7; quick 1)")
     parser.add_argument(
         "--contenders", type=lambda names: names.split(","), metavar="A,B", help="only these (default: all installed)"

@@ -14,8 +14,8 @@ from bench.contenders import OFF, OURS
 
 LATENCY_CONNECTIONS = 4
 """Those of small requests that are sent at once."""
-BESIDE_REQUESTS = 400
-"""Small requests of a sample beside large ones."""
+BESIDE_REQUESTS = 600
+"""At most as many small requests of a sample beside large ones."""
 WORKERS = 4
 WORKER_CONNECTIONS = 16
 """Enough for each worker to get some."""
@@ -48,8 +48,8 @@ class Figure:
     targets: tuple[Target, ...] = ()
     floor: str | None = None
     """The row whose nginx figure is the base for this one's multiple; None if a multiple means nothing."""
-    at: str | None = None
-    """The row that tells under which load this one was measured; None if nothing is to be told."""
+    at: tuple[str, ...] = ()
+    """The rows that tell under which load this one was measured; they stand beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ FIGURES: dict[str, Figure] = {
         1,
         _most(24),
         "streams",
-        at="streams_a_second",
+        at=("streams_a_second", "streams_a_read"),
     ),
     "streams_a_second": Figure("events of these streams that arrived", "a second", 0),
     "streams_a_read": Figure("events of these streams that arrive lumped together", "a read", 1),

@@ -31,13 +31,16 @@ from bench.results import Results
 from bench.running import LoadClient, Running
 
 _MOST_BESIDE = 100
-"""Large requests for one sample of small ones beside them: nginx has answered about 50 when the small ones are done."""
+"""Large requests for one sample of small ones beside them: nginx needs about 75 until the small ones are done."""
 
 _LEAST_OF_A_PERCENTILE = 100
 """Fewer samples have no 99th percentile."""
 
 _WORKERS_SETTLE_SECONDS = 0.3
 """Workers may tell each other what they know some time after a response."""
+
+_WARMING_TURNS = 40
+"""Until all workers have loaded what they need."""
 
 _ANEW = {"anew": "of_an_agent", **{f"anew_{way}": f"of_an_agent_{way}" for way in WRITTEN_ANEW}}
 """By row, the workload; the first is the conversation of which nothing is written anew."""
@@ -262,7 +265,7 @@ class Session:
                     "workers",
                     "from_start",
                     50_000 + again,
-                    requests=GROWTH_TURNS,
+                    requests=GROWTH_TURNS if again else _WARMING_TURNS,
                     manner=Manner.SCATTERED,
                     connections=WORKER_CONNECTIONS,
                     settle_seconds=_WORKERS_SETTLE_SECONDS,

@@ -183,9 +183,9 @@ def _spread(results: Results, row: str, name: str) -> str:
 
 
 def _at(results: Results, row: str, name: str) -> str:
-    load = FIGURES[row].at
-    reached = results.median(load, name) if load else None
-    return f" at {_value(reached, FIGURES[load])}" if load and reached is not None else ""
+    medians = [(results.median(load, name), FIGURES[load]) for load in FIGURES[row].at]
+    told = [_value(median, load) for median, load in medians if median is not None]
+    return f" at {', '.join(told)}" if told else ""
 
 
 def _target(target: Target, figure: Figure) -> str:
@@ -299,14 +299,15 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
 * **{streams} streams** run at the same time, each with {rate} events a second, evenly spread: the stand-in holds
   them after their first event until all are there. The figure is the CPU from the first event of the last one to the
   end of the first one, over the events that arrived in between, so that no request is in it. One thread takes their
-  bytes, and checks each stream when all have ended. What arrived in a second is told with it: it is {all_events} if the
-  machine holds that, client and stand-in included. The median of the rounds.
+  bytes, and checks each stream when all have ended. Two things stand with it: how many arrived in a second, which is
+  {all_events} if the machine holds that with client and stand-in; and how many the client read at once, because events
+  that are lumped together cost less. The median of the rounds.
 * **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round, or
   less that of this project switched off in the same round.
-* **Beside 2 MB**: {small} small requests, taken by {connections} connections, each with one at a time, while one more
-  connection sends conversations of 2 MB, with never a pause; no text or line of one is in another. A sample ends with
-  the large ones, so that there always is one; how many were answered in a second stands below. The figure is the median
-  of the rounds.
+* **Beside 2 MB**: up to {small} small requests, taken by {connections} connections, each with one at a time, while one
+  more connection sends conversations of 2 MB, with never a pause; no text and no line of one is in another. A sample
+  ends when these have run out, so that one is always under way; how many were answered in a second stands below. The
+  figure is the median of the rounds.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
   memory**: resident, of the whole family, a second later. **Memory after all this**: after all rows above it in the
   last table; what stands below it was sent later.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.bodies import GROWTH_TURNS
 from bench.contenders import DIRECT, NGINX, OFF, OURS, Contender
 from bench.jobs import Job, Seen
 from bench.measure import Effort, Session, Wrong
@@ -114,6 +115,7 @@ def test_several_workers_are_compared_with_one_in_the_same_run_but_the_first() -
 
     assert session.results.samples["workers", OURS] == [1.5, 1.25]
     assert [job.port for job in client.jobs] == [3, 4] * 3
+    assert [job.requests == GROWTH_TURNS for job in client.jobs] == [False, False, True, True, True, True]
     assert [job.seed for job in client.jobs] == [50_000, 50_000, 50_001, 50_001, 50_002, 50_002]
 
 

@@ -69,9 +69,11 @@ def test_the_load_that_was_reached_is_told_with_the_figure() -> None:
     for name, figure, reached in ((OURS, 25.0, 24_400.0), (NGINX, 12.5, 24_900.0)):
         results.add("streams", name, figure)
         results.add("streams_a_second", name, reached)
+    results.add("streams_a_read", OURS, 1.2)
 
     cells = _cells(targets_table(results), "500 streams")
-    assert cells[1:] == ["25.0 µs at 24400 a second", "12.5 µs at 24900 a second", "2.0×", "≤ 24 µs", "**no**"]
+    told = ["25.0 µs at 24400 a second, 1.2 a read", "12.5 µs at 24900 a second"]
+    assert cells[1:] == [*told, "2.0×", "≤ 24 µs", "**no**"]
 
 
 def test_this_project_is_held_to_what_forwarding_costs_in_the_same_round() -> None:
@@ -128,4 +130,4 @@ def test_every_way_of_measuring_fills_a_row_and_every_floor_is_one() -> None:
     assert chats <= FIGURES.keys()
     assert {row.rpartition("_")[0] for row in others} <= chats
     assert MOST_OF_OFF.keys() <= chats
-    assert {row for figure in FIGURES.values() for row in (figure.floor, figure.at) if row} <= FIGURES.keys()
+    assert {row for figure in FIGURES.values() for row in (figure.floor, *figure.at) if row} <= FIGURES.keys()
