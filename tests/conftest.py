@@ -1,47 +1,32 @@
-"""For all tests: the same examples in every run, so that a red test is red for everybody.
-
-`HYPOTHESIS_PROFILE=explore make test` looks for new ones.
-"""
+"""For all tests; a process that runs some has `support/tests_process.py`, too."""
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import gc
-import linecache
-import os
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, Final
+import importlib
+from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import is_hypothesis_test, settings
-
-from proxy import app, reloading
-from proxy.shell.models import tokenizer
-from proxy.shell.resources.workload import _malloc_trim, keep_large_blocks_apart
-
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None, max_examples=1_000)
-trim = _malloc_trim()
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-_M_ARENA_MAX: Final = -8
-"""glibc's number of the option: how many heaps threads may have of their own."""
-with suppress(OSError, AttributeError, TypeError):  # another C library
-    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # hundreds of servers on threads would each leave holes in a heap
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What hands the tests out to others imports nothing of what they need: 35 MB."""
+    plugins = session.config.pluginmanager
+    if not plugins.hasplugin("dsession"):
+        plugins.register(importlib.import_module("support.tests_process"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Any:
-    """Nothing is scanned meanwhile: every test stays, and each scan would see more of them."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
+    """pytest keeps the reports of a test's setup, call and teardown until the end: 60 MB in all. Of what passed, only
+    `--durations` reads more than how many calls there were."""
+    if not report.passed or config.getoption("durations"):
+        return
+    report.sections = []
+    if isinstance(report, pytest.TestReport):
+        report.keywords = {}
+        report.user_properties = []
+    config.pluginmanager.get_plugin("terminalreporter").stats.get("", []).clear()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,34 +34,3 @@ def pytest_collect_file() -> Any:
     """Tests have no doctests; to look for them costs as long as to import the tests."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is loaded by now stays: no collection scans it. Each application that starts in a process of its own does
-    the same; started here, it would scan all that pytest holds, hundreds of times."""
-    linecache.clearcache()  # pytest has looked where each test stands
-    gc.collect()
-    gc.freeze()
-    keep_large_blocks_apart()
-    if trim is not None:
-        trim(0)
-    app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
-    reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """The examples of a property refer to each other in circles, which add up to a hundred megabytes in a module."""
-    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
-        gc.collect()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def memory_given_back() -> Iterator[None]:
-    """What the tests of a module have left goes back to the system: the vocabularies of tokenizers, a hundred
-    megabytes each, and free blocks, which the C library would keep."""
-    yield
-    tokenizer._load.cache_clear()
-    gc.collect()
-    if trim is not None:
-        trim(0)

@@ -39,6 +39,10 @@ def test_artifacts_lie_in_the_data_folder_unless_another_place_is_set(stated, pl
     assert place in create_folder(settings).address
 
 
+def test_all_applications_of_a_process_share_one_operators_api():
+    assert app._operator_api() is app._operator_api()
+
+
 class _Held:
     """An object that only a circle keeps alive."""
 
@@ -47,7 +51,7 @@ class _Held:
 
 
 def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
-    """The one place where this is tried in the process of the tests: conftest has put it aside."""
+    """The one place where this is tried in the process of the tests: tests_process.py has put it aside."""
     tune = app.tune_interpreter.__wrapped__
     before = gc.get_threshold(), sys.getswitchinterval()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -11,12 +12,18 @@ from faults.report import page
 from faults.soak import Sample, Soaked
 from faults.trials import Extent, Tried
 
+TOGETHER = ("slow_bodies", "many_at_once", "kills")
+"""These mostly wait, each for a proxy of its own."""
 
-@pytest.mark.parametrize("name", TRIALS)
-async def test_nothing_is_lost(name: str) -> None:
-    found = await TRIALS[name](Extent.short())
-    assert {line.promise: line.lost for line in found} == {line.promise: [] for line in found}
-    assert all(line.times for line in found)
+
+@pytest.mark.parametrize(
+    "names", [TOGETHER, *((name,) for name in TRIALS if name not in TOGETHER)], ids=lambda names: " and ".join(names)
+)
+async def test_nothing_is_lost(names: tuple[str, ...]) -> None:
+    for found in await asyncio.gather(*(TRIALS[name](Extent.short()) for name in names)):
+        assert found
+        assert [(line.promise, line.lost) for line in found] == [(line.promise, []) for line in found]
+        assert all(line.times for line in found)
 
 
 def test_a_loss_stands_on_the_page_and_fails_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> None:

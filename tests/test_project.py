@@ -179,13 +179,11 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/models/knowledge.py": "shell/models/test_learning.py",
-    "shell/models/questions.py": "shell/models/test_discovery.py",
     "shell/operator/api_page.py": "handbook/test_api_page.py",
     "shell/operator/difference.py": "shell/operator/test_explanation_text.py",
     "shell/operator/explaining.py": "shell/operator/test_explanation_text.py",
     "shell/planning/plan_inputs.py": "shell/planning/test_planner.py",
     "shell/planning/planned.py": "shell/planning/test_planner.py",
-    "shell/planning/wanted.py": "shell/planning/test_held_memory.py",
     "shell/references/guarded_requests.py": "shell/references/test_fetch.py",
     "shell/relay/journey.py": "overflow_journeys/test_second_sends.py",
     "shell/relay/judging.py": "overflow_journeys/test_refusals_in_any_shape.py",
@@ -196,6 +194,7 @@ TRIED_ELSEWHERE = {
     "shell/relay/watching.py": "overflow_journeys/test_streams_and_endings.py",
     "shell/telemetry/recorder.py": "shell/telemetry/test_decision.py",
     "shell/upstream/exchange.py": "shell/upstream/test_client.py",
+    "shell/upstream/tap.py": "shell/upstream/test_client.py",
     "shell/upstream/upload.py": "shell/upstream/test_client.py",
 }
 """Of the shell and the demo: parts that mean something only together are tried together, mostly as the whole proxy on a

@@ -39,6 +39,8 @@ class PromptServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.settled = threading.Event()
+        """Set once the server listens, or has ended without."""
         self._told_to_stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -52,6 +54,7 @@ class PromptServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        self.settled.set()
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # its number 0 sets the time of the `date` header
@@ -79,10 +82,18 @@ def serving(app: ASGIApp) -> Iterator[str]:
     server = PromptServer(
         uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1)
     )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="model-server", daemon=True)
+
+    def serve() -> None:
+        try:
+            with contextlib.suppress(SystemExit):  # how uvicorn ends when the application does not start
+                server.run([listener])
+        finally:
+            server.settled.set()
+
+    thread = threading.Thread(target=serve, name="model-server", daemon=True)
     thread.start()
     try:
-        _wait_until(lambda: server.started or not thread.is_alive())
+        server.settled.wait(START_SECONDS)
         if not server.started:
             raise CannotStart("the model server did not start")
         yield f"http://{_HOST}:{listener.getsockname()[1]}/v1"

@@ -129,7 +129,12 @@ def histories(draw):
 def made_with(reads, target, budget=None, **routes):
     """The pipeline as the shell puts it together."""
     every = pipeline(budget or Budget(1_000_000))
-    return replace(every, local=(RouteMedia(Routes(reads, **routes), target), *every.local))
+
+    def showing(images):
+        return RouteMedia(Routes(reads, **{**routes, "max_images": images}), target), *every.local
+
+    resorts = last_resorts(every.notices, every.budget, showing, every.counter)
+    return replace(every, local=(RouteMedia(Routes(reads, **routes), target), *every.local), last_resorts=resorts)
 
 
 def sent(plan):

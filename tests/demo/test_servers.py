@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from proxy.demo import servers
 from proxy.demo.model_server import create_model_server
@@ -18,6 +19,15 @@ def test_a_server_is_gone_when_its_block_is_left() -> None:
         assert httpx.get(f"{url}/models", trust_env=False).status_code == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/models", trust_env=False)
+
+
+def test_a_server_whose_application_does_not_start_is_said_at_once() -> None:
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "lifespan.startup"
+        await send({"type": "lifespan.startup.failed", "message": "no"})
+
+    with pytest.raises(CannotStart, match="the model server"), serving(broken):
+        raise AssertionError("it must not come this far")
 
 
 def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -> None:

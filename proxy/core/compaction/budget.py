@@ -122,6 +122,25 @@ class Budget:
     not move the cuts of earlier results."""
     reserved_reply_tokens: int = 0
     """Kept free for the reply."""
+    high_mark: Mark = field(init=False, repr=False, compare=False)
+    """How much may be used before something is given up."""
+    ceiling: Mark = field(init=False, repr=False, compare=False)
+    """What must not be exceeded."""
+    _refused_above: Mark = field(init=False, repr=False, compare=False)
+    """What the upstream surely refuses more than."""
+
+    def __post_init__(self) -> None:
+        """The marks are made once: many requests have the same budget, and each compares its size several times."""
+        ceiling = replace(self._mark(1.0), tokens=self.certain_room_tokens)
+        may_be_more = self.window_may_be_wrong or self.count_may_be_wrong
+        refused_above = Mark(
+            None if may_be_more else ceiling.tokens,
+            None if self.chars_may_be_wrong else ceiling.chars,
+            ceiling.bytes,
+        )
+        object.__setattr__(self, "high_mark", self._mark(self.fill))
+        object.__setattr__(self, "ceiling", ceiling)
+        object.__setattr__(self, "_refused_above", refused_above)
 
     def for_one_send(self, room_tokens: int, most_tokens: int | None = None) -> Budget:
         """The budget of a send that no later plan continues: its whole room is used, and `most_tokens` is for what must
@@ -158,16 +177,6 @@ class Budget:
         """How much of the room may be used: for shares, which are computed from a guess, too."""
         return int(self.room_tokens * self.fill)
 
-    @property
-    def high_mark(self) -> Mark:
-        """How much may be used before something is given up."""
-        return self._mark(self.fill)
-
-    @property
-    def ceiling(self) -> Mark:
-        """What must not be exceeded."""
-        return replace(self._mark(1.0), tokens=self.certain_room_tokens)
-
     def admits(self, size: Size) -> bool:
         """Whether a request of this size fits."""
         return self.ceiling.excess(size) is None
@@ -175,12 +184,7 @@ class Budget:
     def refuses(self, size: Size) -> bool:
         """Whether a request that cannot be made smaller than this is refused. If the room may be wrong, the request is
         sent and the upstream decides."""
-        sure = self.ceiling
-        if self.window_may_be_wrong or self.count_may_be_wrong:
-            sure = replace(sure, tokens=None)
-        if self.chars_may_be_wrong:
-            sure = replace(sure, chars=None)
-        return sure.excess(size) is not None
+        return self._refused_above.excess(size) is not None
 
     def model_tokens(self, tokens: int) -> int:
         """Tokens by our estimate, converted into the model's own: sizes and room are reported to people in these. A

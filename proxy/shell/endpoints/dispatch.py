@@ -29,16 +29,18 @@ from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
-from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
+from proxy.shell.http.disconnect import Losable, UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
+from proxy.shell.planning.wanted import UNDER_WAY
 from proxy.shell.relay.journey import EarlyBytes
+from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import Response, Served, header
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
-from proxy.shell.upstream.client import Headers, WholePath
+from proxy.shell.upstream.client import Headers, UpstreamResponse, WholePath
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 from proxy.wire.roads import Road, road_of, wire_over
@@ -53,6 +55,10 @@ _NO_UPGRADE: Final = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")]
 """A 426 must name a supported protocol: RFC 9110 15.5.22."""
 _PIECES_OF_THE_END: Final = 32
 """Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
+
+
+_HANDING_ON: Final = (UpstreamResponse, PeekedResponse)
+"""Responses that pass as they arrive."""
 
 
 class Passable(Protocol):
@@ -97,6 +103,9 @@ class ResponseSender:
         self.sent_bytes = 0
         self._last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
         self._is_read = False
+        self._connection: Losable | None = None
+        """The client's, once a response may be handed on piece by piece."""
+        self._send_piece = send
 
     @property
     def is_whole(self) -> bool:
@@ -114,6 +123,9 @@ class ResponseSender:
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         send = self._send if self._alive is None else self._alive.rest
+        if client.connection is not None and isinstance(answer, _HANDING_ON):
+            self._connection, self._send_piece = client.connection, send
+            answer.hand_to(self)
         try:
             async for piece in answer.chunks():
                 self.sent_bytes += len(piece)
@@ -125,6 +137,19 @@ class ResponseSender:
         self._is_read = True
         client.release()
         await self._send({"type": "http.response.body", "body": b""})
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the client's connection takes a piece at once."""
+        return self._connection is not None and self._connection.is_writable
+
+    def take(self, piece: bytes) -> None:
+        """Forward a piece at once: it must be ready."""
+        self.sent_bytes += len(piece)
+        sending = self._send_piece({"type": "http.response.body", "body": piece, "more_body": True})
+        for _ in sending.__await__():
+            raise AssertionError("a connection that is writable lets nobody wait")
+        self._last.add(piece)
 
     async def let_go(self, answer: Response) -> None:
         """Close a response; if its client left with all of it, only when the body is over."""
@@ -183,6 +208,7 @@ class FittedEndpoint:
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
+        UNDER_WAY.count += 1
         try:
             announced = _announced_bytes(headers)
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
@@ -210,6 +236,7 @@ class FittedEndpoint:
             decision.note_error(ServerStopping("the proxy was stopped before the response was complete"))
             raise
         finally:
+            UNDER_WAY.count -= 1
             share.release()
             decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)
@@ -259,7 +286,7 @@ class PassThrough:
         sender = ResponseSender(send, request_id, wire)
         upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
         try:
-            if _DOT_SEGMENT.search(scope["path"]):
+            if _has_dot_segment(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
             told_by = (upload.finished, None) if upload else (None, connection_of(scope))
             async with UntilClientLeaves(receive, *told_by) as client:
@@ -336,7 +363,7 @@ class Dispatcher:
         if _asks_for_websocket(scope):
             error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
             await ResponseSender(send, request_id_of(scope["headers"])).refuse(error, _NO_UPGRADE)
-        elif road.wire is None or _DOT_SEGMENT.search(scope["path"]):
+        elif road.wire is None or _has_dot_segment(scope["path"]):
             await self._pass_through(scope, receive, send, road)
         else:
             await self._fitted(scope, receive, send, road.wire, road)
@@ -373,6 +400,10 @@ def _on(route: Route, scope: Scope, road: Road, routes: Routes) -> Road:
     if route is routes.default:
         return road
     return road_of(scope["method"], _raw_path(scope), route.base_path) or road
+
+
+def _has_dot_segment(path: str) -> bool:
+    return "." in path and _DOT_SEGMENT.search(path) is not None  # hardly any path has a dot
 
 
 def _asks_for_websocket(scope: Scope) -> bool:

@@ -103,6 +103,8 @@ class Connection(asyncio.Protocol):
     """One connection. All input passes through here; output goes directly from uvicorn to the socket."""
 
     parser: HttpToolsProtocol
+    is_writable = True
+    """As Losable says."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -171,9 +173,11 @@ class Connection(asyncio.Protocol):
         self.parser.eof_received()
 
     def pause_writing(self) -> None:
+        self.is_writable = False
         self.parser.pause_writing()
 
     def resume_writing(self) -> None:
+        self.is_writable = True
         self.parser.resume_writing()
 
     @property

@@ -22,6 +22,10 @@ STATE_KEY: Final = "connection"
 class Losable(Protocol):
     """A connection that tells when it is lost."""
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether what is sent now goes out without waiting for the client to read."""
+
     def when_lost(self, then: Callable[[], None] | None) -> None:
         """From now on, call this when the connection is lost, and soon if it is lost already; None: call nothing."""
 
@@ -42,9 +46,9 @@ class UntilClientLeaves:
 
     def __init__(self, receive: Receive, after: asyncio.Event | None = None, connection: Losable | None = None) -> None:
         """`connection`: the client's, which costs less than a task for each request."""
+        self.connection = connection
         self._receive = receive
         self._after = after
-        self._connection = connection
         self._left = False
         self._starting: asyncio.Handle | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -53,8 +57,8 @@ class UntilClientLeaves:
         task = asyncio.current_task()
         assert task is not None, "runs inside a task"
         self._task = task
-        if self._connection is not None:
-            self._connection.when_lost(self._leave)
+        if self.connection is not None:
+            self.connection.when_lost(self._leave)
         else:
             # In the loop's next turn, when the request is on its way: before that nothing could be stopped.
             self._starting = asyncio.get_running_loop().call_soon(self._start)
@@ -70,8 +74,8 @@ class UntilClientLeaves:
 
     def release(self) -> None:
         """Stop watching."""
-        if self._connection is not None:
-            self._connection.when_lost(None)
+        if self.connection is not None:
+            self.connection.when_lost(None)
         if self._starting is not None:
             self._starting.cancel()
         if self._watch is not None:

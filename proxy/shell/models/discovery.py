@@ -18,9 +18,9 @@ from proxy.config.upstreams import UpstreamSettings
 from proxy.core.models.providers import is_own_server
 from proxy.core.text.jsontext import NotJson
 from proxy.shell.models.own_servers import OwnServer, recognised
-from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
+from proxy.shell.upstream.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
 from proxy.wire import model_list
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES

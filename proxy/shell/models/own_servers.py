@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import quote, urlsplit
 
-from proxy.shell.models.questions import Questions
+from proxy.shell.upstream.questions import Questions
 from proxy.wire import own_servers as said
 from proxy.wire.model_list import NOTHING, ModelLimits, ModelList
 

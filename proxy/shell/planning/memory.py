@@ -7,6 +7,7 @@ what the model said last; what was forgotten is computed again with the same res
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -61,10 +62,10 @@ class Match(Generic[Knowledge]):
     @property
     def is_continued(self) -> bool:
         """Whether the new body continues that conversation, and is not another one with the same beginning."""
-        ends = self.remembered.request.ends
+        ends, shared = self.remembered.request.ends, self.shared_messages
         # Counted in items of the list: if one item makes several messages, all of them are known or none.
-        shared, taken_back = len(set(ends[: self.shared_messages])), len(set(ends[self.shared_messages :]))
-        return taken_back <= MAX_TAKEN_BACK and shared > (shared + taken_back) // 2
+        taken_back = _items(ends, shared, len(ends), MAX_TAKEN_BACK + 1)
+        return taken_back <= MAX_TAKEN_BACK and _items(ends, 0, shared, taken_back + 1) > taken_back
 
     @property
     def shared_bytes(self) -> int:
@@ -150,6 +151,20 @@ class ConversationMemory(Generic[Knowledge]):
         for said in islice(_said_in(remembered.request.conversation.messages), _KNOWN_BY):
             if self._said.get((head[0], *said)) is remembered:
                 del self._said[head[0], *said]
+
+
+def _items(ends: Sequence[int], start: int, stop: int, most: int) -> int:
+    """How many items make the messages from `start` to `stop`, counted up to `most`: a long conversation is asked for
+    this several times in each turn.
+
+    >>> _items((10, 20, 20, 30), 0, 4, 9), _items((10, 20, 20, 30), 0, 4, 2)
+    (3, 2)
+    """
+    count = 0
+    while start < stop and count < most:
+        start = bisect.bisect_right(ends, ends[start], start, stop)
+        count += 1
+    return count
 
 
 def _said_in(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Final, Self
 
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.unpacking import is_zlibs
 from proxy.shell.relay.journey import PassEarly
 from proxy.shell.upstream.client import Headers, UpstreamResponse
+from proxy.shell.upstream.tap import Taker
 from proxy.wire.protocol import Wire
 from proxy.wire.sse import EventSplitter, Tail, data_of
 
@@ -38,6 +39,8 @@ https://openrouter.ai/docs/api-reference/streaming"""
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 """What JSON may begin with; DeepSeek sends empty lines until its reply is ready.
 https://api-docs.deepseek.com/quick_start/rate_limit"""
+_QUIET_BEGINNINGS: Final = (b":", b" ", b"\t", b"\r", b"\n")
+"""What a match of either begins with."""
 _PIECES_OF_THE_END: Final = 8
 """Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
 
@@ -113,6 +116,8 @@ class PeekedResponse:
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
         Nothing is passed on after content has begun to arrive: the response will be judged at once."""
+        if self.evidence[:1] not in _QUIET_BEGINNINGS:
+            return 0  # nearly always
         quiet = (_COMMENTS if self.is_stream else _BLANKS).match(self.evidence)
         count = quiet.end() if quiet is not None else 0
         told, rest = self.evidence[:count], self.evidence[count:]
@@ -122,15 +127,13 @@ class PeekedResponse:
         await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
         return count
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def hand_to(self, taker: Taker) -> None:
+        """Like UpstreamResponse.hand_to."""
+        self._answer.hand_to(_Noting(taker, self._last))
+
+    def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
-        while self._held:  # freed piece by piece: the rest may take minutes
-            piece = self._held.pop(0)
-            self._last.add(piece)
-            yield piece
-        async for piece in self._pieces:
-            self._last.add(piece)
-            yield piece
+        return _Pieces(self._held, self._pieces, self._last)
 
     @property
     def counted(self) -> Counted | None:
@@ -178,6 +181,40 @@ class PeekedResponse:
     def _tells(self, event: bytes) -> bool:
         """Whether an event shows what the response is: a part of the reply, an error, or the end."""
         return self._wire.says_something(data_of(event))
+
+
+class _Pieces:
+    """The pieces of a body of which some are held. No generator: the loop keeps a list of those, for 2 µs each."""
+
+    def __init__(self, held: list[bytes], rest: AsyncIterator[bytes], last: Tail) -> None:
+        self._held = held
+        self._rest = rest
+        self._last = last
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        # Freed piece by piece: the rest may take minutes.
+        piece = self._held.pop(0) if self._held else await anext(self._rest)
+        self._last.add(piece)
+        return piece
+
+
+class _Noting:
+    """A taker behind which the end of what it takes is known."""
+
+    def __init__(self, taker: Taker, last: Tail) -> None:
+        self._taker = taker
+        self._last = last
+
+    @property
+    def is_ready(self) -> bool:
+        return self._taker.is_ready
+
+    def take(self, piece: bytes) -> None:
+        self._last.add(piece)
+        self._taker.take(piece)
 
 
 def _described_by(headers: Headers) -> tuple[list[bytes], list[bytes]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
@@ -29,10 +28,10 @@ from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.held_conversations import HeldConversations
-from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting
+from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting, without_encoding
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.send_plans import SendPlan, SendPlans, Sends, overflow
+from proxy.shell.relay.send_plans import SendPlan, SendPlans, overflow
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
 from proxy.shell.resources.logs import logger
@@ -133,7 +132,10 @@ class Relay:
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, tenant.hex(), decision)
         larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
-        journey = Journey(target, sent_headers, body, planned, tenant.hex(), larger=larger, early=early)
+        original = sent_headers, body
+        if planned.request.is_rewritten:  # as the client would have written it
+            original = without_encoding(sent_headers), planned.request.body
+        journey = Journey(target, *original, planned, tenant.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
         sent = await self._climb(journey, decision)
         if not has_our_tool or sent.send.attempt.rung is Rung.ORIGINAL:
@@ -166,6 +168,8 @@ class Relay:
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
         planned = await self._plans.kept(journey.planned, journey.tenant, decision)
+        if self._settings.overflow.retry:
+            planned = self._asked_at_once(planned, journey.tenant, decision)
         sent = await self._climb(replace(journey, planned=planned, larger=None), decision)
         return sent.response, sent.send.planned
 
@@ -181,40 +185,40 @@ class Relay:
 
     async def _climb(self, journey: Journey, decision: Decision) -> Standing:
         """Send what the plans say until there is a response for the client."""
-        async with aclosing(self._plans.sends(journey)) as sends:
-            send, fallback, refusal = await anext(sends), None, ACCEPTED
-            while True:
-                is_first = decision.attempts == 1
-                response = await self._responded(journey, send, fallback, decision)
-                if isinstance(response, Standing):
-                    return response
-                try:
-                    outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
-                    following = await _following(sends, outcome)
-                    if following is None:
-                        self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned)
-                        if fallback is not None and not _is_better(outcome):
-                            await response.aclose()
-                            return fallback
-                        self._raise_for(send, outcome)
-                        self._held.note(send.planned, outcome, response.evidence, journey.tenant)
-                        if send.attempt.unseals and _is_better(outcome):
-                            self._planner.note_unsealed(journey.planned, send.planned)
-                        return Standing(response, send, outcome, is_first)
-                except BaseException:
-                    await response.aclose()
-                    raise
-                is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
-                if is_guess:
-                    self._recorder.overflowed(decision, outcome.verdict)
-                is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
-                if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
-                    fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
+        sends = self._plans.sends(journey)
+        send, fallback, refusal = sends.current, None, ACCEPTED
+        while True:
+            is_first = decision.attempts == 1
+            response = await self._responded(journey, send, fallback, decision)
+            if isinstance(response, Standing):
+                return response
+            try:
+                outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
+                following = await sends.following(outcome)
+                if following is None:
+                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned)
+                    if fallback is not None and not _is_better(outcome):
+                        await response.aclose()
+                        return fallback
+                    self._raise_for(send, outcome)
+                    self._held.note(send.planned, outcome, response.evidence, journey.tenant)
+                    if send.attempt.unseals and _is_better(outcome):
+                        self._planner.note_unsealed(journey.planned, send.planned)
+                    return Standing(response, send, outcome, is_first)
+            except BaseException:
                 await response.aclose()
-                journey = journey.uncompressed() if response.has_begun else journey
-                send, refusal = following, outcome.verdict
-                decision.note_attempt(send.attempt, send.planned)
-                self._recorder.retried(decision, send.attempt)
+                raise
+            is_guess = outcome.verdict.is_suspect and following.attempt.rung is Rung.EMERGENCY
+            if is_guess:
+                self._recorder.overflowed(decision, outcome.verdict)
+            is_trial = is_guess or following.attempt.unseals  # clients know the words of the first refusal
+            if following.attempt.rung is Rung.FITTED or (is_trial and outcome.status >= 400 and response.is_whole):
+                fallback = Standing(response, send, outcome, is_first)  # it is whole, so it may be closed
+            await response.aclose()
+            journey = journey.uncompressed() if response.has_begun else journey
+            send, refusal = following, outcome.verdict
+            decision.note_attempt(send.attempt, send.planned)
+            self._recorder.retried(decision, send.attempt)
 
     async def _responded(
         self, journey: Journey, send: SendPlan, fallback: Standing | None, decision: Decision
@@ -346,13 +350,6 @@ def header(headers: Headers, name: bytes) -> bytes:
 def _as_bearer(key: bytes) -> bytes:
     """A key in the form in which endpoints that list models take it."""
     return b"Bearer " + key if key else b""
-
-
-async def _following(sends: Sends, outcome: Outcome) -> SendPlan | None:
-    try:
-        return await sends.asend(outcome)
-    except StopAsyncIteration:
-        return None
 
 
 def _is_better(outcome: Outcome) -> bool:

@@ -6,7 +6,7 @@ out: then another plan is made, which says so. Nothing is sent here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -39,9 +39,32 @@ class SendPlan:
     planned: Planned
 
 
-Sends: TypeAlias = AsyncGenerator[SendPlan, Outcome]
-"""What to send, one after another: yields a send, and is sent its outcome. When the generator ends, the client gets the
-last response."""
+class Sends:
+    """What to send for one request, one after another: no generator, as nearly all requests are sent once."""
+
+    def __init__(self, plans: SendPlans, journey: Journey, first: SendPlan, *, retries: bool) -> None:
+        self._plans = plans
+        self._journey = journey
+        self._retries = retries
+        self._strategy: RetryStrategy | None = None
+        self.current = first
+        """The latest send."""
+
+    async def following(self, outcome: Outcome) -> SendPlan | None:
+        """The send after the current one; None if the client gets that one's response. Raises ContextOverflow if
+        nothing is left that may be sent."""
+        if self._strategy is None:
+            if outcome.is_final or not self._retries:
+                return None  # nearly always: no situation is described that no strategy will ask about
+            self._strategy = retry_strategy(self._journey.situation)
+            next(self._strategy)  # is the first send, which is over
+        attempt = _next(self._strategy, outcome)
+        if attempt is None:
+            return None
+        found = await self._plans.send_after(self._journey, attempt, outcome, self.current.planned)
+        if found is not None:
+            self.current = found
+        return found
 
 
 class SendPlans:
@@ -56,25 +79,16 @@ class SendPlans:
         self._trials = Trials()
         self._log = logger()
 
-    async def sends(self, journey: Journey) -> Sends:
-        """The sends for one request. Raises ContextOverflow if nothing is left that may be sent."""
+    def sends(self, journey: Journey) -> Sends:
+        """The sends for one request. Raises ContextOverflow if nothing may be sent."""
         planned = journey.first
         if not planned.plan.may_be_sent:
             raise self._refusal(planned)
-        send = SendPlan(_FIRST, planned)
-        outcome = yield send
-        if outcome.is_final or not self._retries:
-            return  # nearly always: no situation is described that no strategy will ask about
-        strategy = retry_strategy(journey.situation)
-        next(strategy)  # is the first send, which is over
-        while (attempt := _next(strategy, outcome)) is not None:
-            following = await self._send(journey, attempt, outcome, send.planned)
-            if following is None:
-                return
-            send = following
-            outcome = yield send
+        return Sends(self, journey, SendPlan(_FIRST, planned), retries=self._retries)
 
-    async def _send(self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned) -> SendPlan | None:
+    async def send_after(
+        self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned
+    ) -> SendPlan | None:
         """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
         ContextOverflow."""
         if attempt.rung is Rung.AS_KNOWN:
@@ -84,7 +98,8 @@ class SendPlans:
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
         if attempt.rung is Rung.REPAIRED:
-            repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
+            repair = self._planner.plan_unsealed if attempt.unseals else repaired
             planned = await self._made(partial(repair, journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_tokens is None:

@@ -241,4 +241,4 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
 
 
 def _milliseconds(start: float, end: float) -> float:
-    return round(1000 * (end - start), 2)
+    return int(100_000 * (end - start) + 0.5) / 100  # as `round` to two digits, which takes five times as long

@@ -1,4 +1,4 @@
-"""The upstream as seen from the proxy; with its two parts, the only modules that know the HTTP client (aiohttp).
+"""The upstream as seen from the proxy; with its parts, the only modules that know the HTTP client (aiohttp).
 
 Rule: the client library's exceptions stop here and become the proxy's own errors; a connection whose response nobody
 reads any more is closed at once, for whatever reason. Why this library: docs/decisions/0001-http-client.md.
@@ -21,6 +21,7 @@ from yarl import URL
 from proxy.config.upstreams import UpstreamSettings
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.resources.lean_imports import without_certificates
+from proxy.shell.upstream.tap import Taker, Tap
 
 with without_certificates():  # its own contexts are never used: `_open` makes one, if TLS is used at all
     import aiohttp
@@ -89,6 +90,14 @@ class UpstreamResponse:
         self._waiting_since: float | None = None
         """Loop time; None while the proxy waits for the reader."""
         self._cut_off = _end_of_connection(response)
+        self._taker: Taker | None = None
+        self._tap: Tap | None = None
+        self._read_bytes = 0
+
+    def hand_to(self, taker: Taker) -> None:
+        """From now on, `taker` gets each piece in the callback in which it arrives, if it has room; `chunks` waits and
+        yields the others."""
+        self._taker = taker
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
@@ -98,7 +107,12 @@ class UpstreamResponse:
         read, now = self._response.content.readany, self._loop.time
         try:
             self._waiting_since = now()
-            while piece := await read():
+            while True:
+                if self._taker is not None and not self._response.content.is_eof():
+                    await self._taken(self._taker)
+                if not (piece := await read()):
+                    break
+                self._read_bytes += len(piece)
                 self._waiting_since = None
                 yield piece
                 self._waiting_since = now()
@@ -110,9 +124,21 @@ class UpstreamResponse:
                 "(upstream.idle_timeout_seconds)"
             ) from None
         except (aiohttp.ClientError, aiohttp.EofStream, HttpProcessingError, OSError) as error:
-            raise UpstreamUnreachable(f"{self._where} broke off its response: {_cause(error)}") from None
+            raise UpstreamUnreachable(f"{self._where} broke off its response: {cause_of(error)}") from None
         finally:
             self._timer.cancel()
+
+    async def _taken(self, taker: Taker) -> None:
+        """Wait while `taker` takes what arrives. Raises what it raises."""
+        tap = self._response.tap(taker, self._read_bytes) if isinstance(self._response, Exchange) else None
+        if tap is None:
+            return
+        self._tap = tap
+        try:
+            await tap.over
+        finally:
+            tap.end()
+            self._tap, self._read_bytes, self._waiting_since = None, tap.read_bytes, tap.last
 
     async def drain(self) -> None:
         """Read the rest of a body that is all but over, so that its connection can be reused; not for long."""
@@ -128,11 +154,14 @@ class UpstreamResponse:
         self._response.close()
 
     def _end_silence(self) -> None:
-        silent = 0.0 if self._waiting_since is None else self._loop.time() - self._waiting_since
+        since = self._waiting_since if self._tap is None else self._tap.last
+        silent = 0.0 if since is None else self._loop.time() - since
         if silent < self._idle_seconds:
             self._timer = self._loop.call_later(self._idle_seconds - silent, self._end_silence)
         else:
             self._response.content.set_exception(TimeoutError())
+            if self._tap is not None:
+                self._tap.end()
 
 
 class Upstream:
@@ -147,9 +176,7 @@ class Upstream:
         self._where = f"the upstream {self._origin}"
         self._base_url = settings.base_url
         self._idle_seconds = _HOSTED_IDLE_SECONDS if parts.scheme == "https" else _LOCAL_IDLE_SECONDS
-        # Not aiohttp's `trust_env`: it also looks for a password in ~/.netrc, and takes two threads for each request.
-        proxies = {} if proxy_bypass(parts.netloc) else getproxies()
-        self._proxy = proxies.get(parts.scheme) or proxies.get("all")
+        self._proxy = environment_proxy(settings.base_url)
         self.base_path = settings.base_url.partition("://")[2].removeprefix(parts.netloc).encode()
         """Of the base URL, without a trailing slash."""
         self._mark = os.urandom(8).hex().encode()
@@ -228,7 +255,7 @@ class Upstream:
         if isinstance(error, TimeoutError):
             limit, setting = self._settings.first_byte_timeout_seconds, "upstream.first_byte_timeout_seconds"
             return UpstreamTimeout(f"{self._where} began no response within {limit:g} s ({setting})")
-        return UpstreamUnreachable(f"{self._where} cannot be reached: {_cause(error)}")
+        return UpstreamUnreachable(f"{self._where} cannot be reached: {cause_of(error)}")
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -291,7 +318,15 @@ def _header_text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def _cause(error: Exception) -> str:
+def environment_proxy(base_url: str) -> str | None:
+    """The proxy that the environment names for requests to this address. Not aiohttp's `trust_env`: it also looks for a
+    password in ~/.netrc, and takes two threads for each request."""
+    parts = urlsplit(base_url)
+    proxies = {} if proxy_bypass(parts.netloc) else getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def cause_of(error: Exception) -> str:
     """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "it closed the connection"

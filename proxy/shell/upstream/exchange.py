@@ -18,6 +18,8 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from proxy.shell.upstream.tap import Taker, Tap
+
 MAX_HEADER_BYTES: Final = 128 * 1024
 """Of one header of a response; aiohttp's own 8 KB are less than some content-security policies."""
 MAX_HEADERS: Final = 1_000
@@ -69,6 +71,15 @@ class Exchange:
         if "content-length" not in message.headers and "transfer-encoding" not in message.headers:
             self.ending = protocol.closed
         payload.on_eof(self._release)
+
+    def tap(self, taker: Taker, read_bytes: int) -> Tap | None:
+        """What gives the rest of the body to `taker`, to be ended by the caller; None if something waits for its
+        reader. `read_bytes`: of the body that were read so far."""
+        transport, content = self._protocol.transport, self.content
+        is_waited_for = content.total_bytes == read_bytes and not content.is_eof() and content.exception() is None
+        if not is_waited_for or transport is None or not taker.is_ready:
+            return None
+        return Tap(self._protocol, transport, content, taker)
 
     def close(self) -> None:
         """Release the connection; closes it if the response was not read to its end."""

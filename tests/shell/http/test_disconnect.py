@@ -96,6 +96,8 @@ async def test_errors_pass_and_end_the_watch() -> None:
 class Lost:
     """A connection that ends when `lose` is called."""
 
+    is_writable = True
+
     def __init__(self) -> None:
         self.then: Callable[[], None] | None = None
 

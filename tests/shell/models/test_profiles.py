@@ -5,11 +5,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import pytest
-import respx
 from hypothesis import given
 from hypothesis import strategies as st
+from support.asked_upstreams import Asked, Upstreams, answered, asked_upstreams, body
 from support.waiting import until
 
 from proxy.config.settings import Settings
@@ -66,8 +65,8 @@ def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings
 
 async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
     """A resolver whose upstream has said this."""
-    with respx.mock:
-        respx.get(f"{BASE}/models").respond(json={"data": [answer]})
+    with asked_upstreams() as upstreams:
+        upstreams.at(f"{BASE}/models", {"data": [answer]})
         made = resolver(**settings)
         assert await made.discovery.ask() is None
     return made
@@ -196,9 +195,8 @@ def test_a_name_without_end_is_cut() -> None:
     assert resolver().profile("x" * 10_000_000).model == "x" * 256
 
 
-@respx.mock
-async def test_what_the_upstream_says_reaches_the_profiles_in_the_background() -> None:
-    route = respx.get(f"{BASE}/models").respond(json={"data": [{"id": "gpt-5", "context_length": 65536}]})
+async def test_what_the_upstream_says_reaches_the_profiles_in_the_background(upstreams: Upstreams) -> None:
+    place = upstreams.at(f"{BASE}/models", {"data": [{"id": "gpt-5", "context_length": 65536}]})
     made = resolver()
     assert made.profile("gpt-5").window_tokens == 400000
     made.start()
@@ -206,18 +204,16 @@ async def test_what_the_upstream_says_reaches_the_profiles_in_the_background() -
         await until(lambda: made.profile("gpt-5").window_tokens == 65536)
     finally:
         await made.close()
-    assert route.call_count == 1
+    assert len(place.asked) == 1
 
 
-@respx.mock
-async def test_a_clients_key_opens_the_list() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        known = request.headers.get("authorization") == "Bearer sk-client"
-        return (
-            respx.MockResponse(200, json=[{"id": "m-1", "context_length": 8192}]) if known else respx.MockResponse(401)
-        )
+async def test_a_clients_key_opens_the_list(upstreams: Upstreams) -> None:
+    def answer(asked: Asked) -> bytes:
+        if asked.headers.get("authorization") != "Bearer sk-client":
+            raise answered(401)
+        return body([{"id": "m-1", "context_length": 8192}])
 
-    respx.get(f"{BASE}/models").mock(side_effect=answer)
+    upstreams.at(f"{BASE}/models", answer)
     made = resolver()
     made.start()
 

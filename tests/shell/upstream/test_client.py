@@ -45,6 +45,19 @@ async def opened(base_url: str, **seconds: Any) -> AsyncIterator[Upstream]:
         await upstream.aclose()
 
 
+class Taking:
+    """Takes what arrives."""
+
+    def __init__(self, *, is_ready: bool = True) -> None:
+        self.is_ready = is_ready
+        self.pieces: list[bytes] = []
+        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def take(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+        self.arrived.put_nowait(piece)
+
+
 async def whole(answer: UpstreamResponse) -> bytes:
     try:
         return b"".join([piece async for piece in answer.chunks()])
@@ -313,6 +326,116 @@ async def test_a_slow_reader_holds_the_upstream_back() -> None:
     assert sent < 20_000_000
 
 
+# What is taken as it arrives.
+
+
+async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again() -> None:
+    taking, waiting = Taking(), asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        for _ in range(2):
+            await connection.request()
+            await connection.send(CHUNKED)
+            await waiting.wait()
+            for event in (b"data: 0\n\n", b"data: 1\n\n"):
+                await connection.send(chunk(event))
+                assert await taking.arrived.get() == event
+            waiting.clear()
+            await connection.send(LAST_CHUNK)
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        for _ in range(2):
+            answer = await upstream.send("POST", b"/x", [], b"{}")
+            answer.hand_to(taking)
+            asyncio.get_running_loop().call_soon(waiting.set)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                assert await whole(answer) == b""
+        assert scripted.connections == 1
+    assert taking.pieces == [b"data: 0\n\n", b"data: 1\n\n"] * 2
+
+
+async def test_what_there_is_no_room_for_waits_for_its_reader() -> None:
+    taking, waiting, room = Taking(), asyncio.Event(), asyncio.Event()
+    yielded: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED)
+        await waiting.wait()
+        await connection.send(chunk(b"a"))
+        assert await taking.arrived.get() == b"a"
+        taking.is_ready = False
+        for piece in (b"b", b"c"):
+            waiting.clear()
+            await connection.send(chunk(piece))
+            assert await yielded.get() == piece
+        taking.is_ready = True
+        room.set()
+        await waiting.wait()
+        await connection.send(chunk(b"d"))
+        assert await taking.arrived.get() == b"d"
+        await connection.send(LAST_CHUNK)
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer.hand_to(taking)
+        asyncio.get_running_loop().call_soon(waiting.set)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for piece in answer.chunks():
+                yielded.put_nowait(piece)
+                if piece == b"c":
+                    await room.wait()
+                asyncio.get_running_loop().call_soon(waiting.set)
+        await answer.aclose()
+    assert taking.pieces == [b"a", b"d"]
+
+
+async def test_what_cannot_be_taken_fails_its_reader_and_nothing_more_is_taken() -> None:
+    waiting = asyncio.Event()
+
+    class Refusing(Taking):
+        def take(self, piece: bytes) -> None:
+            super().take(piece)
+            raise OSError("no")
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED)
+        await waiting.wait()
+        await connection.send(chunk(b"a"))
+        await connection.send(chunk(b"b"))
+        await connection.until_closed()
+
+    taking = Refusing()
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer.hand_to(taking)
+        asyncio.get_running_loop().call_soon(waiting.set)
+        with pytest.raises(UpstreamUnreachable):
+            await soon(whole(answer))
+    assert len(taking.pieces) == 1
+
+
+async def test_leaving_what_is_taken_closes_the_connection_at_once() -> None:
+    taking, closed = Taking(), asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED + chunk(b"hi"))
+        await connection.until_closed()
+        closed.set()
+
+    async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
+        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer.hand_to(taking)
+        reading = asyncio.create_task(whole(answer))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await soon(closed.wait())
+
+
 # Connections.
 
 
@@ -494,6 +617,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_told_apart_an
 # What goes wrong.
 
 
+@pytest.mark.parametrize("is_taken", [False, True], ids=["read", "taken"])
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize(
     "head",
@@ -504,7 +628,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_upload_is_told_apart_an
     ],
     ids=["chunked", "length", "until-closed"],
 )
-async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: bytes, reset: bool) -> None:
+async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: bytes, reset: bool, is_taken: bool) -> None:
     seen = asyncio.Event()
 
     async def script(connection: Connection) -> None:
@@ -518,7 +642,11 @@ async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: byte
         answer = await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], b"{}")
         pieces = aiter(answer.chunks())
         assert await anext(pieces) == b"hi"
-        seen.set()
+        if is_taken:
+            answer.hand_to(Taking())
+            asyncio.get_running_loop().call_soon(seen.set)  # when it is waited for
+        else:
+            seen.set()
         if b"length" not in head and b"chunked" not in head and not reset:
             with pytest.raises(StopAsyncIteration):  # this is how such an answer ends
                 await anext(pieces)
@@ -637,7 +765,8 @@ async def test_no_first_byte_after_a_streamed_upload_is_a_timeout_too() -> None:
                 await post(upstream, pieces())
 
 
-async def test_silence_in_the_middle_is_a_timeout() -> None:
+@pytest.mark.parametrize("is_taken", [False, True], ids=["read", "taken"])
+async def test_silence_in_the_middle_is_a_timeout(is_taken: bool) -> None:
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.send(CHUNKED + chunk(b"hi"))
@@ -648,6 +777,8 @@ async def test_silence_in_the_middle_is_a_timeout() -> None:
         opened(scripted.base_url, idle_timeout_seconds=0.05) as upstream,
     ):
         answer = await upstream.send("POST", b"/x", [], b"{}")
+        if is_taken:
+            answer.hand_to(Taking())
         with pytest.raises(UpstreamTimeout, match=r"silent for 0\.05 s"):
             await whole(answer)
 

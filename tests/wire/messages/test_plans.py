@@ -56,7 +56,7 @@ def marked(messages):
     return [*before, user([*last["content"][:-1], {**last["content"][-1], **MARK}])]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(histories(), budgets())
 def test_what_was_valid_stays_valid_whatever_is_left_out(history, budget):
     body = body_of(history)
@@ -66,7 +66,7 @@ def test_what_was_valid_stays_valid_whatever_is_left_out(history, budget):
     assert complaints(sent) == []
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(histories(), budgets())
 def test_what_no_edit_names_keeps_its_bytes(history, budget):
     request, made, _ = planned(body_of(history), pipeline(budget))

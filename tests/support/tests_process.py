@@ -1,0 +1,83 @@
+"""A process that runs tests has the same examples in every run, so that a red test is red for everybody, and is small.
+
+`HYPOTHESIS_PROFILE=explore make test` looks for new ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import linecache
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+from proxy import app, reloading
+from proxy.shell.models import tokenizer
+from proxy.shell.resources.workload import _malloc_trim, tune_allocator
+
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None, max_examples=1_000)
+trim = _malloc_trim()
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+_M_ARENA_MAX: Final = -8
+"""glibc's number of the option: how many heaps threads may have of their own."""
+with suppress(OSError, AttributeError, TypeError):  # another C library
+    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # hundreds of servers on threads would each leave holes in a heap
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Any:
+    """Nothing is scanned meanwhile: every test stays, and each scan would see more of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is loaded by now stays: no collection scans it. Each application that starts in a process of its own does
+    the same; started here, it would scan all that pytest holds, hundreds of times."""
+    linecache.clearcache()  # pytest has looked where each test stands
+    gc.collect()
+    gc.freeze()
+    tune_allocator()
+    if trim is not None:
+        trim(0)
+    app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
+    reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """The examples of a property refer to each other in circles, which add up to a hundred megabytes in a module."""
+    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+        gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_given_back() -> Iterator[None]:
+    """What the tests of a module have left goes back to the system: free blocks, which the C library would keep, and
+    the vocabulary of a tokenizer, 50 MB. It stays for the next module if this one counted with it, as modules that
+    count follow each other, and it takes 0.6 s to load and to let go. Two never stay."""
+    before = _counted()
+    yield
+    if _counted() == before or tokenizer._load.cache_info().currsize > 1:
+        tokenizer._load.cache_clear()
+    gc.collect()
+    if trim is not None:
+        trim(0)
+
+
+def _counted() -> tuple[int, int]:
+    """How often a vocabulary was asked for."""
+    asked = tokenizer._load.cache_info()
+    return asked.hits, asked.misses
