@@ -216,8 +216,8 @@ class Session:
         comes first each time: what a proxy might remember across keys favours none.
         """
         rows = list(_ANEW)
-        for again in range(self._effort.growths):
-            tell(f"{ANEW_TURNS} turns, written anew, run {again + 1} of {self._effort.growths}")
+        for again in range(self._effort.rounds):
+            tell(f"{ANEW_TURNS} turns, written anew, run {again + 1} of {self._effort.rounds}")
             first = again % len(rows)
             for proxy in (proxy for proxy in self._proxies if proxy.contender.cuts):
                 seconds: dict[str, float] = {}
@@ -256,8 +256,8 @@ class Session:
 
         Forwarding costs the same in both, so nothing is subtracted.
         """
-        for again in range(self._effort.growths + 1):
-            tell(f"{GROWTH_TURNS} turns over workers, run {again} of {self._effort.growths}")
+        for again in range(self._effort.rounds + 1):
+            tell(f"{GROWTH_TURNS} turns over workers, run {again} of {self._effort.rounds}")
             seconds = []
             for proxy in (one, several):
                 seen = self._send(

@@ -317,10 +317,10 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
   half of the turns: 1 is the same work in each turn, 2 is everything anew in each.
 * **Written anew**: the CPU of all {anew_turns} turns of a conversation that has to be cut, and that of the very same
   conversation with something in it that changes in each turn, under another key, so that nothing is known of it. Each
-  run has its own ratio; the figures are medians of the runs.
+  run has its own ratio; the figures are medians of {rounds} runs.
 * **{workers} workers**: the conversation of the {turns} turns comes over {worker_connections} kept-alive connections,
   one request at a time, each on a connection chosen by the seed. The figure is the CPU of all processes of
   `--workers {workers}`, as a multiple of that of one worker with the same client, both started for this alone; nothing
-  is subtracted. Before the first turn, each connection is opened with a small question; the first run is discarded;
-  each run has its own ratio, and the figure is their median.
+  is subtracted. Before the first turn, each connection is opened with a small question; a first run is discarded; each
+  run has its own ratio, and the figure is the median of {rounds}.
 """

@@ -13,7 +13,7 @@ from bench.jobs import Job, Seen
 from bench.measure import Effort, Session, Wrong
 from bench.running import LoadClient, Running
 
-_EFFORT = Effort(rounds=1, sample_cpu_seconds=0.1, first_tokens=3, growths=2, starts=1)
+_EFFORT = Effort(rounds=2, sample_cpu_seconds=0.1, first_tokens=3, growths=1, starts=1)
 
 _PORTS = {DIRECT: 1, NGINX: 2, OURS: 3, OFF: 4}
 
