@@ -306,8 +306,8 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
   less that of this project switched off in the same round.
 * **Beside 2 MB**: up to {small} small requests, taken by {connections} connections, each with one at a time, while one
   more connection sends conversations of 2 MB, with never a pause; no text and no line of one is in another. A sample
-  ends when these have run out, so that one is always under way; how many were answered in a second stands below. The
-  figure is the median of the rounds.
+  ends when these have run out, so that one is always under way. How many were answered in a second stands with the
+  figure: a proxy could also let the large ones wait. The median of the rounds.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
   memory**: resident, of the whole family, a second later. **Memory after all this**: after all rows above it in the
   last table; what stands below it was sent later.
