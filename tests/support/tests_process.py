@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 from proxy import app, reloading
 from proxy.shell.models import tokenizer
@@ -25,7 +26,10 @@ settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
 trim = _malloc_trim()
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
-
+if "HYPOTHESIS_PROFILE" not in os.environ:
+    # Hypothesis tries constants that it finds in the modules that are loaded, for 170 MB and 2 s in a fresh checkout:
+    # what a test tries would depend on which others run.
+    providers._get_local_constants = lambda: providers._local_constants
 
 _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
