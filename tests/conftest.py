@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 import pytest
-from _pytest.doctest import DoctestModule
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -27,10 +25,3 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport, c
         report.keywords = {}
         report.user_properties = []
     config.pluginmanager.get_plugin("terminalreporter").stats.get("", []).clear()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file() -> Any:
-    """Tests have no doctests; to look for them costs as long as to import the tests."""
-    found = yield
-    return [one for one in found if not isinstance(one, DoctestModule)]

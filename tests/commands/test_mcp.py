@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters, stdio_client
 
 from proxy.__main__ import main
 from proxy.commands import mcp as command
@@ -17,6 +16,9 @@ from proxy.core.artifact import Artifact
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import Tenants
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = {
@@ -45,6 +47,8 @@ async def data_dir(tmp_path: Path) -> Path:
 
 
 def started(data_dir: Path, *flags: str, **environment: str) -> Client:
+    from mcp import Client, StdioServerParameters, stdio_client
+
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return Client(
         stdio_client(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import openai
 import pytest
 
 from proxy.demo.model_server import create_model_server
@@ -13,6 +12,8 @@ from proxy.demo.servers import serving
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_real_client_plays_a_script_with_parallel_calls(stream: bool) -> None:
+    import openai
+
     script = 'Please:\ncall read {"path": "a.txt"}\nand read {"path": "ä b.txt"}\ncall ls {}'
     messages: list[Any] = [{"role": "user", "content": script}]
     played = []

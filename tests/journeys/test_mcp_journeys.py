@@ -6,15 +6,16 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from support.journey import KEY, World, long_text, one_call
 
 from proxy.shell.artifacts.tools import ArtifactTools
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"
@@ -29,6 +30,9 @@ def cut(world: World, text: str = LONG, key: str = KEY) -> str:
 
 @contextlib.asynccontextmanager
 async def client_of(world: World, key: str | None = KEY, proxy: int = 0, mode: str = "auto") -> AsyncIterator[Client]:
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     url = world.proxies[proxy].removesuffix("/v1") + "/mcp"
     async with (

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.journey import PATIENCE_SECONDS
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra context-proxy[otel] is not installed")
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+if TYPE_CHECKING:
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
 def test_spans_reach_a_collector_a_moment_after_the_request(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
     arrived = threading.Event()
     received: list[tuple[str, ExportTraceServiceRequest]] = []
 

@@ -11,11 +11,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from support.sdks import openai_python
 
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
-
-openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
 
 MESSAGES: Any = [{"role": "user", "content": "Say hello."}]
 NODE = Path(__file__).parent / "node"
@@ -42,7 +41,7 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_openai_python_gets_answers_streams_lists_and_uploads(base_url: str) -> None:
-    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+    with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
         answer = client.chat.completions.create(model="m", messages=MESSAGES)
         assert answer.choices[0].message.content
         streamed = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
@@ -54,7 +53,7 @@ def test_openai_python_gets_answers_streams_lists_and_uploads(base_url: str) -> 
 
 
 async def test_openai_python_async_gets_answers_and_streams(base_url: str) -> None:
-    async with openai.AsyncOpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+    async with openai_python().AsyncOpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
         answer = await client.chat.completions.create(model="m", messages=MESSAGES)
         streamed = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
         text = "".join([event.choices[0].delta.content or "" async for event in streamed if event.choices])
@@ -62,8 +61,8 @@ async def test_openai_python_async_gets_answers_and_streams(base_url: str) -> No
 
 
 def test_openai_python_sees_the_upstreams_errors_as_its_own(base_url: str) -> None:
-    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
-        with pytest.raises(openai.BadRequestError) as caught:
+    with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+        with pytest.raises(openai_python().BadRequestError) as caught:
             client.chat.completions.create(model="m", messages=[])
         assert caught.value.status_code == 400
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, OK, Connection, ScriptedUpstream, answering, chunk, soon
+from support.sdks import openai_python
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
@@ -240,13 +241,12 @@ async def test_another_path_is_no_failure_either_when_its_client_has_all(proxy: 
 
 
 def test_openai_python_hangs_up_after_the_end_and_was_answered(start: Any) -> None:
-    openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
     proxy = start()
 
     async def ten_streams() -> None:
         async with (
             ScriptedUpstream(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
-            openai.AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
+            openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
         ):
             for number in range(10):
                 stream = await client.chat.completions.create(

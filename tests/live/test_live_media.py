@@ -15,10 +15,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from support.live_proxy import Proxy, running
 from support.media_samples import PDF, PNG, base64_of, file_part, image_part
+from support.sdks import openai_python
 
 from proxy.demo.servers import serving
-
-openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
 
 
 class TextOnly:
@@ -60,7 +59,7 @@ def proxy(upstream: TextOnly, tmp_path: Path) -> Iterator[Proxy]:
 
 def test_an_image_and_a_pdf_are_healed_once_and_then_known(upstream: TextOnly, proxy: Proxy) -> None:
     content: Any = [{"type": "text", "text": "What is this?"}, image_part(), file_part(PDF)]
-    with openai.OpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client:
+    with openai_python().OpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client:
         for _ in range(2):
             answer = client.chat.completions.create(model="text-only", messages=[{"role": "user", "content": content}])
             assert answer.choices[0].message.content == "I read text."

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk, soon
+from support.sdks import openai_python
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.demo.model_server import create_model_server
 from proxy.demo.servers import serving
-
-openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
 
 TOOLS: Any = [
     {
@@ -50,7 +49,7 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("script", [PURE, MIXED], ids=["pure", "mixed"])
 def test_openai_python_puts_the_stream_together(script: str, base_url: str) -> None:
-    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+    with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
         alone = client.chat.completions.create(**request(script), extra_headers=UNCHANGED).usage
         whole = client.chat.completions.create(**request(script))
         with client.chat.completions.stream(**request(script), stream_options={"include_usage": True}) as stream:
@@ -89,7 +88,7 @@ def test_openai_node_puts_the_stream_together(script: str, base_url: str, node_f
 
 
 def test_openai_python_goes_on_after_a_mixed_answer(base_url: str) -> None:
-    with openai.OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
+    with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
         asked = request(BOTH)
         message = client.chat.completions.create(**asked).choices[0].message
         results = [{"role": "tool", "tool_call_id": call.id, "content": "42"} for call in message.tool_calls]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from support.scripted_upstream import OK, Request, ScriptedUpstream, answering
-
-openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+from support.sdks import openai_python
 
 LONG = "\n".join(f"line {number} of what the tool found" for number in range(5_000))
 CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
@@ -158,7 +157,7 @@ async def test_openais_client_for_azure_changes_nothing_but_its_endpoint(proxy: 
     seen: list[Request] = []
     async with (
         ScriptedUpstream(answering(_completion(), seen=seen), proxy.upstream_port),
-        openai.AsyncAzureOpenAI(
+        openai_python().AsyncAzureOpenAI(
             azure_endpoint=f"http://127.0.0.1:{proxy.port}",
             api_key="azure-canary",
             api_version="2024-10-21",

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, Request, ScriptedUpstream, chunk
-
-openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+from support.sdks import openai_python
 
 MESSAGES: Any = [
     {"role": "user", "content": "What broke?"},
@@ -67,7 +66,7 @@ async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: 
     proxy, waiting = start(), Waiting(refusals=1)
     async with (
         ScriptedUpstream(waiting, proxy.upstream_port),
-        openai.AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
+        openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
         async with asyncio.timeout(20):
             asked = client.chat.completions.with_streaming_response.create(model="m", messages=MESSAGES, stream=stream)
@@ -87,10 +86,10 @@ async def test_openai_python_raises_what_cannot_be_cured_after_a_wait(start: Any
     proxy, waiting = start(), Waiting(refusals=2)
     async with (
         ScriptedUpstream(waiting, proxy.upstream_port),
-        openai.AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
+        openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
     ):
         stream = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
         waiting.go_on.set()
-        with pytest.raises(openai.APIError, match=r"too long|maximum context") as caught:
+        with pytest.raises(openai_python().APIError, match=r"too long|maximum context") as caught:
             assert [event async for event in stream] == []
     assert (caught.value.code, len(waiting.bodies)) == ("context_length_exceeded", 2)

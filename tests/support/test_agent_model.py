@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from openai import AsyncOpenAI, BadRequestError
 
 from proxy.demo import counting
 from support import messages_answers, responses_answers
@@ -272,6 +271,8 @@ def test_a_request_for_a_summary_gets_one_that_leads_on():
 
 
 async def test_openai_reads_its_streams_and_its_refusals():
+    from openai import AsyncOpenAI, BadRequestError
+
     model = AgentModel(steps=1, refuses=Refuses("openai", turn=2))
     async with (
         ScriptedUpstream(model) as upstream,

@@ -12,10 +12,13 @@ import linecache
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
 from proxy import app, reloading
 from proxy.shell.models import tokenizer
@@ -25,8 +28,12 @@ settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
 trim = _malloc_trim()
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+if "HYPOTHESIS_PROFILE" not in os.environ:
+    # Hypothesis tries constants that it finds in the modules that are loaded, for 170 MB and 2 s in a fresh checkout:
+    # what a test tries would depend on which others run.
+    providers._get_local_constants = lambda: providers._local_constants
 
-
+_TESTS: Final = Path(__file__).parents[1]
 _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
 with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -41,6 +48,15 @@ def pytest_collection() -> Any:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Any:
+    """To look for doctests is to import a module: only where some are, and tests have none."""
+    found = yield
+    if file_path.is_relative_to(_TESTS) or b">>> " not in file_path.read_bytes():
+        return [one for one in found if not isinstance(one, DoctestModule)]
+    return found
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
