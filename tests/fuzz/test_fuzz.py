@@ -21,7 +21,7 @@ def test_a_kept_case_breaks_no_rule(path: Path) -> None:
 def test_no_case_breaks_a_rule(name: str) -> None:
     target = TARGETS[name]
 
-    @settings(max_examples=12, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
     @given(target.cases)
     def one(case: bytes) -> None:
         target.check(case)

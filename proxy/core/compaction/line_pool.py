@@ -313,6 +313,8 @@ def _forget(sources: dict[str, tuple[Line, ...]], trace: Trace) -> int | None:
         return None
     gone = {line.strip() for text in trace.replaced for line in text.split("\n")}
     gone -= {line.strip() for text in trace.written for line in text.split("\n")}
+    if not gone:  # as of every call that reads
+        return None
     first = next((position for position, line in enumerate(lines) if line.text.strip() in gone), None)
     if first is not None:
         sources[trace.source] = tuple([line for line in lines if line.text.strip() not in gone])

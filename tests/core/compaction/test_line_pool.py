@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from support.strategies import TEXTS, conversation, exchange, user, valid_histories
 
 from proxy.core.artifact import Artifact
-from proxy.core.compaction.line_pool import MAX_LINES, LinePool
+from proxy.core.compaction.call_traces import Trace
+from proxy.core.compaction.line_pool import MAX_LINES, Line, LinePool, Sight, _forget
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.tokens.counters import ByteClassCounter
 
@@ -63,6 +64,19 @@ def test_an_edit_that_still_stands_in_the_conversation_makes_lines_stale_as_well
     read = reading("def one_function():\n    stale_value = 1")
     assert told(read, kept=editing("    stale_value = 1", "x")) == [("src/a.py", ["def one_function():"])]
     assert told(read, kept=writing("x")) == []
+
+
+def test_a_call_that_replaces_nothing_compares_no_line():
+    class Uncompared(str):
+        __slots__ = ()
+
+        def strip(self, chars=None, /):
+            raise AssertionError
+
+    sources = {"src/a.py": (Line(Uncompared("def one_function():"), Sight(0, 1.0)),)}
+    assert _forget(sources, Trace("call", "src/a.py", written=("x",))) is None
+    with pytest.raises(AssertionError):
+        _forget(sources, Trace("call", "src/a.py", replaced=("y",)))
 
 
 def test_a_file_that_was_written_anew_has_no_older_lines():

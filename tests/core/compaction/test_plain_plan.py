@@ -36,7 +36,7 @@ def steps(budget=None, **changes):
 
 
 @given(any_histories(), budgets(), st.integers(0, 50))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_it_says_what_the_long_way_does_or_nothing(history, budget, tools_tokens):
     found, base, every = conversation(history), Size(tokens=tools_tokens), steps(budget)
     made = plain_plan(found, base, every)

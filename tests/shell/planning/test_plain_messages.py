@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from support.strategies import any_histories, conversation, exchange, spelled, system, user
 
 from proxy.config.settings import Settings
@@ -48,6 +48,7 @@ def pipeline(table, tokens=2_000, *, way=NOWHERE, counter=COUNTER, profile=PROFI
     return pipelines.pipeline(profile, Budget(tokens), counter, AgentFileAccess.SHELL, way, keeping=True)
 
 
+@settings(max_examples=40)
 @given(any_histories())
 def test_a_plan_is_the_same_whatever_is_known_of_its_messages(history):
     table, messages = SharedTable(), conversation(history)

@@ -47,7 +47,7 @@ def test_what_is_valid_stays_valid(items, budget):
     assert made.after == sum((size_of(message, ByteClassCounter()) for message in made.sent), Size())
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(inputs(), budgets())
 def test_an_item_that_no_edit_names_keeps_its_bytes(items, budget):
     spelled = [json.dumps(item, indent=3).encode() for item in items]
@@ -93,7 +93,7 @@ def test_an_agent_loop_is_known_but_for_what_is_new(items):
     assert known.shared_messages(longer) == 3
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(inputs(), budgets(), st.sampled_from(["previous_response_id", "conversation"]))
 def test_nothing_is_left_out_where_the_upstream_holds_the_rest(items, budget, member):
     request = parsed(items, **{member: "x_1"})
@@ -102,7 +102,7 @@ def test_nothing_is_left_out_where_the_upstream_holds_the_rest(items, budget, me
     assert [item.get("type") for item in body["input"]] == [item.get("type") for item in items]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(inputs(), budgets())
 def test_where_a_compaction_is_asked_for_nothing_is_touched(items, budget):
     request = parsed([*items, {"type": "compaction_trigger"}])
