@@ -219,7 +219,7 @@ def told(history, *, clock="", task="", last="", **members) -> bytes:
 
 
 CLOCKS = [f" It is 16:{minute:02}." for minute in range(10, 25)]
-MORE = 6
+MORE = 3
 """Exchanges in each turn."""
 ANEW = {
     "clock": lambda clock: {"clock": clock},
