@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.contenders import DIRECT, NGINX, Contender, installed
+from bench.contenders import DIRECT, NGINX, OURS, Contender, installed, with_workers
+from bench.figures import WORKERS
 from bench.measure import Effort, Session, Wrong, tell
-from bench.report import apis_table, contenders_table, page, targets_table
+from bench.report import apis_table, contenders_table, off_table, page, targets_table
 from bench.results import Results
 from bench.running import DidNotStart, Running, load_client, proxy, upstream
 
@@ -65,7 +66,11 @@ def _measure(contenders: Sequence[Contender], effort: Effort) -> Results:
         for name, seconds in starts.items():
             for sample in seconds:
                 session.results.add("start", name, sample)
-        return session.run()
+        session.run()
+        if any(proxy.contender.name == OURS for proxy in running):
+            one, several = (stack.enter_context(proxy(with_workers(n), direct.port)) for n in (1, WORKERS))
+            session.workers(one, several)
+        return session.results
 
 
 def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dict[str, list[float]]:
@@ -93,7 +98,8 @@ def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dic
 def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, target: Path | None) -> None:
     seen = {name for _, name in results.samples}
     names = [name for name in (*(contender.name for contender in contenders), DIRECT) if name in seen]
-    print(targets_table(results), apis_table(results), contenders_table(results, names), sep="\n\n")
+    tables = (targets_table(results), off_table(results), apis_table(results), contenders_table(results, names))
+    print(*tables, sep="\n\n")
     for (row, name), why in results.failures.items():
         print(f"{name}, {row}: {why}")
     if target is not None:
@@ -104,7 +110,9 @@ def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What the proxy costs, beside nginx.")
-    parser.add_argument("--quick", action="store_true", help="under a minute, without the peers; for a first look only")
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute and a half, without the peers; for a first look only"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds to take medians of (default 7; quick 1)")
     parser.add_argument(
         "--contenders", type=lambda names: names.split(","), metavar="A,B", help="only these (default: all installed)"

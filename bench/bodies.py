@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bench.apis import CHAT, MESSAGES, RESPONSES, Api
@@ -49,8 +49,11 @@ _WORDS = (  # noqa: SIM905 - reads better than forty literals
 ).split()
 
 
-def chat(content_bytes: int, *, model: str, events: int, seed: int) -> Iterator[bytes]:
-    """Endless single-question requests, each with its own number; `events` over 0 asks for a stream of that many."""
+def chat(
+    content_bytes: int, *, model: str, events: int, seed: int, more: Mapping[str, object] | None = None
+) -> Iterator[bytes]:
+    """Endless single-question requests, each with its own number and the members of `more`; `events` over 0 asks for a
+    stream of that many."""
     question = _prose(random.Random(seed), content_bytes)
     for number in itertools.count():
         body: dict[str, object] = {
@@ -62,7 +65,7 @@ def chat(content_bytes: int, *, model: str, events: int, seed: int) -> Iterator[
         }
         if events:
             body |= {"max_tokens": events, "stream": True}  # the upstream of this bench sends as many events
-        yield _encode(body)
+        yield _encode(body | dict(more or {}))
 
 
 class Conversation:
@@ -136,6 +139,15 @@ def growing_conversations(
         conversation.grow()
 
 
+def marked_conversations(size_bytes: int, *, model: str, seed: int, exchange_bytes: int = 4_000) -> Iterator[bytes]:
+    """Endless conversations of about one size, made a hundred times faster than new ones: copies of one, in which each
+    text and each line of it begins with the number of the copy, so that no text and no line is in two of them."""
+    made = next(new_conversations(int(size_bytes * 0.92), model=model, seed=seed, exchange_bytes=exchange_bytes))
+    for number in itertools.count():
+        mark = b"%07d " % number
+        yield made.replace(b'"content":"', b'"content":"' + mark).replace(rb"\n", rb"\n" + mark)
+
+
 def conversation_from_the_start(size_bytes: int, *, model: str, seed: int, turns: int) -> Iterator[bytes]:
     """One conversation from its first exchange to about `size_bytes`, sent whole after each of its exchanges."""
     conversation = Conversation(model, seed, exchange_bytes=size_bytes // turns)
@@ -207,8 +219,18 @@ def translated(workload: Workload, api: Api) -> Workload:
     return replace(workload, bodies=bodies, api=api)
 
 
+def streams_together(count: int, *, pace_ms: int, events: int) -> Workload:
+    """Streams that wait for one another after their first event; `upstream.py` knows the two members."""
+    more = {"pace_ms": pace_ms, "together": count}
+    return Workload(lambda seed: chat(1_850, model=NARROW_MODEL, events=events, seed=seed, more=more), events=events)
+
+
 GROWTH_TURNS = 100
 STREAM_EVENTS = 400
+STREAMS_AT_ONCE = 500
+EVENTS_A_SECOND = 50
+"""Of each of them."""
+_EVENTS_OF_EACH = 100
 ANEW_TURNS = 58
 """Of a conversation that is written anew: to 730 KB, as in a run of an agent that was measured so."""
 
@@ -226,11 +248,13 @@ WORKLOADS: dict[str, Workload] = {
     "stream": Workload(
         lambda seed: chat(1_850, model=NARROW_MODEL, events=STREAM_EVENTS, seed=seed), events=STREAM_EVENTS
     ),
+    "streams": streams_together(STREAMS_AT_ONCE, pace_ms=1_000 // EVENTS_A_SECOND, events=_EVENTS_OF_EACH),
     "first_token": Workload(lambda seed: chat(1_850, model=NARROW_MODEL, events=3, seed=seed), events=3),
     "conversation_200kb": Workload(lambda seed: new_conversations(200_000, model=NARROW_MODEL, seed=seed)),
     "conversation_200kb_again": Workload(lambda seed: same_conversation(200_000, model=NARROW_MODEL, seed=seed)),
     "growing_2mb": Workload(lambda seed: growing_conversations(2_000_000, model=WIDE_MODEL, seed=seed)),
     "new_2mb": Workload(lambda seed: new_conversations(2_000_000, model=WIDE_MODEL, seed=seed)),
+    "marked_2mb": Workload(lambda seed: marked_conversations(2_000_000, model=WIDE_MODEL, seed=seed)),
     "growing_2mb_cut": Workload(
         lambda seed: growing_conversations(2_000_000, model=NARROW_MODEL, seed=seed), fits=False
     ),

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -83,8 +83,9 @@ _NGINX_CONF = """\
 daemon off;
 %(user)s
 worker_processes 1;
+worker_rlimit_nofile 4096;
 pid nginx.pid;
-events { worker_connections 1024; }
+events { worker_connections 2048; }
 http {
     access_log off;
     client_max_body_size 0;
@@ -136,6 +137,17 @@ def _off() -> Contender | None:
     if ours is None:
         return None
     return Contender(OFF, ours.version, ours.command, environment={"CONTEXT_PROXY_ENABLED": "false"})
+
+
+def with_workers(workers: int) -> Contender:
+    """This project as several processes that share a port; where it is installed."""
+    ours = _ours()
+    assert ours is not None
+
+    def command(port: int, upstream: int, folder: Path) -> list[str]:
+        return [*ours.command(port, upstream, folder), "--workers", str(workers)]
+
+    return replace(ours, name=f"{OURS}, {workers} workers", command=command)
 
 
 def _litellm() -> Contender | None:

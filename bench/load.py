@@ -6,7 +6,10 @@ response is checked in full; the first wrong one ends the job.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
+import random
 import socket
 import sys
 import threading
@@ -19,46 +22,11 @@ from bench.accounting import cpu_seconds
 from bench.answers import WrongAnswer, check
 from bench.bodies import WORKLOADS, Workload
 from bench.http1 import MalformedMessage, Reader
+from bench.jobs import Job, Manner, Seen
+from bench.streams import run_streams
 
 _PATIENCE_SECONDS = 60.0
 """Longer than the slowest contender needs for the largest body; a response that takes longer is a hang."""
-
-_SETTLE_SECONDS = 0.03
-"""Time for a proxy's work after a response (log, metrics, memory), which still belongs to the request."""
-
-
-class Job(msgspec.Struct, frozen=True):
-    """Requests to send to one contender."""
-
-    port: int
-    path: str
-    headers: dict[str, str]
-    workload: str
-    """A key of `bodies.WORKLOADS`."""
-    seed: int
-    requests: int
-    verbatim: bool
-    warm: int = 0
-    """Unmeasured requests of the same series that come first."""
-    connections: int = 1
-    watched_pid: int = 0
-    """Whose family's CPU is read before and after; 0 for none."""
-    cpu_each_request: bool = False
-
-
-class Seen(msgspec.Struct):
-    """The result of a job."""
-
-    answer_ms: list[float] = []
-    """From the first byte sent to the last one read, per request."""
-    first_byte_ms: list[float] = []
-    """From the first byte sent to the first one of the body, per request."""
-    cpu_seconds: list[float] = []
-    """Readings of the watched family's CPU: before the first request, after each if requested, after the last."""
-    reads: int = 0
-    """How often pieces of a body arrived: a stream's events divided by this say how much was lumped together."""
-    wrong: str | None = None
-    """Why the job was aborted."""
 
 
 class Connection:
@@ -68,13 +36,11 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", job.port), timeout=_PATIENCE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = Reader()
-        lines = {"Host": f"127.0.0.1:{job.port}", "Content-Type": "application/json", **job.headers}
-        self._head = f"POST {job.path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        self._verbatim = job.verbatim
+        self._job = job
 
     def exchange(self, body: bytes, workload: Workload, seen: Seen) -> None:
         """Send `body`, read and check the response, and add to `seen`."""
-        request = f"{self._head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        request = self._job.request(body)
         first_byte = 0.0
         reads = 0
         start = time.perf_counter()
@@ -94,7 +60,7 @@ class Connection:
             message.body,
             body,
             events=workload.events,
-            verbatim=self._verbatim,
+            verbatim=self._job.verbatim,
             fits=workload.fits,
             api=workload.api,
         )
@@ -114,26 +80,43 @@ def run(job: Job) -> Seen:
     seen = Seen()
     connections: list[Connection] = []
     try:
-        connections += [Connection(job) for _ in range(job.connections)]
+        if job.manner is Manner.STREAMS:
+            run_streams(job, bodies, seen)
+            return seen
+        for _ in range(job.connections):
+            connections.append(Connection(job))
+            if job.manner is Manner.SCATTERED:
+                _ask(job, connections[-1], len(connections))
         for _ in range(job.warm):
             connections[0].exchange(next(bodies), workload, Seen())
-        if job.connections == 1:
-            _one_by_one(job, connections[0], bodies, seen)
-        else:
+        if job.manner is Manner.AT_ONCE:
             _at_once(job, connections, bodies, seen)
+        else:
+            _one_by_one(job, connections, bodies, seen)
     except (OSError, WrongAnswer, MalformedMessage) as wrong:
-        seen.wrong = f"{job.workload}: {wrong or type(wrong).__name__}"
+        seen.wrong = _told(job.workload, wrong)
     finally:
         for connection in connections:
             connection.close()
     return seen
 
 
-def _one_by_one(job: Job, connection: Connection, bodies: Iterator[bytes], seen: Seen) -> None:
+def _told(workload: str, wrong: Exception) -> str:
+    return f"{workload}: {wrong or type(wrong).__name__}"
+
+
+def _ask(job: Job, connection: Connection, number: int) -> None:
+    """A small question that is not measured."""
+    question = WORKLOADS["chat_2kb"]
+    connection.exchange(next(question.bodies(job.seed * 100 + number)), question, Seen())
+
+
+def _one_by_one(job: Job, connections: list[Connection], bodies: Iterator[bytes], seen: Seen) -> None:
     workload = WORKLOADS[job.workload]
+    source = random.Random(job.seed)
     _settle_and_read_cpu(job, seen)
     for _ in range(job.requests):
-        connection.exchange(next(bodies), workload, seen)
+        source.choice(connections).exchange(next(bodies), workload, seen)
         if job.cpu_each_request:
             _read_cpu(job, seen)
     _settle_and_read_cpu(job, seen)
@@ -144,9 +127,10 @@ def _at_once(job: Job, connections: list[Connection], bodies: Iterator[bytes], s
     notes = [Seen() for _ in connections]
     taking = threading.Lock()
     left = iter(range(job.requests))
+    ended = threading.Event()
 
     def work(connection: Connection, note: Seen) -> None:
-        while True:
+        while not ended.is_set():
             with taking:
                 if next(left, None) is None:
                     return
@@ -154,15 +138,18 @@ def _at_once(job: Job, connections: list[Connection], bodies: Iterator[bytes], s
             try:
                 connection.exchange(body, WORKLOADS[job.workload], note)
             except (OSError, WrongAnswer, MalformedMessage) as wrong:
-                note.wrong = f"{job.workload}: {wrong or type(wrong).__name__}"
+                note.wrong = _told(job.workload, wrong)
                 return
 
     threads = [threading.Thread(target=work, args=pair) for pair in zip(connections, notes, strict=True)]
     _settle_and_read_cpu(job, seen)
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with _Beside(job, ended, seen):
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seen.seconds = time.perf_counter() - start
     _settle_and_read_cpu(job, seen)
     for note in notes:
         seen.answer_ms += note.answer_ms
@@ -171,9 +158,58 @@ def _at_once(job: Job, connections: list[Connection], bodies: Iterator[bytes], s
         seen.wrong = seen.wrong or note.wrong
 
 
+@functools.lru_cache(1)
+def _made(workload: str, seed: int, count: int) -> tuple[bytes, ...]:
+    """Bodies that take a second to make, for all contenders of a round."""
+    return tuple(itertools.islice(WORKLOADS[workload].bodies(seed), count))
+
+
+class _Beside:
+    """One more connection that sends its own requests while the block runs, with never a pause.
+
+    Rule: no request of the block begins without one of these under way, so when they have run out, `ended` is set.
+    """
+
+    def __init__(self, job: Job, ended: threading.Event, seen: Seen) -> None:
+        self._job = job
+        self._ended = ended
+        self._seen = seen
+        self._left: list[bytes] = []
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def __enter__(self) -> None:
+        if self._job.beside:
+            self._left = list(_made(self._job.beside, self._job.seed, self._job.beside_requests))
+            self._thread.start()
+            self._begun.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._job.beside:
+            self._thread.join()
+
+    def _send(self) -> None:
+        job = self._job
+        try:
+            with contextlib.closing(Connection(job)) as connection:
+                while self._left and not self._ended.is_set():
+                    body = self._left.pop()
+                    if not self._left:
+                        self._ended.set()
+                    self._begun.set()
+                    connection.exchange(body, WORKLOADS[job.beside], Seen())
+                    self._seen.answered_beside += 1
+        except (OSError, WrongAnswer, MalformedMessage) as wrong:
+            self._seen.wrong = _told(job.beside, wrong)
+        finally:
+            self._ended.set()
+            self._begun.set()
+
+
 def _settle_and_read_cpu(job: Job, seen: Seen) -> None:
     if job.watched_pid:
-        time.sleep(_SETTLE_SECONDS)
+        time.sleep(job.settle_seconds)
         _read_cpu(job, seen)
 
 

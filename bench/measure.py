@@ -17,14 +17,33 @@ import msgspec
 
 from bench import growth
 from bench.accounting import resident_bytes
-from bench.bodies import ANEW_TURNS, GROWTH_TURNS, WRITTEN_ANEW
-from bench.contenders import NGINX, OFF, OURS
-from bench.figures import CPU_FIGURES, CpuFigure
-from bench.load import Seen
+from bench.bodies import ANEW_TURNS, GROWTH_TURNS, STREAMS_AT_ONCE, WRITTEN_ANEW
+from bench.contenders import DIRECT, NGINX, OFF, OURS
+from bench.figures import (
+    BESIDE_REQUESTS,
+    CPU_FIGURES,
+    LATENCY_CONNECTIONS,
+    WORKER_CONNECTIONS,
+    CpuFigure,
+)
+from bench.jobs import Manner, Seen
 from bench.results import Results
 from bench.running import LoadClient, Running
 
-_LATENCY_CONNECTIONS = 4
+_MOST_BESIDE = 100
+"""Large requests for one sample of small ones beside them: nginx needs about 75 until the small ones are done."""
+
+_LEAST_OF_A_PERCENTILE = 100
+"""Fewer samples have no 99th percentile."""
+
+_WORKERS_SETTLE_SECONDS = 0.3
+"""Workers may tell each other what they know some time after a response."""
+
+_WARMING_TURNS = 40
+"""Until all workers have loaded what they need."""
+
+_ANEW = {"anew": "of_an_agent", **{f"anew_{way}": f"of_an_agent_{way}" for way in WRITTEN_ANEW}}
+"""By row, the workload; the first is the conversation of which nothing is written anew."""
 
 
 class Wrong(Exception):
@@ -69,11 +88,15 @@ class Session:
                 for proxy in self._proxies:
                     self._cpu(figure, proxy, seed=round_number * 100 + position, keep=round_number > 0)
             if round_number:
-                self._first_token(seed=round_number * 100 + 50)
+                self.first_token(seed=round_number * 100 + 50)
                 self._latency(seed=round_number * 100 + 51)
         self._growth()
-        self._written_anew()
+        self.written_anew()
         self._memory("after")
+        for round_number in range(self._effort.rounds):
+            tell(f"beside large ones, and many streams: round {round_number + 1} of {self._effort.rounds}")
+            self.beside_large(seed=9_000 + round_number)
+            self.streams(seed=9_500 + round_number)
         return self.results
 
     def _memory(self, row: str) -> None:
@@ -98,20 +121,22 @@ class Session:
             if figure.per_request > 1:
                 self.results.add("events_a_read", name, figure.per_request * requests / seen.reads)
 
-    def _first_token(self, seed: int) -> None:
-        """A sample: the median time to the first event, minus that without a proxy in the same round."""
-        direct = 0.0
+    def first_token(self, seed: int) -> None:
+        """A sample: the median time to the first event, minus that without a proxy, or that of ourselves switched off,
+        in the same round."""
+        waits: dict[str, float] = {}
         for proxy in (self._direct, *self._proxies):
             seen = self._send(
                 proxy, "first_token", "first_token", seed, requests=self._effort.first_tokens, warm=3, watched_pid=0
             )
             if seen is None:
                 continue
-            waited = statistics.median(seen.first_byte_ms)
-            if proxy is self._direct:
-                direct = waited
-            else:
-                self.results.add("first_token", proxy.contender.name, waited - direct)
+            waits[proxy.contender.name] = statistics.median(seen.first_byte_ms)
+        direct = waits.pop(DIRECT)
+        for name, waited in waits.items():
+            self.results.add("first_token", name, waited - direct)
+        if OURS in waits and OFF in waits:
+            self.results.add("first_token_off", OURS, waits[OURS] - waits[OFF])
 
     def _latency(self, seed: int) -> None:
         """A sample: the median and the 99th percentile of the time of a request, a few at a time."""
@@ -125,13 +150,43 @@ class Session:
                 seed,
                 requests=requests,
                 warm=4,
-                connections=_LATENCY_CONNECTIONS,
+                manner=Manner.AT_ONCE,
+                connections=LATENCY_CONNECTIONS,
                 watched_pid=0,
             )
             if seen is not None:
                 percentiles = statistics.quantiles(seen.answer_ms, n=100)
                 self.results.add("p50", name, percentiles[49])
                 self.results.add("p99", name, percentiles[98])
+
+    def beside_large(self, seed: int) -> None:
+        """A sample: the 99th percentile of the time of small requests, a few at a time, while one more connection sends
+        large ones that were never seen before, one after another."""
+        for proxy in (self._direct, *self._proxies):
+            if proxy.contender.peer:  # minutes, with a quarter of a second for each large one
+                continue
+            seen = self._send(
+                proxy,
+                "p99_beside",
+                "chat_2kb",
+                seed,
+                requests=BESIDE_REQUESTS,
+                warm=4,
+                manner=Manner.AT_ONCE,
+                connections=LATENCY_CONNECTIONS,
+                beside="marked_2mb",
+                beside_requests=_MOST_BESIDE,
+                watched_pid=0,
+            )
+            if seen is None:
+                continue
+            name = proxy.contender.name
+            if len(seen.answer_ms) < _LEAST_OF_A_PERCENTILE:
+                why = f"only {len(seen.answer_ms)} were answered before the large ones had run out"
+                self.results.failures["p99_beside", name] = why
+            else:
+                self.results.add("p99_beside", name, statistics.quantiles(seen.answer_ms, n=100)[98])
+                self.results.add("beside_a_second", name, seen.answered_beside / seen.seconds)
 
     def _growth(self) -> None:
         """One sample in all: the turns of the median run, added up, minus the same for nginx or ourselves off."""
@@ -154,27 +209,79 @@ class Session:
                 if slope is not None:
                     self.results.add(f"exponent{suffix}", name, slope)
 
-    def _written_anew(self) -> None:
-        """One sample in all: the CPU of a whole run, and that of the same run written anew as a multiple of it."""
-        cutting = [proxy for proxy in self._proxies if proxy.contender.cuts]
-        plain = self._turns("anew", "of_an_agent", seed=40_000, proxies=cutting, turns=ANEW_TURNS)
-        for name, own in plain.items():
-            self.results.add("anew", name, sum(own))
-        for number, kind in enumerate(WRITTEN_ANEW, start=1):
-            row, seed = f"anew_{kind}", 40_000 + 100 * number  # the plain conversation is remembered
-            found = self._turns(row, f"of_an_agent_{kind}", seed=seed, proxies=cutting, turns=ANEW_TURNS)
-            for name, own in found.items():
-                self.results.add(row, name, sum(own) / sum(plain[name]))
+    def written_anew(self) -> None:
+        """A sample: the CPU of a whole run, and that of the very same run written anew, as a multiple of it.
 
-    def _turns(
-        self, row: str, workload: str, *, seed: int, proxies: Sequence[Running], turns: int = GROWTH_TURNS
-    ) -> dict[str, list[float]]:
+        Each has its own key, because a proxy remembers a conversation under the key that it came with. Another one
+        comes first each time: what a proxy might remember across keys favours none.
+        """
+        rows = list(_ANEW)
+        for again in range(self._effort.rounds):
+            tell(f"{ANEW_TURNS} turns, written anew, run {again + 1} of {self._effort.rounds}")
+            first = again % len(rows)
+            for proxy in (proxy for proxy in self._proxies if proxy.contender.cuts):
+                seconds: dict[str, float] = {}
+                for row in (*rows[first:], *rows[:first]):
+                    headers = {**proxy.headers, "Authorization": f"Bearer sk-bench-{row}"}
+                    seen = self._send(proxy, row, _ANEW[row], 40_000 + again, requests=ANEW_TURNS, headers=headers)
+                    if seen is not None:
+                        seconds[row] = seen.cpu_seconds[-1] - seen.cpu_seconds[0]
+                plain = seconds.pop("anew", None)
+                if plain is None:
+                    continue
+                self.results.add("anew", proxy.contender.name, plain)
+                for row, own in seconds.items():
+                    self.results.add(row, proxy.contender.name, own / plain)
+
+    def streams(self, seed: int) -> None:
+        """A sample: the CPU that the proxy used from the moment when many streams had begun until the first one ended,
+        over the events that arrived in between."""
+        for proxy in self._proxies:
+            name = proxy.contender.name
+            if name not in (NGINX, OURS, OFF):
+                continue
+            seen = self._send(proxy, "streams", "streams", seed, requests=STREAMS_AT_ONCE, manner=Manner.STREAMS)
+            if seen is None:
+                continue
+            if not seen.events:
+                self.results.failures["streams", name] = "a stream had ended before the last one began"
+                continue
+            seconds = seen.cpu_seconds[-1] - seen.cpu_seconds[0]
+            self.results.add("streams", name, seconds / seen.events * 1e6)
+            self.results.add("streams_a_second", name, seen.events / seen.seconds)
+            self.results.add("streams_a_read", name, seen.events / seen.reads)
+
+    def workers(self, one: Running, several: Running) -> None:
+        """A sample: the CPU of one growing conversation over several workers, as a multiple of the same over one.
+
+        Forwarding costs the same in both, so nothing is subtracted.
+        """
+        for again in range(self._effort.rounds + 1):
+            tell(f"{GROWTH_TURNS} turns over workers, run {again} of {self._effort.rounds}")
+            seconds = []
+            for proxy in (one, several):
+                seen = self._send(
+                    proxy,
+                    "workers",
+                    "from_start",
+                    50_000 + again,
+                    requests=GROWTH_TURNS if again else _WARMING_TURNS,
+                    manner=Manner.SCATTERED,
+                    connections=WORKER_CONNECTIONS,
+                    settle_seconds=_WORKERS_SETTLE_SECONDS,
+                )
+                if seen is not None:
+                    seconds.append(seen.cpu_seconds[-1] - seen.cpu_seconds[0])
+            if again:  # in the first run, each worker loads what it needs for its first request
+                self.results.add("workers", OURS, seconds[1] / seconds[0])
+
+    def _turns(self, row: str, workload: str, *, seed: int, proxies: Sequence[Running]) -> dict[str, list[float]]:
         """By contender, the CPU seconds of each turn."""
         runs: dict[str, list[list[float]]] = {}
         for again in range(self._effort.growths):
-            tell(f"{turns} turns, {workload}, run {again + 1} of {self._effort.growths}")
+            tell(f"{GROWTH_TURNS} turns, {workload}, run {again + 1} of {self._effort.growths}")
             for proxy in proxies:
-                seen = self._send(proxy, row, workload, seed + again, requests=turns, cpu_each_request=True)
+                seen = self._send(proxy, row, workload, seed + again, requests=GROWTH_TURNS, cpu_each_request=True)
                 if seen is not None:
                     runs.setdefault(proxy.contender.name, []).append(growth.of_each_turn(seen.cpu_seconds))
         return {name: growth.typical(taken) for name, taken in runs.items()}

@@ -12,12 +12,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.apis import APIS, MESSAGES, RESPONSES, Api
-from bench.bodies import GROWTH_TURNS, STREAM_EVENTS
-from bench.contenders import NGINX, OURS, Contender
-from bench.figures import FIGURES, MOST_OF_CHAT, Against, Figure, of_api
+from bench.bodies import ANEW_TURNS, EVENTS_A_SECOND, GROWTH_TURNS, STREAM_EVENTS, STREAMS_AT_ONCE
+from bench.contenders import NGINX, OFF, OURS, Contender
+from bench.figures import (
+    BESIDE_REQUESTS,
+    FIGURES,
+    LATENCY_CONNECTIONS,
+    MOST_OF_CHAT,
+    MOST_OF_OFF,
+    WORKER_CONNECTIONS,
+    WORKERS,
+    Against,
+    Figure,
+    Target,
+    of_api,
+)
 from bench.results import Results
 
 _NOTHING = "–"
+_ABSENT = f"({OURS} did not take part.)"
 
 
 def machine() -> str:
@@ -32,24 +45,25 @@ def machine() -> str:
 
 
 def targets_table(results: Results) -> str:
-    """This project's figures next to nginx's, each with its target."""
+    """This project's figures next to nginx's, each with its target; a figure with two targets has two lines."""
     rows = [["", OURS, NGINX, "ratio", "target", "met"]]
     for row, figure in FIGURES.items():
-        ours = results.median(row, OURS)
-        if figure.target is None or ours is None:
-            continue
         floor = _floor(results, row)
-        rows.append(
-            [
-                figure.title,
-                _spread(results, row),
-                _value(floor, figure),
-                f"{ours / floor:.1f}×" if floor else _NOTHING,
-                _target(figure),
-                _verdict(ours, floor, figure),
-            ]
-        )
-    return _markdown(rows) if len(rows) > 1 else f"({OURS} did not take part.)"
+        for target in figure.targets:
+            held = results.median(row, target.of)
+            if held is None:
+                continue
+            rows.append(
+                [
+                    figure.title if target.of == OURS else f"{figure.title}, switched off",
+                    _spread(results, row, target.of) + _at(results, row, target.of),
+                    _value(floor, figure) + _at(results, row, NGINX),
+                    f"{held / floor:.1f}×" if floor else _NOTHING,
+                    _target(target, figure),
+                    _verdict(held, floor, target),
+                ]
+            )
+    return _markdown(rows) if len(rows) > 1 else _ABSENT
 
 
 def contenders_table(results: Results, names: Sequence[str]) -> str:
@@ -76,12 +90,31 @@ def apis_table(results: Results) -> str:
         ]
         met = "yes" if max(ratios) <= MOST_OF_CHAT else "**no**"
         rows.append([figure.title, chat, *others, f"≤ {MOST_OF_CHAT:g}×", met])
-    return _markdown(rows) if len(rows) > 1 else f"({OURS} did not take part.)"
+    return _markdown(rows) if len(rows) > 1 else _ABSENT
+
+
+def off_table(results: Results) -> str:
+    """This project's figures beside those of the same server switched off. A ratio is the median of those within a
+    round."""
+    rows = [["", OURS, OFF, "ratio", "target", "met"]]
+    for row, most in MOST_OF_OFF.items():
+        if not results.samples.get((row, OURS)) or not results.samples.get((row, OFF)):
+            continue
+        ratio = _within_rounds(results, (row, OURS), (row, OFF))
+        own, off = (_spread(results, row, name) for name in (OURS, OFF))
+        met = "yes" if ratio <= most else "**no**"
+        rows.append([FIGURES[row].title, own, off, f"{ratio:.2f}×", f"≤ {most:g}×", met])
+    return _markdown(rows) if len(rows) > 1 else f"({OURS} or {OFF} did not take part.)"
 
 
 def _of_chat(results: Results, row: str, api: Api) -> float:
-    taken = zip(results.samples[of_api(row, api), OURS], results.samples[row, OURS], strict=True)
-    return statistics.median(own / chat for own, chat in taken)
+    return _within_rounds(results, (of_api(row, api), OURS), (row, OURS))
+
+
+def _within_rounds(results: Results, own: tuple[str, str], other: tuple[str, str]) -> float:
+    """The median of the ratios of two samples of one round, each by row and contender."""
+    pairs = zip(results.samples[own], results.samples[other], strict=True)
+    return statistics.median(one / base for one, base in pairs)
 
 
 def page(
@@ -99,13 +132,22 @@ def page(
         command=command,
         rounds=rounds,
         targets=targets_table(results),
+        off=off_table(results),
         apis=apis_table(results),
         load=f"{os.getloadavg()[1]:.1f} over five minutes",
         floor=_FLOOR,
         everything=contenders_table(results, names),
         events=STREAM_EVENTS,
+        streams=STREAMS_AT_ONCE,
+        rate=EVENTS_A_SECOND,
+        all_events=f"{STREAMS_AT_ONCE * EVENTS_A_SECOND:,}".replace(",", " "),
         turns=GROWTH_TURNS,
-        failures=f"No figure, because the responses were wrong:\n\n{failures}\n" if failures else "",
+        anew_turns=ANEW_TURNS,
+        small=BESIDE_REQUESTS,
+        connections=LATENCY_CONNECTIONS,
+        workers=WORKERS,
+        worker_connections=WORKER_CONNECTIONS,
+        failures=f"No figure:\n\n{failures}\n" if failures else "",
     )
 
 
@@ -130,30 +172,34 @@ def _value(value: float | None, figure: Figure, *, unit: bool = True) -> str:
     return f"{value:.{figure.digits}f} {figure.unit if unit else ''}".strip()
 
 
-def _spread(results: Results, row: str) -> str:
+def _spread(results: Results, row: str, name: str) -> str:
     figure = FIGURES[row]
-    text = _value(results.median(row, OURS), figure)
-    least_and_largest = results.spread(row, OURS)
+    text = _value(results.median(row, name), figure)
+    least_and_largest = results.spread(row, name)
     if least_and_largest is None or least_and_largest[0] == least_and_largest[1]:
         return text
     low, high = (_value(end, figure, unit=False) for end in least_and_largest)
     return f"{text} ({low} to {high})"
 
 
-def _target(figure: Figure) -> str:
-    assert figure.target is not None
-    if figure.target.against is Against.NGINX:
-        return f"≤ {figure.target.limit:g}×"
-    return f"≤ {figure.target.limit:g} {figure.unit}".strip()
+def _at(results: Results, row: str, name: str) -> str:
+    medians = [(results.median(load, name), FIGURES[load]) for load in FIGURES[row].at]
+    told = [_value(median, load) for median, load in medians if median is not None]
+    return f" at {', '.join(told)}" if told else ""
 
 
-def _verdict(ours: float, floor: float | None, figure: Figure) -> str:
-    assert figure.target is not None
-    if figure.target.against is Against.NGINX:
+def _target(target: Target, figure: Figure) -> str:
+    if target.against is Against.NGINX:
+        return f"≤ {target.limit:g}×"
+    return f"≤ {target.limit:g} {figure.unit}".strip()
+
+
+def _verdict(held: float, floor: float | None, target: Target) -> str:
+    if target.against is Against.NGINX:
         if floor is None:
             return "? (no nginx)"
-        ours /= floor
-    return "yes" if ours <= figure.target.limit else "**no**"
+        held /= floor
+    return "yes" if held <= target.limit else "**no**"
 
 
 def _short(text: str) -> str:
@@ -213,7 +259,14 @@ Written by `{command}` on {when}.
 
 {targets}
 
-{floor}## The other APIs
+{floor}## Beside forwarding by the same server
+
+The same server with `enabled: false` takes the same road and only forwards, so the ratio is what planning, logging and
+counting cost. It is the median of the rounds, each with its own ratio.
+
+{off}
+
+## The other APIs
 
 The same words in the Messages API and in the Responses API, as their clients write them; in brackets: how many times
 chat completions, the median of the rounds.
@@ -243,11 +296,31 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
   turns, each an exchange longer than before. 2 KB and 200 KB name a model of 128 000 tokens, 2 MB one of 1 047 576, so
   that everything fits and passes untouched; where it says "into 128 000 tokens", the conversation has to be cut.
 * **Streams** have {events} events of about 130 bytes, each written on its own, a good millisecond apart.
-* **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round.
+* **{streams} streams** run at the same time, each with {rate} events a second, evenly spread: the stand-in holds
+  them after their first event until all are there. The figure is the CPU from the first event of the last one to the
+  end of the first one, over the events that arrived in between, so that no request is in it. One thread takes their
+  bytes, and checks each stream when all have ended. Two things stand with it: how many arrived in a second, which is
+  {all_events} if the machine holds that with client and stand-in; and how many the client read at once, because events
+  that are lumped together cost less. The median of the rounds.
+* **First token**: the median wall time to the first byte of the body, less that without a proxy in the same round, or
+  less that of this project switched off in the same round.
+* **Beside 2 MB**: up to {small} small requests, taken by {connections} connections, each with one at a time, while one
+  more connection sends conversations of 2 MB, with never a pause; no text and no line of one is in another. A sample
+  ends when these have run out, so that one is always under way. How many were answered in a second stands with the
+  figure: a proxy could also let the large ones wait. The median of the rounds.
 * **Start**: from the spawn to the first checked answer, bytecode compiled by an earlier start. **Idle
-  memory**: resident, of the whole family, a second later.
+  memory**: resident, of the whole family, a second later. **Memory after all this**: after all rows above it in the
+  last table; what stands below it was sent later.
 * **{turns} turns**: one conversation from its first exchange to 2 MB, all of it sent in each turn (about 100 MB). The
-  CPU of each turn is the median over some runs; the figure is the sum over all turns, less the same of nginx (or of
-  this project switched off). The exponent is the k of *total up to turn n ~ n^k*, by least squares on logarithms over
-  the second half of the turns: 1 is the same work in each turn, 2 is everything anew in each.
+  figure is the CPU of all turns in the run whose total is the median, less the same of nginx (or of this project
+  switched off). The exponent is the k of *total up to turn n ~ n^k*, by least squares on logarithms over the second
+  half of the turns: 1 is the same work in each turn, 2 is everything anew in each.
+* **Written anew**: the CPU of all {anew_turns} turns of a conversation that has to be cut, and that of the very same
+  conversation with something in it that changes in each turn, under another key, so that nothing is known of it. Each
+  run has its own ratio; the figures are medians of {rounds} runs.
+* **{workers} workers**: the conversation of the {turns} turns comes over {worker_connections} kept-alive connections,
+  one request at a time, each on a connection chosen by the seed. The figure is the CPU of all processes of
+  `--workers {workers}`, as a multiple of that of one worker with the same client, both started for this alone; nothing
+  is subtracted. Before the first turn, each connection is opened with a small question; a first run is discarded; each
+  run has its own ratio, and the figure is the median of {rounds}.
 """

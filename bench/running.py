@@ -23,7 +23,8 @@ import msgspec
 
 from bench.bodies import WORKLOADS
 from bench.contenders import DIRECT, ROOT, Contender
-from bench.load import Job, Seen, run
+from bench.jobs import Job, Seen
+from bench.load import run
 
 _START_PATIENCE_SECONDS = 90.0
 """Some peers need ten seconds on an idle machine."""

@@ -2,6 +2,9 @@
 
 It reads the whole body before it responds, and lets a millisecond pass between the events of a stream, as a model does:
 each is written on its own, and a proxy has to handle each on its own. A request's `max_tokens` is their number.
+
+A stream with `pace_ms` and `together`, which no API has, stops after its first event until as many others stand there;
+then each goes on in that rhythm, and their events are spread evenly over it.
 """
 
 from __future__ import annotations
@@ -21,13 +24,36 @@ _GAP_SECONDS = 0.001
 _STREAM = re.compile(rb'"stream":\s*true')
 _EVENTS = re.compile(rb'"max_(?:completion_|output_)?tokens":\s*(\d+)')  # some proxies rename it
 
+_PACE = re.compile(rb'"pace_ms":\s*(\d+),"together":\s*(\d+)')
+
 _MODELS = b'{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"gpt-4.1","object":"model"}]}'
+
+
+class Standing:
+    """Streams that stand after their first event until enough of them do."""
+
+    def __init__(self) -> None:
+        self._streams: list[tuple[Answering, list[bytes]]] = []
+
+    def join(self, stream: Answering, writes: list[bytes], *, together: int, rhythm_seconds: float) -> None:
+        """One more; with it, all may go on, each at its own point of the rhythm."""
+        self._streams = [one for one in self._streams if one[0].is_open]  # those of a run that was given up are gone
+        self._streams.append((stream, writes))
+        if len(self._streams) < together:
+            return
+        loop = asyncio.get_running_loop()
+        start = loop.time() + rhythm_seconds  # until then, every first event has come to its client
+        for position, (one, left) in enumerate(self._streams):
+            due = start + rhythm_seconds * position / together
+            loop.call_at(due, one.go_on, left, 1, due, rhythm_seconds)
+        self._streams.clear()
 
 
 class Answering(asyncio.Protocol):
     """One connection: requests in, responses out, one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
         self._reader = Reader()
         self._transport: asyncio.Transport | None = None
 
@@ -66,12 +92,28 @@ class Answering(asyncio.Protocol):
             *(_chunk(event) for event in events[1:-1]),
             _chunk(events[-1]) + b"0\r\n\r\n",
         ]
-        self._pace(writes, 0)
+        pace = _PACE.search(body)
+        if pace is None:
+            self._pace(writes, 0)
+        else:
+            self._write(writes[0])
+            self._standing.join(self, writes, together=int(pace[2]), rhythm_seconds=int(pace[1]) / 1e3)
 
     def _pace(self, writes: list[bytes], index: int) -> None:
         self._write(writes[index])
-        if index + 1 < len(writes) and self._transport is not None:
+        if index + 1 < len(writes) and self.is_open:
             asyncio.get_running_loop().call_later(_GAP_SECONDS, self._pace, writes, index + 1)
+
+    def go_on(self, writes: list[bytes], index: int, due: float, rhythm_seconds: float) -> None:
+        """Write what is due at `due`, and all that follows in this rhythm, however late one of them is."""
+        self._write(writes[index])
+        if index + 1 < len(writes) and self.is_open:
+            due += rhythm_seconds
+            asyncio.get_running_loop().call_at(due, self.go_on, writes, index + 1, due, rhythm_seconds)
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
 
     def _write(self, content: bytes) -> None:
         if self._transport is not None:  # a client that left needs no response
@@ -89,7 +131,9 @@ def _chunk(content: bytes) -> bytes:
 
 
 async def serve(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(Answering, "127.0.0.1", port, backlog=256)
+    standing = Standing()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Answering(standing), "127.0.0.1", port, backlog=256)
     async with server:
         await server.serve_forever()
 

@@ -19,7 +19,6 @@ from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.overflow import prepare
 from proxy.shell.artifacts.access import AccessResolver
-from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.by_hash import ArtifactsByHash
 from proxy.shell.artifacts.data_folder import look_after
 from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, ArtifactFolder, reason_of
@@ -53,7 +52,7 @@ from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.shared_table import SharedTable
-from proxy.shell.resources.workload import Workload, give_memory_back, keep_large_blocks_apart
+from proxy.shell.resources.workload import Workload, give_memory_back, tune_allocator
 from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 from proxy.shell.telemetry.parcels import Outbox
@@ -62,6 +61,7 @@ from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Upstream
 
 if TYPE_CHECKING:
+    from proxy.shell.artifacts.bucket import Bucket
     from proxy.shell.endpoints.mcp_server import McpEndpoint
     from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.resources.state_contact import StateContact
@@ -97,7 +97,7 @@ def tune_interpreter() -> None:
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
-    keep_large_blocks_apart()
+    tune_allocator()
 
 
 def forget_what_is_gone() -> None:
@@ -297,6 +297,8 @@ def create_folder(settings: Settings) -> PrivateFolder | Bucket:
     """Where the artifacts are kept; nothing is created or requested yet."""
     scheme, _, path = (settings.artifacts.url or "").partition("://")
     if scheme and scheme != "file":
+        from proxy.shell.artifacts.bucket import Bucket  # noqa: PLC0415 - 4 MB that a local folder does not need
+
         return Bucket(settings.artifacts.url or "")
     return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
 
@@ -305,7 +307,7 @@ def unwritable(settings: Settings) -> str | None:
     """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
     bucket."""
     folder = create_folder(settings)
-    if isinstance(folder, Bucket):
+    if not isinstance(folder, PrivateFolder):
         return None
     try:
         folder.put(TRIAL_KEY, b"ok\n")
@@ -317,9 +319,9 @@ def unwritable(settings: Settings) -> str | None:
 
 def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     """What tells the owners of artifacts apart."""
-    if isinstance(folder, Bucket):
-        return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+    if isinstance(folder, PrivateFolder):
+        return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:

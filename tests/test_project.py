@@ -185,7 +185,6 @@ TRIED_ELSEWHERE = {
     "shell/operator/explaining.py": "shell/operator/test_explanation_text.py",
     "shell/planning/plan_inputs.py": "shell/planning/test_planner.py",
     "shell/planning/planned.py": "shell/planning/test_planner.py",
-    "shell/planning/wanted.py": "shell/planning/test_held_memory.py",
     "shell/references/guarded_requests.py": "shell/references/test_fetch.py",
     "shell/relay/journey.py": "overflow_journeys/test_second_sends.py",
     "shell/relay/judging.py": "overflow_journeys/test_refusals_in_any_shape.py",

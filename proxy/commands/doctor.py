@@ -219,7 +219,7 @@ def _store(settings: Settings) -> Diagnosis:
     where = f"{folder.address} (data_dir, artifacts.folder or artifacts.url)"
     try:
         folder.put(TRIAL_KEY, TRIAL)
-        if bytes(folder.opened().get(TRIAL_KEY).bytes()) != TRIAL:
+        if folder.get(TRIAL_KEY).content != TRIAL:
             return Diagnosis(
                 "store", "wrong", f"{where} returns something other than what was stored", "use another place"
             )

@@ -34,7 +34,15 @@ class JsonWire:
         """Nothing, for the same reason."""
         return ""
 
-    def named_in(self, _: bytes) -> str:
+    def continued_from(self, request: Request, _: str, __: Sequence[bytes]) -> Request:
+        """The same, for the same reason."""
+        return request
+
+    def unanswered_in(self, _: str) -> str:
+        """Nothing, for the same reason."""
+        return ""
+
+    def named_in(self, _: Request, __: bytes) -> str:
         """Nothing, for the same reason."""
         return ""
 

@@ -95,10 +95,19 @@ class Wire(Protocol):
     def continues(self, request: Request) -> str:
         """The name of the conversation that the upstream holds and this request continues; empty if it holds none."""
 
+    def continued_from(self, request: Request, name: str, results: Sequence[bytes]) -> Request:
+        """The same request, continued from what the upstream holds under this name, with these messages before its own:
+        the results of calls that the client does not know."""
+
+    def unanswered_in(self, refusal: str) -> str:
+        """The id of the call that has no result in what the upstream holds, by the words in which it refused to
+        continue; empty if they name none."""
+
     # Replies
 
-    def named_in(self, evidence: bytes) -> str:
-        """The name by which a later request continues from a reply that begins like this; empty if it has none."""
+    def named_in(self, request: Request, evidence: bytes) -> str:
+        """The name by which a later request continues from the reply to this one, which begins like this; empty if the
+        upstream does not keep it."""
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:
         """Whether the beginning of a 200 has the sign of a reply and none of a refusal."""

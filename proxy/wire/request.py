@@ -45,6 +45,8 @@ class RequestShape(NamedTuple):
     may_hold_images: Callable[[bytes], bool]
     goes_on: Callable[[Message], bool] = lambda _: False
     """Whether items that come later may belong to a message: then it is read again with them."""
+    joined: Callable[[Sequence[Message]], Sequence[Message]] = tuple
+    """Messages that were read apart → the same as they belong together in one request."""
     reads_anew: Callable[[bytes], bool] = lambda _: False
     """Whether a piece of a body may change the messages before it: then all of them are read again."""
     may_be_plain: bool = False
@@ -82,6 +84,9 @@ class Request:
     are known."""
     healed: tuple[int, ...] = field(repr=False, default=())
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
+    is_rewritten: bool = False
+    """Whether `body` is not what the client sent: its upstream waits for results of calls that the client does not
+    know."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
     model: str = field(init=False)
@@ -224,7 +229,7 @@ class Request:
         """The request with more messages at its end. No client's body continues from there."""
         known = len(self.conversation)
         put_in = (*self.put_in, *range(known, known + len(messages)))
-        return self._with((*self.conversation.messages, *messages), (), put_in)
+        return self._with(tuple(self.shape.joined((*self.conversation.messages, *messages))), (), put_in)
 
     def _with(self, messages: tuple[Message, ...], ends: tuple[int, ...], put_in: tuple[int, ...]) -> Request:
         before, after = (sum(len(m.raw) for m in found) for found in (self.conversation.messages, messages))

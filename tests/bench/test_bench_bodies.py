@@ -14,6 +14,7 @@ from bench.bodies import (
     chat,
     conversation_from_the_start,
     growing_conversations,
+    marked_conversations,
     new_conversations,
 )
 
@@ -52,6 +53,15 @@ def test_new_conversations_share_no_more_than_the_system_text() -> None:
 
     assert one[0] == other[0]
     assert all(message not in other for message in one[1:])
+
+
+def test_marked_conversations_share_no_text_and_no_line_of_one() -> None:
+    one, other = (_messages(body) for body in islice(marked_conversations(100_000, model="m", seed=1), 2))
+    lines, others = ({line for said in messages for line in said["content"].split("\n")} for messages in (one, other))
+
+    assert len(lines) > 500
+    assert not lines & others
+    assert 2_000_000 < len(next(WORKLOADS["marked_2mb"].bodies(1))) < 2_050_000
 
 
 def test_growing_conversations_take_turns_and_add_one_exchange_each_time() -> None:

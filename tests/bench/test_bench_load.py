@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from bench.bodies import STREAM_EVENTS, WORKLOADS
-from bench.load import Job, run
+from bench.jobs import Job, Manner
+from bench.load import Connection, run
 from bench.running import Running, load_client, upstream
 
 
@@ -47,10 +48,74 @@ def test_right_answers_are_timed_and_nothing_is_wrong(model: Running, workload: 
 
 
 def test_connections_at_once_share_the_requests(model: Running) -> None:
-    seen = run(msgspec.structs.replace(_job(model.port, requests=25), connections=4, warm=2))
+    seen = run(msgspec.structs.replace(_job(model.port, requests=25), manner=Manner.AT_ONCE, connections=4, warm=2))
 
     assert seen.wrong is None
     assert len(seen.answer_ms) == 25
+
+
+def _noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bytes]]:
+    """The connection, by its number, and the body of each exchange from now on."""
+    made: list[Connection] = []
+    noted: list[tuple[int, bytes]] = []
+
+    def exchange(connection: Connection, body: bytes, *_: object) -> None:
+        if connection not in made:
+            made.append(connection)
+        noted.append((made.index(connection), body))
+
+    monkeypatch.setattr(Connection, "exchange", exchange)
+    return noted
+
+
+def test_scattered_requests_come_in_order_on_connections_that_each_were_opened_with_a_question(
+    model: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = _noted(monkeypatch)
+    scattered = msgspec.structs.replace(
+        _job(model.port, "from_start_cut", requests=20), manner=Manner.SCATTERED, connections=4
+    )
+
+    for _ in range(2):
+        assert run(scattered).wrong is None
+
+    opened, sent = noted[:4], noted[4:24]
+    assert [number for number, _ in opened] == [0, 1, 2, 3]
+    assert len({body for _, body in opened}) == 4
+    assert [body for _, body in sent] == list(islice(WORKLOADS["from_start_cut"].bodies(1), 20))
+    assert {number for number, _ in sent} == {0, 1, 2, 3}
+    chosen, again = ([number % 4 for number, _ in part] for part in (sent, noted[28:]))
+    assert chosen == again
+
+
+def _beside(port: int, workload: str = "chat_2kb", *, requests: int, most: int) -> Job:
+    job = _job(port, requests=requests)
+    return msgspec.structs.replace(
+        job, manner=Manner.AT_ONCE, connections=2, beside=workload, beside_requests=most, seed=2
+    )
+
+
+def test_small_requests_are_all_answered_beside_others_that_are_not_counted_with_them(model: Running) -> None:
+    seen = run(_beside(model.port, requests=30, most=5_000))
+
+    assert seen.wrong is None
+    assert len(seen.answer_ms) == 30
+    assert 1 <= seen.answered_beside < 5_000  # it ends with them
+    assert seen.seconds > max(seen.answer_ms) / 1e3
+
+
+def test_small_requests_end_with_the_last_one_beside_them(model: Running) -> None:
+    seen = run(_beside(model.port, requests=5_000, most=3))
+
+    assert seen.wrong is None
+    assert seen.answered_beside == 3
+    assert len(seen.answer_ms) < 5_000
+
+
+def test_a_wrong_answer_beside_is_told(model: Running) -> None:
+    seen = run(_beside(model.port, "growing_2mb_cut", requests=5_000, most=1))
+
+    assert seen.wrong == "growing_2mb_cut: a request over the window was forwarded as it came"
 
 
 def test_each_event_of_a_paced_stream_arrives_on_its_own(model: Running) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.contenders import Contender
+from bench.accounting import family
+from bench.contenders import Contender, with_workers
 from bench.running import DidNotStart, child, proxy, upstream
 
 
@@ -86,6 +87,16 @@ def test_the_folder_of_a_contender_goes_away_with_it() -> None:
         assert running.start_seconds > 0
 
     assert not folders[0].exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_several_workers_are_so_many_processes_behind_one_port() -> None:
+    one, two = with_workers(1), with_workers(2)
+
+    assert one.name != two.name
+    with upstream() as model, proxy(two, model.port) as running:
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(running.pid)]
+        assert sum(b"spawn_main" in command for command in commands) == 2
 
 
 def test_proxies_of_the_environment_are_not_between_us(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from support.journey import call, long_text, result
+from support.keeping_server import KeepingServer
+from support.responses_journey import PATH
 
 TASK = {"role": "user", "content": "Look at the log."}
 ABORTED = {"model": "m", "messages": [TASK, call(1), {"role": "user", "content": "Stop. Try again."}]}
@@ -33,6 +35,17 @@ def test_a_result_of_no_call_is_left_out_after_the_refusal(build: Any) -> None:
     world = build(language="zh")
     answer = world.ask(ORPHANED)
     assert (answer.status_code, world.upstream.last.messages) == (200, [TASK, ORPHANED["messages"][2]])
+
+
+@pytest.mark.parametrize("members", [{"store": False}, {}])
+def test_items_are_healed_after_the_words_of_openai(build: Any, members: dict[str, Any]) -> None:
+    lacking = {"type": "function_call", "call_id": "call_1", "name": "ls", "arguments": "{}"}
+    orphan = {"type": "function_call_output", "call_id": "call_2", "output": "of a call that is gone"}
+    for items, healed in (([TASK, lacking], ["call_1"]), ([TASK, orphan], [])):
+        server = KeepingServer()
+        answer = build(answer=server).ask({"model": "m", "input": items, **members}, path=PATH)
+        assert (answer.status_code, len(server.refusals)) == (200, 1)
+        assert [item["call_id"] for item in server.bodies[-1]["input"] if "output" in item] == healed
 
 
 @pytest.mark.parametrize("settings", [{"history": "off"}, {"overflow": {"retry": False}}])

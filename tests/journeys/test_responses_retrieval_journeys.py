@@ -35,10 +35,9 @@ class Scripted:
         self.number += 1
         reply = self.replies.pop(0) if self.replies else Reply("Nothing.")
         answer, _ = answered({**body, "store": False}, reply, Usage(100, 0, 10), self.number)
-        told = answer.body.replace(b'"object": "response",', b'"object": "response", "store": false,')
         headers = [(b"content-type", answer.content_type.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": told})
+        await send({"type": "http.response.body", "body": answer.body})
         return True
 
 
@@ -104,11 +103,13 @@ def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None
 
 
 @STREAMED
-def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, stream: bool) -> None:
+@pytest.mark.parametrize("spoken", [0, 2])
+def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, stream: bool, spoken: int) -> None:
     script = Scripted([])
     world = build(128_000, answer=script)
     script.replies += [Reply("First.")]
     call = reads(world, lines="7-8")
+    script.replies += [Reply("Look.", (call,), thought="ah")] * spoken
     script.replies += [Reply("Both.", (call, Call("fetch", {"n": 1})), thought="hm"), Reply("Done.")]
     output = asked(world, stream=stream, **THINKS)["output"]
     assert [item.get("name") for item in output if item["type"] == "function_call"] == ["fetch"]
@@ -138,7 +139,6 @@ def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: 
 @pytest.mark.parametrize(
     "members",
     [
-        {"store": True},
         {"previous_response_id": "resp_1"},
         {"background": True},
         {"tools": []},

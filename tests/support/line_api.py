@@ -113,7 +113,13 @@ class Lines:
     def continues(self, _: Request) -> str:
         return ""
 
-    def named_in(self, _: bytes) -> str:
+    def continued_from(self, request: Request, _: str, __: Sequence[bytes]) -> Request:
+        return request
+
+    def unanswered_in(self, _: str) -> str:
+        return ""
+
+    def named_in(self, _: Request, __: bytes) -> str:
         return ""
 
     def credentials(self, key: str) -> Sequence[tuple[bytes, bytes]]:

@@ -102,6 +102,7 @@ def _response(
         "instructions": None,
         "metadata": {},
         "previous_response_id": body.get("previous_response_id"),
+        "store": body.get("store") is not False,
         "usage": usage
         and {
             "input_tokens": usage.prompt,

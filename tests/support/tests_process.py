@@ -22,7 +22,7 @@ from hypothesis.internal.conjecture import providers
 
 from proxy import app, reloading
 from proxy.shell.models import tokenizer
-from proxy.shell.resources.workload import _malloc_trim, keep_large_blocks_apart
+from proxy.shell.resources.workload import _malloc_trim, tune_allocator
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
@@ -65,7 +65,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     linecache.clearcache()  # pytest has looked where each test stands
     gc.collect()
     gc.freeze()
-    keep_large_blocks_apart()
+    tune_allocator()
     if trim is not None:
         trim(0)
     app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)

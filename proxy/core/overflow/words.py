@@ -143,7 +143,8 @@ QUOTA: Final = _any(
 
 PAIRING: Final = _any(
     "tool_?calls?", "tool_?use(?:_id)?s?", "tool_?results?", "tool_?call_?ids?", "role '?tool'?", "tool messages?",
-    "function_?calls?", "function_?responses?", "function call turn", "preceding message", "工具调用",
+    "function_?calls?", "function_?responses?", "function call turn", "preceding message",
+    "no tool (?:call|output) found", "工具调用",
 )  # fmt: skip
 PAIRED: Final = _any(
     "must", "follow(?:s|ed|ing)?", "preced(?:e|ing|ed)", "corresponding", "missing", "without", "unexpected",

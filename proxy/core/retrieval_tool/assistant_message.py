@@ -41,6 +41,9 @@ class AssistantMessage:
     texts: Mapping[str, str] = field(repr=False)
     """The parts that a person may read, by the wire's name for each: text and reasoning."""
 
+    before: tuple[bytes, ...] = field(repr=False, default=())
+    """What the client has of the same response and sends back as messages before this one."""
+
     @property
     def is_mixed(self) -> bool:
         """Whether the client also has calls to answer."""

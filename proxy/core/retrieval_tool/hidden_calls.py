@@ -71,6 +71,11 @@ class HiddenToolCalls:
         """The artifact that may hold the hidden calls under a mark."""
         return Artifact(b"", RETRIEVAL_TOOL, "json", named_by=mark).id
 
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory."""
+        return sum(map(len, self.calls + self.results))
+
     def artifact(self) -> Artifact:
         """How it is kept: among the artifacts of its owner, under the mark."""
         raw = [jsontext.join_array([*map(jsontext.embedded, found)]) for found in (self.calls, self.results)]
@@ -84,9 +89,9 @@ class HiddenToolCalls:
         return whole, *(message.again(result) for result in self.results)
 
 
-def beginning(tenant: str) -> bytes:
-    """The history of a conversation that has no messages yet."""
-    return hashlib.blake2b(tenant.encode(), digest_size=HISTORY_BYTES).digest()
+def beginning(tenant: str, held: str = "") -> bytes:
+    """The history of a conversation that has no messages yet. `held`: the name of what the upstream holds of it."""
+    return hashlib.blake2b(f"{tenant}{held}".encode("utf-8", "backslashreplace"), digest_size=HISTORY_BYTES).digest()
 
 
 def extended(history: bytes, message: Message) -> bytes:

@@ -6,16 +6,18 @@ all. The time for a response is bounded here, so that a thread waiting for the n
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import obstore
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from proxy.shell.artifacts.folder import Listed
+from proxy.shell.artifacts.folder import BucketTrouble, Kept, Listed
 
 if TYPE_CHECKING:  # exist only in stubs
     from obstore.store import ClientConfig, RetryConfig
@@ -52,7 +54,30 @@ class Bucket:
 
     @cached_property
     def _opened(self) -> ObjectStore:
-        return from_url(self._url, client_options=CLIENT, retry_config=RETRY)
+        with _as_trouble():
+            return from_url(self._url, client_options=CLIENT, retry_config=RETRY)
+
+    def get(self, key: str) -> Kept:
+        """Read an object. Raises one of TROUBLE."""
+        with _as_trouble():
+            found = obstore.get(self.opened(), key)
+            return Kept(bytes(found.bytes()), found.meta["last_modified"].timestamp())
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read a part of an object. Raises one of TROUBLE."""
+        with _as_trouble():
+            return bytes(obstore.get_range(self.opened(), key, start=start, end=stop))
+
+    def stat(self, key: str) -> Listed:
+        """Its size, and when it last changed. Raises one of TROUBLE."""
+        with _as_trouble():
+            found = obstore.head(self.opened(), key)
+            return Listed(key, found["last_modified"].timestamp(), found["size"])
+
+    def remove(self, key: str) -> None:
+        """Remove an object. Raises one of TROUBLE."""
+        with _as_trouble():
+            obstore.delete(self.opened(), key)
 
     def is_surely_there(self, key: str, size: int) -> bool:  # noqa: ARG002 - a local folder looks at them
         """Yes: no sweep removes what was used within the last hour, and asking would take longer than a whole
@@ -61,22 +86,25 @@ class Bucket:
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it. Raises one of TROUBLE."""
-        obstore.put(self.opened(), key, content)
+        with _as_trouble():
+            obstore.put(self.opened(), key, content)
 
     def agreed(self, key: str, fresh: bytes) -> bytes:
         """The content of an object, which becomes `fresh` if there was none; if several replicas offer one at once, one
         of them wins. Raises one of TROUBLE."""
-        try:
-            obstore.put(self.opened(), key, fresh, mode="create")
-        except AlreadyExistsError:
-            return bytes(obstore.get(self.opened(), key).bytes())
+        with _as_trouble():
+            try:
+                obstore.put(self.opened(), key, fresh, mode="create")
+            except AlreadyExistsError:
+                return self.get(key).content
         return fresh
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""
         folder = beginning.rpartition("/")[0] or None
-        for page in obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE):
-            for found in page:
+        with _as_trouble():
+            pages = obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE)
+            for found in itertools.chain.from_iterable(pages):
                 if found["path"] < beginning:
                     continue  # where to begin is a hint: servers of Azure's API that do not know `startFrom` ignore it
                 if not found["path"].startswith(beginning):
@@ -85,3 +113,12 @@ class Bucket:
 
     def remove_staged(self, before: float) -> None:
         """Nothing is staged; the bucket itself removes the parts of interrupted uploads."""
+
+
+@contextlib.contextmanager
+def _as_trouble() -> Iterator[None]:
+    """obstore's own errors leave as one of TROUBLE."""
+    try:
+        yield
+    except BaseError as error:
+        raise BucketTrouble(error) from error

@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import obstore
-
 from proxy.core.retrieval_tool.reading import Query
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.folder import META, TROUBLE, ArtifactFolder, artifact_of, is_artifact, reason_of
@@ -106,7 +104,7 @@ def _removed(folder: ArtifactFolder, name: str) -> bool:
     gone = False
     for key in (name, *[one.key for one in folder.listed(f"{META}/{name}.")]):
         with contextlib.suppress(FileNotFoundError):
-            obstore.delete(folder.opened(), key)
+            folder.remove(key)
             gone = True
     return gone
 

@@ -11,13 +11,20 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
-from obstore.exceptions import BaseError
-from obstore.store import ObjectStore
 
 from proxy.core.artifact import ARTIFACT_NAME
 
-TROUBLE: Final = (BaseError, OSError, ValueError)
-"""What a store raises: obstore's own errors, and built-in ones for missing objects and impossible paths."""
+
+class BucketTrouble(Exception):
+    """An error of the library that speaks to buckets, so that only they load it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.kind = type(error).__name__
+
+
+TROUBLE: Final = (BucketTrouble, OSError, ValueError)
+"""What a store raises; FileNotFoundError for an object that is missing."""
 META: Final = ".meta"
 """Folder of the metadata objects: one for each artifact and tenant, so that two writers never share one."""
 TRIAL_KEY: Final = f"{META}/trial"
@@ -59,6 +66,14 @@ class Listed(NamedTuple):
     """Bytes."""
 
 
+class Kept(NamedTuple):
+    """An object that was read."""
+
+    content: bytes
+    used: float
+    """Unix time of its last change."""
+
+
 class ArtifactFolder(Protocol):
     """A local folder or a bucket. Its methods block, and raise one of TROUBLE."""
 
@@ -72,8 +87,17 @@ class ArtifactFolder(Protocol):
     def is_used(self) -> bool:
         """Whether anything has been put here."""
 
-    def opened(self) -> ObjectStore:
-        """For reading and deleting."""
+    def get(self, key: str) -> Kept:
+        """Read an object."""
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read a part of an object that holds at least one byte; a shorter object gives what it has of it."""
+
+    def stat(self, key: str) -> Listed:
+        """Its size, and when it last changed."""
+
+    def remove(self, key: str) -> None:
+        """Remove an object."""
 
     def is_surely_there(self, key: str, size: int) -> bool:
         """Whether an object stored within the last hour needs no second check; called on the event loop."""
@@ -150,7 +174,8 @@ def reason_of(error: Exception) -> str:
     if number is not None:
         return os.strerror(number)
     status = _HTTP_STATUS.search(str(error))
-    return type(error).__name__ + (f" ({status[1]})" if status else "")
+    kind = error.kind if isinstance(error, BucketTrouble) else type(error).__name__
+    return kind + (f" ({status[1]})" if status else "")
 
 
 def _checked(key: str) -> str:

@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
-import obstore
 
 from proxy.core.artifact_reading.pointer import part_at
 from proxy.core.notices.catalogue import Language
@@ -168,11 +167,10 @@ class ArtifactReader:
         except ValueError:
             raise FileNotFoundError from None
         for note in notes:
-            found = obstore.get(self._folder.opened(), note)
-            idle_seconds = self._clock() - found.meta["last_modified"].timestamp()
+            written, used = self._folder.get(note)
+            idle_seconds = self._clock() - used
             if idle_seconds > self._retention_seconds:
                 continue
-            written = bytes(found.bytes())
             if is_use and idle_seconds >= TOUCH_SECONDS:
                 with contextlib.suppress(*TROUBLE):  # a store that is read-only still serves its readers
                     self._folder.put(note, written)
@@ -203,7 +201,7 @@ class ArtifactReader:
         start, stop = span
         if start >= stop:
             return b""
-        return bytes(obstore.get_range(self._folder.opened(), stored.name, start=start, end=stop))
+        return self._folder.get_range(stored.name, start, stop)
 
     def _page(self, stored: Stored, query: Query, max_bytes: int) -> bytes:
         if query.pointer is None:
@@ -228,8 +226,7 @@ class ArtifactReader:
             return LineIndex.of_text(text), text
         key = index_key(stored.name)
         with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
-            written = bytes(obstore.get(self._folder.opened(), key).bytes())
-            index = msgspec.json.decode(written, type=LineIndex)
+            index = msgspec.json.decode(self._folder.get(key).content, type=LineIndex)
             if index.size == stored.size and len(index.feeds) == -(-stored.size // BLOCK_BYTES):
                 return index, None
         index = LineIndex.of(self._blocks(stored))

@@ -19,7 +19,6 @@ from enum import Enum, auto
 from typing import Final
 
 import msgspec
-import obstore
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
@@ -195,11 +194,9 @@ class ArtifactStore:
 
     def _has_noted(self, note: str) -> bool:
         """Whether this tenant has brought the artifact before; notes the use."""
-        store = self._folder.opened()
         try:
-            noted = obstore.head(store, note)["last_modified"].timestamp()
-            if self._clock() - noted >= TOUCH_SECONDS:
-                self._folder.put(note, bytes(obstore.get(store, note).bytes()))
+            if self._clock() - self._folder.stat(note).used >= TOUCH_SECONDS:
+                self._folder.put(note, self._folder.get(note).content)
         except FileNotFoundError:
             return False
         return True
@@ -211,14 +208,13 @@ class ArtifactStore:
         A file whose length is wrong, or whose bytes do not match its name, was left by a crash of the machine; it is
         written again.
         """
-        store = self._folder.opened()
         try:
-            size = obstore.head(store, name)["size"]
+            size = self._folder.stat(name).size
             if artifact.named_by:  # named by something only its tenant knows; the first content stays
                 return is_noted and size > 0
             if is_noted and size == len(artifact.content):
                 return True
-            found = bytes(obstore.get(store, name).bytes())
+            found = self._folder.get(name).content
         except FileNotFoundError:
             return False
         if found != artifact.content and replace(artifact, content=found).id == name:
@@ -243,7 +239,7 @@ class ArtifactStore:
             now = self._clock()
             self._folder.remove_staged(now - PROTECTED_SECONDS)
             swept = sweep(
-                self._folder.opened(),
+                self._folder,
                 self._folder.listed(),
                 now,
                 retention_seconds=self._retention_seconds,

@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import obstore
-from obstore.store import ObjectStore
-
-from proxy.shell.artifacts.folder import TOUCH_SECONDS, Listed, artifact_of
+from proxy.shell.artifacts.folder import TOUCH_SECONDS, ArtifactFolder, Listed, artifact_of
 
 PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600
 """What was noted as used within this time stays: the last use may be TOUCH_SECONDS later than its note."""
@@ -51,7 +48,7 @@ class _Found:
 
 
 def sweep(
-    store: ObjectStore,
+    folder: ArtifactFolder,
     listed: Iterable[Listed],
     now: float,
     *,
@@ -61,7 +58,7 @@ def sweep(
 ) -> Swept:
     """Remove what was last used longer than `retention_seconds` ago, then the least recently used above `max_bytes`.
 
-    Blocks. `listed` is the content of the store, `now` is Unix time. Raises what obstore and the listing raise.
+    Blocks. `listed` is the content of the folder, `now` is Unix time. Raises one of TROUBLE.
     """
     found = _artifacts(listed, stopped)
     total_bytes = sum(artifact.disk_bytes for artifact in found)
@@ -71,7 +68,7 @@ def sweep(
         stays = idle_seconds <= retention_seconds and total_bytes - removed_bytes <= max_bytes
         if stays or idle_seconds < PROTECTED_SECONDS or removed == MAX_REMOVED or stopped():
             break
-        if _remove(store, artifact):
+        if _remove(folder, artifact):
             removed += 1
             removed_bytes += artifact.disk_bytes
     return Swept(removed, removed_bytes, len(found) - removed, total_bytes - removed_bytes)
@@ -93,23 +90,23 @@ def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_F
     return list(found.values())
 
 
-def _remove(store: ObjectStore, artifact: _Found) -> bool:
+def _remove(folder: ArtifactFolder, artifact: _Found) -> bool:
     """Whether it is gone. It is left alone if somebody has used or removed it since it was listed.
 
     Some 100 µs pass between the check and the removal. A worker that uses it in that time finds it missing at the next
     request of that conversation, and writes it again.
     """
-    if any(used > artifact.used for used in _last_uses(store, artifact.keys)):
+    if any(used > artifact.used for used in _last_uses(folder, artifact.keys)):
         return False
     gone = False
     for key in artifact.keys:
         with contextlib.suppress(FileNotFoundError):
-            obstore.delete(store, key)
+            folder.remove(key)
             gone = True
     return gone
 
 
-def _last_uses(store: ObjectStore, keys: list[str]) -> Iterator[float]:
+def _last_uses(folder: ArtifactFolder, keys: list[str]) -> Iterator[float]:
     for key in keys:
         with contextlib.suppress(FileNotFoundError):
-            yield obstore.head(store, key)["last_modified"].timestamp()
+            yield folder.stat(key).used

@@ -10,13 +10,15 @@ import contextlib
 import hashlib
 import secrets
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import META, TROUBLE, reason_of
 from proxy.shell.resources.logs import logger
 from proxy.shell.resources.whole_files import create_file
 from proxy.shell.upstream.client import Headers
+
+if TYPE_CHECKING:
+    from proxy.shell.artifacts.bucket import Bucket
 
 KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
 """Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""

@@ -31,6 +31,7 @@ from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.http.bodies import BodyStream, read_body
 from proxy.shell.http.disconnect import Losable, UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
+from proxy.shell.planning.wanted import UNDER_WAY
 from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import Response, Served, header
@@ -207,6 +208,7 @@ class FittedEndpoint:
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
+        UNDER_WAY.count += 1
         try:
             announced = _announced_bytes(headers)
             body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
@@ -234,6 +236,7 @@ class FittedEndpoint:
             decision.note_error(ServerStopping("the proxy was stopped before the response was complete"))
             raise
         finally:
+            UNDER_WAY.count -= 1
             share.release()
             decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)

@@ -1,5 +1,6 @@
 """Hidden calls on their way into the store and back: what a mixed response hid is kept before the client has received
-its end, and is put back when the client returns.
+its end, and is put back when the client returns, with its calls or with the name of a response that its upstream
+keeps.
 
 Rule: the store decides what was hidden, so a restart or another replica changes nothing; the memory of this process
 saves look-ups. It also remembers that nothing was hidden, which is the case for almost every call.
@@ -9,18 +10,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 from proxy.core.conversation.message import Message
+from proxy.core.retrieval_tool.continuation import Continuation, mark_of_name
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, beginning, extended, mark_in
 from proxy.errors import ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.resources.bounded import BoundedMap
+from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
+Hidden: TypeAlias = HiddenToolCalls | Continuation
+"""What one response hid from its client."""
+
 MAX_KNOWN: Final = 10_000
-"""Messages for which it is remembered what they hide."""
+"""Messages and names of responses for which it is remembered what they hide."""
 MAX_KNOWN_BYTES: Final = 16 * 1024 * 1024
 """Of the calls and results that they hide."""
 MAX_ASKED: Final = 200
@@ -34,11 +41,11 @@ class HiddenCallMemory:
     def __init__(self, store: ArtifactStore, reader: ArtifactReader) -> None:
         self._store = store
         self._reader = reader
-        self._known: BoundedMap[tuple[str, str], HiddenToolCalls | None] = BoundedMap(MAX_KNOWN, MAX_KNOWN_BYTES)
+        self._known: BoundedMap[tuple[str, str], Hidden | None] = BoundedMap(MAX_KNOWN, MAX_KNOWN_BYTES)
         """By tenant and mark."""
 
-    async def keep(self, tenant: str, hidden: HiddenToolCalls) -> bool:
-        """Keep what a mixed response hid; returns whether that was possible.
+    async def keep(self, tenant: str, hidden: Hidden) -> bool:
+        """Keep what a response hid; returns whether that was possible.
 
         What is then in the store is put back later: if the same conversation ran twice, the record of the first
         response counts, because its next turn has been sent with it.
@@ -48,22 +55,31 @@ class HiddenCallMemory:
         self._note(tenant, hidden.mark, await self._asked(tenant, hidden.mark))
         return True
 
-    def completed(self, tenant: str, request: Request) -> tuple[Request, tuple[str, ...]]:
+    def completed(self, tenant: str, wire: Wire, request: Request) -> tuple[Request, tuple[str, ...]]:
         """A request with the known hidden calls put back into its new messages, those that its history does not cover
-        yet, and the marks of new messages about which nothing is known."""
+        yet, and with the results that the response waits for from which it continues; and the marks of new messages,
+        and of that response, about which nothing is known."""
         places: dict[int, Sequence[Message]] = {}
         unknown: list[str] = []
+        held = wire.continues(request)
+        waiting = mark_of_name(tenant, held) if held else ""
+        if waiting and isinstance(found := self._known.get((tenant, waiting)), Continuation):
+            # The history does not cover these results: clients do not know them, and a store may have lost them.
+            request = wire.continued_from(request, found.name, found.results)
+            request = replace(request, history=beginning(tenant, held) * len(found.results))
         told = [request.history]
-        history = request.history[-HISTORY_BYTES:] or beginning(tenant)
+        history = request.history[-HISTORY_BYTES:] or beginning(tenant, held)
         read = request.read_messages
         for index, message in enumerate(request.conversation.messages[read:], start=read):
             mark = mark_in(history, message)
             if mark is not None and (tenant, mark) not in self._known:
                 unknown.append(mark)
-            elif mark is not None and (hidden := self._known.get((tenant, mark))) is not None:
+            elif mark is not None and isinstance(hidden := self._known.get((tenant, mark)), HiddenToolCalls):
                 places[index] = hidden.put_back(message)
             history = extended(history, message)
             told.append(history)
+        if waiting and (tenant, waiting) not in self._known:
+            unknown.append(waiting)
         return request.completed(places, b"".join(told)), tuple(unknown)
 
     async def look_up(self, tenant: str, marks: Sequence[str]) -> bool:
@@ -76,18 +92,14 @@ class HiddenCallMemory:
             self._note(tenant, mark, hidden)
         return any(found)
 
-    async def _asked(self, tenant: str, mark: str) -> HiddenToolCalls | None:
+    async def _asked(self, tenant: str, mark: str) -> Hidden | None:
         """A failure of the store counts as nothing hidden, permanently: the next turn must send what this one sent."""
         try:
             stored = await self._reader.find(HiddenToolCalls.name_of(mark), tenant)
             content = await self._reader.piece(stored, 0, stored.size)
         except ProxyError:
             return None
-        return HiddenToolCalls.read(content, mark)
+        return HiddenToolCalls.read(content, mark) or Continuation.read(content, mark)
 
-    def _note(self, tenant: str, mark: str, hidden: HiddenToolCalls | None) -> None:
-        self._known.put((tenant, mark), hidden, _bytes_of(hidden))
-
-
-def _bytes_of(hidden: HiddenToolCalls | None) -> int:
-    return sum(map(len, hidden.calls + hidden.results)) if hidden is not None else 0
+    def _note(self, tenant: str, mark: str, hidden: Hidden | None) -> None:
+        self._known.put((tenant, mark), hidden, hidden.held_bytes if hidden is not None else 0)

@@ -89,8 +89,8 @@ class Planned:
 
     @property
     def changed(self) -> bool:
-        """Whether anything but the original bytes is sent."""
-        return self._is_rendered or self.reply_limit is not None
+        """Whether anything but the client's own bytes is sent."""
+        return self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
 
     @property
     def _is_rendered(self) -> bool:
@@ -110,7 +110,7 @@ class Planned:
         return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
 
     def body(self, reply_tokens: int | None = None) -> bytes:
-        """What to send: the original bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
+        """What to send: the request's bytes if nothing changes. `reply_tokens`: a lower limit for the reply."""
         limit = self.reply_limit
         if reply_tokens is not None:
             limit = ((self.request.reply_limit or (self.request.shape.reply_limits[-1], 0))[0], reply_tokens)

@@ -23,8 +23,9 @@ from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
-from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls
-from proxy.shell.planning.hidden_calls import HiddenCallMemory
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
+from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
@@ -184,11 +185,17 @@ class Planner:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""
         return await self._again(refused, without=media, keeping=keeping)
 
-    async def plan_repaired(self, refused: Planned, *, keeping: bool) -> Planned:
-        """A plan for the repaired history of a request that was refused because its calls and results do not pair
-        up."""
+    async def plan_repaired(self, refused: Planned, refusal: str = "", *, keeping: bool) -> Planned:
+        """A plan for the repaired history of a request that was refused because its calls and results do not pair up.
+        `refusal`: the words that name the call, if only the upstream has it."""
         wire, request = refused.wire, refused.request
         text = lacking_result(self._pipelines.language)
+        if not request.shape.is_whole:
+            lacking = wire.result(OwnCall(0, wire.unanswered_in(refusal), "", b""), text)
+            history = bytes(HISTORY_BYTES) + request.history
+            request = wire.continued_from(request, wire.continues(request), [lacking])
+            request = replace(request, history=history, healed=(0,))
+            return await self._made_for(refused, request, keeping=keeping)
         request = request.repaired(
             unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
             lambda message, call: wire.message(wire.missing_result(message, call, text)),
@@ -226,7 +233,7 @@ class Planner:
         terms = planned.inputs.terms._replace(**changes)
         return await in_thread(self.made, planned.wire, planned.request, planned.tenant, terms, planned.resolved)
 
-    async def keep_hidden(self, tenant: str, hidden: HiddenToolCalls) -> None:
+    async def keep_hidden(self, tenant: str, hidden: Hidden) -> None:
         """Keep what a response hides from its client; it is put back into the client's next requests."""
         if self._hidden is not None:
             await self._hidden.keep(tenant, hidden)
@@ -281,7 +288,7 @@ class Planner:
         if tools is not None:
             access = replace(access, tool=True)
             if self._hidden is not None:
-                request, unknown = self._hidden.completed(tenant.hex(), request)
+                request, unknown = self._hidden.completed(tenant.hex(), wire, request)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
         request = self._refused_seals.left_out(tenant.hex(), request, shared)

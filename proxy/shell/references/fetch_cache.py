@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
-import obstore
 
 from proxy.core.conversation.references import FetchError
 from proxy.errors import ArtifactStoreUnavailable
@@ -116,10 +115,9 @@ class FetchCache:
     def _read(self, digest: str, tenant: str) -> _Remembered | None:
         if not self._folder.is_used():
             return None
-        found = obstore.get(self._folder.opened(), finding_key(digest, tenant))
-        used = found.meta["last_modified"].timestamp()
+        content, used = self._folder.get(finding_key(digest, tenant))
         try:
-            finding = msgspec.json.decode(bytes(found.bytes()), type=Finding)
+            finding = msgspec.json.decode(content, type=Finding)
         except msgspec.DecodeError:
             return None
         return _Remembered(finding, used, used) if finding.address_sha256 == digest else None

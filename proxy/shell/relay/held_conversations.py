@@ -35,6 +35,6 @@ class HeldConversations:
         whose name the next turn may continue."""
         if not sent.members or outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
             return
-        for name in (sent.wire.continues(sent.request), sent.wire.named_in(evidence)):
+        for name in (sent.wire.continues(sent.request), sent.wire.named_in(sent.request, evidence)):
             if 0 < len(name) <= MAX_NAME_CHARACTERS:
                 self._overflowed.put((tenant, name), None)

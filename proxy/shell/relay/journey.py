@@ -82,11 +82,16 @@ class Journey:
         """Headers and body of one send."""
         if attempt.rung is Rung.ORIGINAL or not (planned.changed or attempt.reply_tokens):
             return self.headers, self.body
-        plain = [(name, value) for name, value in self.headers if name != b"content-encoding"]
+        plain = without_encoding(self.headers)
         reply = attempt.reply_tokens
         if reply is not None and planned.reply_limit is not None:
             reply = min(reply, planned.reply_limit[1])
         return plain, planned.body(reply)
+
+
+def without_encoding(headers: Headers) -> Headers:
+    """The headers of a body that is not compressed."""
+    return [(name, value) for name, value in headers if name != b"content-encoding"]
 
 
 def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:

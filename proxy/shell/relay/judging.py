@@ -69,12 +69,7 @@ class Judge:
             media = media.union(*(modalities_in(message) for message in plan.sent))
         is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
         fitting = self._fitting(answer, planned, decision) if is_answer else None
-        is_unpaired = (
-            self._heals
-            and verdict.kind is VerdictKind.PAIRING
-            and planned.request.shape.is_whole  # otherwise a call may be where it cannot be seen
-            and bool(unpaired(planned.request.conversation.messages, may_repeat=planned.wire.results_may_repeat))
-        )
+        is_unpaired = self._heals and verdict.kind is VerdictKind.PAIRING and _is_unpaired(verdict, planned)
         has_broken_seals = (
             self._heals
             and verdict.kind is VerdictKind.SEAL
@@ -225,6 +220,14 @@ class Judge:
         images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
         self._learning.note_images(profile.model, seen)
+
+
+def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:
+    """Whether calls and results do not pair up. A call that cannot be seen is known only if the refusal names it."""
+    request, wire = planned.request, planned.wire
+    if not request.shape.is_whole:
+        return bool(wire.continues(request) and wire.unanswered_in(verdict.upstream_message))
+    return bool(unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat))
 
 
 def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:

@@ -28,7 +28,7 @@ from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.held_conversations import HeldConversations
-from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting
+from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting, without_encoding
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.send_plans import SendPlan, SendPlans, overflow
@@ -132,7 +132,10 @@ class Relay:
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, tenant.hex(), decision)
         larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
-        journey = Journey(target, sent_headers, body, planned, tenant.hex(), larger=larger, early=early)
+        original = sent_headers, body
+        if planned.request.is_rewritten:  # as the client would have written it
+            original = without_encoding(sent_headers), planned.request.body
+        journey = Journey(target, *original, planned, tenant.hex(), larger=larger, early=early)
         self._recorder.plan_made(decision)
         sent = await self._climb(journey, decision)
         if not has_our_tool or sent.send.attempt.rung is Rung.ORIGINAL:
@@ -165,6 +168,8 @@ class Relay:
         decision = Decision(request_id, time.perf_counter())
         decision.note_plan(journey.planned)
         planned = await self._plans.kept(journey.planned, journey.tenant, decision)
+        if self._settings.overflow.retry:
+            planned = self._asked_at_once(planned, journey.tenant, decision)
         sent = await self._climb(replace(journey, planned=planned, larger=None), decision)
         return sent.response, sent.send.planned
 

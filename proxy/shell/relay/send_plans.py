@@ -98,7 +98,8 @@ class SendPlans:
             is_another = planned.plan.fits and planned.plan.sent != refused.plan.sent
             return SendPlan(attempt, planned) if is_another else None
         if attempt.rung is Rung.REPAIRED:
-            repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+            repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
+            repair = self._planner.plan_unsealed if attempt.unseals else repaired
             planned = await self._made(partial(repair, journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
         if attempt.goal_tokens is None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Final, NamedTuple, TypeAlias
 
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls
+from proxy.core.retrieval_tool.continuation import Continuation
+from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES, HiddenToolCalls, extended
 from proxy.core.retrieval_tool.tool import Wanted, wanted_by
 from proxy.core.text.measures import utf8_length
 from proxy.errors import ContextOverflow
@@ -99,12 +100,30 @@ class ToolLoop:
             return None
         return answer
 
-    async def hide(self, said: AssistantMessage) -> None:
-        """Answer our calls in a mixed response, for when the client returns."""
-        read = await self._read(said)
-        if read is not None:
-            hidden = HiddenToolCalls.of(self.journey.planned.request.history[-HISTORY_BYTES:], said, read.results)
-            await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
+    async def close(self, said: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
+        """Keep what is needed when the client returns, before it has the end of its response.
+
+        `said`: the model's message, if none of our calls in it is answered yet. `first`: the response that the client
+        knows by its name; `last`: the one that holds the whole.
+        """
+        results = () if said is None else await self._left(said)
+        wire, request = self.planned.wire, self.planned.request
+        told, name = (wire.named_in(request, response.evidence) for response in (first, last))
+        if told and name and (results or told != name):
+            continuation = Continuation.of(self.journey.tenant, told, name, results)
+            await self.retrieval.planner.keep_hidden(self.journey.tenant, continuation)
+
+    async def _left(self, said: AssistantMessage) -> Sequence[bytes]:
+        """The results of our calls after which no round follows. Those beside calls of the client are read, and kept
+        for when it returns with its own; otherwise the model has come to its end."""
+        read = await self._read(said) if said.is_mixed else None
+        if read is None:
+            return [self.planned.wire.result(call, self.last_words) for call in said.own]
+        before = map(self.planned.wire.message, said.before)
+        history = reduce(extended, before, self.journey.planned.request.history[-HISTORY_BYTES:])
+        hidden = HiddenToolCalls.of(history, said, read.results)
+        await self.retrieval.planner.keep_hidden(self.journey.tenant, hidden)
+        return read.results
 
     async def _read(self, said: AssistantMessage) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""

@@ -53,10 +53,11 @@ class WholeResponse:
                 rounds.decision.note_usage(answer.usage)
                 if said is None or said.is_mixed:
                     if said is not None:
-                        await rounds.hide(said)
+                        await rounds.close(said, current, current)
                     return cls(current, [], counted)._saying(answer.told(), b"".join(pieces))
                 following = await rounds.following(said)
                 if following is None:
+                    await rounds.close(said, current, current)
                     return cls(current, [], counted)._saying(answer.stopped(rounds.last_words), b"".join(pieces))
                 await current.aclose()
                 current = following
@@ -121,8 +122,8 @@ class StreamedResponse:
             said = stream.end()
             self._rounds.decision.note_usage(stream.usage)
             if said is None or said.is_mixed:
-                if said is not None:
-                    await self._rounds.hide(said)
+                if said is not None or self._current is not self._first:
+                    await self._rounds.close(said, self._first, self._current)
                 yield stream.last_words()
                 return
             if (seconds := self._rounds.retrieval.keepalive_seconds) is None:
@@ -133,6 +134,7 @@ class StreamedResponse:
                     yield COMMENT
                 following, self._coming = self._coming.result(), None
             if following is None:
+                await self._rounds.close(said, self._first, self._current)
                 yield stream.stopped(self._rounds.last_words)
                 return
             await self._current.aclose()

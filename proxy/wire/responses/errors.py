@@ -6,11 +6,14 @@ codex-rs/codex-api/src/sse/responses.rs), and others raise on `error` (openai-py
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from proxy.core.text import jsontext
 from proxy.wire.openai_errors import error_in_body
 
+_UNANSWERED: Final = re.compile(r"No tool output found for function call ([\w\-.]{1,200}?)\.?(?![\w\-.])")
+"""github.com/openai/codex/issues/620"""
 _SERVER_ERROR: Final = "server_error"
 
 
@@ -37,6 +40,16 @@ def error_in_stream(status: int, body: bytes) -> bytes:
         "usage": None,
     }
     return event(told) + event({"type": "response.failed", "sequence_number": 1, "response": failed})
+
+
+def unanswered_in(refusal: str) -> str:
+    """The id of the call of a function that has no output, by the words of a refusal.
+
+    >>> unanswered_in("No tool output found for function call call_1.")
+    'call_1'
+    """
+    found = _UNANSWERED.search(refusal)
+    return found[1] if found else ""
 
 
 def event(said: dict[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ Rule: a call with anything odd about it is the client's; every item keeps its by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage, OwnCall
@@ -24,6 +24,14 @@ def is_own_call(item: Any) -> bool:
     (True, False)
     """
     return isinstance(item, dict) and item.get("type") == "function_call" and item.get("name") == RETRIEVAL_TOOL
+
+
+def is_linked(response: Mapping[str, Any]) -> bool:
+    """Whether the server keeps the items of a response and refuses one without the other, reasoning and what follows
+    it, in whatever form they come back: "Item 'rs_…' of type 'reasoning' was provided without its required following
+    item." and "Item 'msg_…' of type 'message' was provided without its required 'reasoning' item: 'rs_…'."
+    (vercel/ai#10829, openai/openai-agents-python#3207). OpenAI's says that it keeps them."""
+    return response.get("store") is True
 
 
 def said_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:

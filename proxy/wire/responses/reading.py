@@ -62,11 +62,19 @@ def read_items(items: Sequence[Raw]) -> Read:
 def read_held(items: Sequence[Raw]) -> Read:
     """The messages if the upstream holds the earlier ones. These may contain the calls that new outputs answer, so
     nothing may be left out: the new messages are one exchange."""
-    found: Read = []
+    read = read_items(items)
+    messages = as_one_exchange([message for message, _ in read])
+    return [(message, stop) for message, (_, stop) in zip(messages, read, strict=True)]
+
+
+def as_one_exchange(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages, of which none may be left out alone."""
+    found: list[Message] = []
     is_begun = False
-    for message, stop in read_items(items):
+    for message in messages:
         assert isinstance(message, ResponsesMessage)
-        found.append((replace(message, is_companion=is_begun, must_stay=False), stop))
+        is_same = message.is_companion == is_begun and not message.must_stay
+        found.append(message if is_same else replace(message, is_companion=is_begun, must_stay=False))
         is_begun = is_begun or message.role not in SYSTEM_ROLES
     return found
 

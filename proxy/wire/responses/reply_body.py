@@ -8,24 +8,40 @@ last round, because its server can continue from that response.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, Raw, spliced
 from proxy.wire.responses.items import Kind, head_of
-from proxy.wire.responses.output import CONTENT, is_own_call, said_in
+from proxy.wire.responses.output import CONTENT, is_linked, is_own_call, said_in
+from proxy.wire.responses.reading import read_items
 from proxy.wire.responses.usage import ResponseUsage
 
 COMPLETED: Final = "completed"
 _OUTPUT: Final[Path] = ("output",)
 
 
-def shown_of(output: Sequence[Raw], *, is_last: bool) -> list[bytes]:
+def shown_of(output: Sequence[Raw], *, is_last: bool, is_linked: bool = False) -> list[bytes]:
     """The items of a round that the client gets, without our calls. If another round follows, the reasoning is left out
-    too, because it belongs to a hidden call."""
-    shown = [bytes(raw) for raw in output if not is_own_call(jsontext.opened(raw))]
-    return shown if is_last else [raw for raw in shown if head_of(raw).kind is not Kind.REASONING]
+    too, because it belongs to a hidden call; if it is linked to what follows it, only where that is such a call."""
+    shown: list[bytes] = []
+    thoughts: list[bytes] = []
+    for raw in map(bytes, output):
+        if head_of(raw).kind is Kind.REASONING and not is_last:
+            thoughts.append(raw)
+        elif not is_own_call(jsontext.opened(raw)):
+            shown += [*thoughts, raw] if is_linked else [raw]
+            thoughts = []
+    return shown
+
+
+def messages_before_calls(shown: Sequence[bytes]) -> tuple[bytes, ...]:
+    """What the client sends back of these items in messages of its own, before the one with its calls."""
+    messages = [message for message, _ in read_items(shown)]
+    called = next((index for index, message in enumerate(messages) if message.calls), 0)
+    return tuple(message.raw for message in messages[:called])
 
 
 def said_by_us(sentence: str, number: int) -> dict[str, Any]:
@@ -61,6 +77,9 @@ class ReplyBody:
         self._response = found
         self._output = jsontext.items(jsontext.members(body)["output"])
         self._said = said_in(self._output, is_stored=found.get("store") is not False)
+        if self._said.is_mixed:
+            shown = [*self._before, *shown_of(self._output, is_last=True)]
+            self._said = replace(self._said, before=messages_before_calls(shown))
         return self._said if self._said.own and found.get("status", COMPLETED) == COMPLETED else None
 
     def told(self) -> bytes:
@@ -71,7 +90,7 @@ class ReplyBody:
     def stopped(self, sentence: str) -> bytes:
         """The last round's response if the model would call us again: the model's words, or `sentence` if it has not
         said any."""
-        shown = [*self._before, *shown_of(self._output, is_last=False)]
+        shown = [*self._before, *self._shown]
         if not self._has_spoken and not (self._said and self._said.texts.get(CONTENT)):
             shown.append(jsontext.dump(said_by_us(sentence, self._rounds)))
         return spliced(self._body, {**self._changes(), _OUTPUT: jsontext.join_array(shown)})
@@ -84,9 +103,14 @@ class ReplyBody:
     def next_round(self) -> None:
         """The next response is that of another round."""
         self._rounds += 1
-        self._before += shown_of(self._output, is_last=False)
+        self._before += self._shown
         self._has_spoken = self._has_spoken or bool(self._said and self._said.texts.get(CONTENT))
         self._usage.add(_usage_of(self._response))
+
+    @property
+    def _shown(self) -> list[bytes]:
+        """The items of this round that the client gets, if it is not the one that ends the response."""
+        return shown_of(self._output, is_last=False, is_linked=is_linked(self._response))
 
     def _changes(self) -> dict[Path, bytes | None]:
         changes: dict[Path, bytes | None] = {}

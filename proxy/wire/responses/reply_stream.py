@@ -2,7 +2,9 @@
 
 Rule: events that have nothing to do with those calls pass byte for byte. From the first of those calls on, events are
 renumbered, and the end of the stream is held until it is known whether another round follows. The end has the id of the
-last round, because its server can continue from that response.
+first round, as the beginning has: openai-python accepts no other (src/openai/lib/streaming/responses/_responses.py).
+Reasoning that its server links to what follows it waits until that is known to be the client's: it may not come back
+without it.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -10,6 +12,7 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
@@ -17,8 +20,8 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Path, spliced
 from proxy.wire.responses.errors import event as written
 from proxy.wire.responses.items import Kind, head_of
-from proxy.wire.responses.output import is_own_call, said_in
-from proxy.wire.responses.reply_body import said_by_us
+from proxy.wire.responses.output import is_linked, is_own_call, said_in
+from proxy.wire.responses.reply_body import messages_before_calls, said_by_us
 from proxy.wire.responses.usage import ResponseUsage
 from proxy.wire.sse import EventSplitter, data_of
 
@@ -46,6 +49,10 @@ class ReplyStream:
         self._usage = ResponseUsage()
         self._is_passing = False
         """Whether the rest passes as it arrives."""
+        self._id = ""
+        """Of the first round's response."""
+        self._is_linked: bool | None = None
+        """Whether reasoning is linked to what follows it; None before the first event."""
         self._begin()
 
     def _begin(self) -> None:
@@ -57,6 +64,10 @@ class ReplyStream:
         """Indexes of the calls that are ours."""
         self._shown_indexes: set[int] = set()
         """Of the items whose beginning the client has."""
+        self._thoughts: set[int] = set()
+        """Indexes of the reasoning that waits."""
+        self._waiting: list[tuple[bytes, Mapping[str, Any]]] = []
+        """From the first event of that reasoning on: each event, and its content, opened."""
         self._held: list[tuple[bytes, Mapping[str, Any]]] = []
         """From the event on that ends this round, if events are renumbered: each event, and its content, opened."""
         self._rest = b""
@@ -71,14 +82,14 @@ class ReplyStream:
         """A piece of the round's stream → what the client gets now."""
         if self._is_passing:
             return piece
-        is_plain = not (self._is_changed or self._events.held_bytes) and _ITEM not in piece
-        if is_plain and piece.endswith(b"\n\n"):
+        is_busy = self._is_changed or self._events.held_bytes or self._waiting or self._is_linked is None
+        if not is_busy and _ITEM not in piece and piece.endswith(b"\n\n"):
             return piece  # whole events that begin or end no item, like nearly all: nothing in them is ours
         told = [self._passed(event) for event in self._events.feed(piece)]
         if self._events.held_bytes > MAX_KEPT_BYTES or self._kept_bytes > MAX_KEPT_BYTES:
             self._is_passing = True
-            told += [*(event for event, _ in self._held), self._events.rest]
-            self._held, self._final = [], {}
+            told += [*(event for event, _ in (*self._waiting, *self._held)), self._events.rest]
+            self._waiting, self._held, self._final = [], [], {}
         return b"".join(told)
 
     def _passed(self, event: bytes) -> bytes:
@@ -90,6 +101,10 @@ class ReplyStream:
         if not isinstance(found, dict):
             return event
         name = jsontext.string_in(found, "type")
+        if self._is_linked is None:
+            response = found.get("response")
+            response = response if isinstance(response, dict) else {}
+            self._id, self._is_linked = jsontext.string_in(response, "id"), is_linked(response)
         if name in _BEGINNINGS and self._rounds:
             return b""
         if isinstance(index := found.get("output_index"), int):
@@ -98,19 +113,38 @@ class ReplyStream:
                 return b""
         if name in _ENDS:
             self._final = found
-        if not self._is_changed:
-            return event
-        if name in _ENDS or self._held:
+        if self._is_changed and (name in _ENDS or self._held):
             self._held.append((event, found))
             return b""
-        return self._renumbered(event, found)
+        if self._must_wait(name, found):
+            self._waiting.append((event, found))
+            self._kept_bytes += len(event)
+            return b""
+        return self._released() + (self._renumbered(event, found) if self._is_changed else event)
+
+    def _must_wait(self, name: str, found: Mapping[str, Any]) -> bool:
+        """Whether an event belongs to reasoning that waits, or comes after it and is not the beginning of another
+        item."""
+        if name != _ADDED:
+            return bool(self._waiting) and name not in _ENDS
+        item, index = found.get("item"), found.get("output_index")
+        is_thought = isinstance(item, dict) and item.get("type") == "reasoning"
+        if not (is_thought and self._is_linked and isinstance(index, int)):
+            return False
+        self._thoughts.add(index)
+        return True
+
+    def _released(self) -> bytes:
+        """What waited, because what follows it is the client's, or nothing is."""
+        waiting, self._waiting, self._thoughts = self._waiting, [], set()
+        return b"".join([self._renumbered(*one) if self._is_changed else one[0] for one in waiting])
 
     def _read_item(self, name: str, index: int, data: bytes, found: Mapping[str, Any]) -> None:
         """Note whose item this is, and what it is once it is complete."""
         if name in (_ADDED, _DONE):
             if is_own_call(found.get("item")) and index not in self._shown_indexes:
                 if not self._is_changed:
-                    self._number = _number_of(found)
+                    self._number = _number_of(self._waiting[0][1] if self._waiting else found)
                 self._own.add(index)
             self._shown_indexes.add(index)
         if name == _DONE and isinstance(found.get("item"), dict):
@@ -131,6 +165,8 @@ class ReplyStream:
         if isinstance(response := found.get("response"), dict):
             if output is not None and isinstance(response.get("output"), list):  # what the client has seen
                 made["response", "output"] = output
+            if self._rounds and self._id and "id" in response:
+                made["response", "id"] = jsontext.dump(self._id)
             if isinstance(usage := response.get("usage"), dict) and self._rounds:
                 made["response", "usage"] = jsontext.dump(self._usage.told(usage))
         return _rewritten(event, made)
@@ -144,15 +180,20 @@ class ReplyStream:
         response = self._final.get("response")
         is_stored = not (isinstance(response, dict) and response.get("store") is False)
         said = said_in(items, is_stored=is_stored)
-        return said if len(said.own) == len(self._own) else None
+        if len(said.own) != len(self._own):
+            return None
+        if not said.is_mixed:
+            return said
+        shown = [raw for index, raw in sorted(self._items.items()) if index not in self._own]
+        return replace(said, before=messages_before_calls([*self._before, *shown]))
 
     def last_words(self) -> bytes:
         """The end of the stream for the client, if no round follows."""
-        return self._ended()
+        return self._released() + self._ended()
 
     def stopped(self, sentence: str) -> bytes:
         """The end of the stream if the model would call us again: a normal end, preceded by `sentence` if the model has
-        not said a word to the client."""
+        not said a word to the client. Reasoning that still waits belongs to our call."""
         told, said = b"", []
         if not self._has_spoken and not self._speaks:
             told, item = self._sentence(sentence)
@@ -187,7 +228,7 @@ class ReplyStream:
     @property
     def _shown(self) -> list[bytes]:
         """Items of this round that the client gets."""
-        return [self._items[index] for index in sorted(self._items) if index not in self._own]
+        return [self._items[index] for index in sorted(self._items) if index not in self._own | self._thoughts]
 
     @property
     def _speaks(self) -> bool:

@@ -13,6 +13,9 @@ from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
 from proxy.wire.tool_list import MAX_NAMES, OwnTool
 
+PREVIOUS: Final = "previous_response_id"
+NONE: Final = frozenset({b"", b"null", b'""'})
+"""What a member says that says nothing."""
 _LEAVES_THE_CHOICE: Final = (None, "auto", "none")
 
 
@@ -50,12 +53,31 @@ _OWN: Final = OwnTool(tool_for(SPEC), tool_names)
 def with_tool(members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
     """The `tools` of a request with ours at the end; None if its agent does not have our tool.
 
-    It is never added if the upstream holds a part of the conversation, or may be asked to continue from this response:
-    hidden calls could not be put back there. Nor is it added if the client fetches the response later.
+    It is never added if the upstream itself adds each round to a conversation, or takes items from it, or if the client
+    fetches the response later. Nor is it added to a request that continues from a response but keeps none: it is the
+    last of its chain.
     """
-    if bytes(members.get("store", b"true")) != b"false" or is_true(members.get("background")):
+    if is_there(members, "conversation") or cuts_itself(members) or is_true(members.get("background")):
+        return None
+    if is_there(members, PREVIOUS) and not is_kept(members):
         return None
     return _OWN.appended(members, policy)
+
+
+def is_kept(members: Mapping[str, Raw]) -> bool:
+    """Whether the upstream keeps the response to a request with these members, so that another may continue from it.
+    By default, it does."""
+    return bytes(members.get("store", b"true")) != b"false"
+
+
+def is_there(members: Mapping[str, Raw], name: str) -> bool:
+    """Whether a member says something."""
+    return name in members and bytes(members[name]) not in NONE
+
+
+def cuts_itself(members: Mapping[str, Raw]) -> bool:
+    """Whether the upstream is asked to leave out items that do not fit."""
+    return "truncation" in members and jsontext.opened(members["truncation"]) == "auto"
 
 
 def is_true(raw: Raw | None) -> bool:

@@ -28,10 +28,11 @@ from proxy.wire.responses.counted import counted_in
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.output import missing_result, result_of
-from proxy.wire.responses.reading import read_held, read_items, read_untouched
+from proxy.wire.responses.reading import as_one_exchange, read_held, read_items, read_untouched
 from proxy.wire.responses.reply_body import ReplyBody
 from proxy.wire.responses.reply_end import is_whole
 from proxy.wire.responses.reply_stream import ReplyStream
+from proxy.wire.responses.tools import NONE, PREVIOUS, cuts_itself, is_there
 
 _ITEM: Final = re.compile(rb'"type"\s*:\s*"response\.output_item\.added"|"output"\s*:\s*\[\s*\{')
 _ERROR: Final = re.compile(rb'"error"\s*:(?!\s*null)|"type"\s*:\s*"error"|response\.(?:failed|incomplete)|"incomplete"')
@@ -41,7 +42,6 @@ _NOT_YET: Final = frozenset(
 """Events that come before a refusal as well as before a reply."""
 _RESPONSE_ID: Final = re.compile(rb'"id"\s*:\s*"(resp_[\w\-.=]{1,500})"')
 """vLLM and Ollama give such ids, too; Azure's are long."""
-_NONE: Final = frozenset({b"", b"null", b'""'})
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -60,7 +60,7 @@ SHAPE: Final = RequestShape(
 )
 PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
-HELD: Final = PART_UNSEEN._replace(read=read_held, items_add_tools=True)
+HELD: Final = PART_UNSEEN._replace(read=read_held, joined=as_one_exchange, items_add_tools=True)
 """The upstream holds the conversation so far, or truncates it itself."""
 UNTOUCHED: Final = SHAPE._replace(read=read_untouched, items_add_tools=True)
 """The request asks for a compaction of its whole input."""
@@ -88,7 +88,7 @@ class Responses(JsonWire):
         shape, new = known.shape if known is not None and shared else SHAPE, messages[shared:]
         if not shape.items_add_tools and any(map(_brings_tools, new)):
             shape = shape._replace(items_add_tools=True)
-        if shape.is_whole and (_is_there(request.members, "prompt") or any(map(_is_reference, new))):
+        if shape.is_whole and (is_there(request.members, "prompt") or any(map(_is_reference, new))):
             shape = PART_UNSEEN._replace(items_add_tools=shape.items_add_tools)
         return request if shape is request.shape else replace(request, shape=shape)
 
@@ -111,7 +111,7 @@ class Responses(JsonWire):
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
         """The member of that name."""
         found = bytes(members.get("instructions", b""))
-        return b"" if found in _NONE else found
+        return b"" if found in NONE else found
 
     def tools(self, request: Request) -> bytes:
         """The member of that name, and the tools that items add."""
@@ -135,9 +135,9 @@ class Responses(JsonWire):
         return tools.tool_names(found)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The list with `read_artifact` at its end; None if items add tools, or if the upstream holds the
-        conversation."""
-        if request.shape in (HELD, UNTOUCHED) or _bringing_tools(request):
+        """The list with `read_artifact` at its end; None if items add tools, or if the upstream adds to the
+        conversation, or takes from it, by itself."""
+        if request.shape is UNTOUCHED or _bringing_tools(request):
             return None
         return tools.with_tool(request.members, policy)
 
@@ -147,22 +147,34 @@ class Responses(JsonWire):
 
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
         """`truncation: auto` if the upstream holds the conversation: then it leaves out the oldest items."""
-        if request.shape is not HELD or _cuts_itself(request.members):
+        if request.shape is not HELD or cuts_itself(request.members):
             return {}
         return {"truncation": b'"auto"'}
 
     def continues(self, request: Request) -> str:
         """The id of the response before, or of the conversation."""
-        for name in ("previous_response_id", "conversation"):
+        for name in (PREVIOUS, "conversation"):
             found = jsontext.opened(request.members.get(name))
             found = found.get("id") if isinstance(found, dict) else found
             if isinstance(found, str) and found:
                 return found
         return ""
 
-    def named_in(self, evidence: bytes) -> str:
+    def continued_from(self, request: Request, name: str, results: Sequence[bytes]) -> Request:
+        """Another `previous_response_id`, and more items."""
+        messages = [*map(self.message, results), *request.conversation.messages]
+        body = self.render(request, messages, {PREVIOUS: jsontext.dump(name)})
+        whole = self.parse(body, will_be_known=False)
+        put_in = (*range(len(results)), *(index + len(results) for index in request.put_in))
+        return replace(whole, named=request.named, put_in=put_in, is_rewritten=True)
+
+    def unanswered_in(self, refusal: str) -> str:
+        """By OpenAI's words, which name one call."""
+        return errors.unanswered_in(refusal)
+
+    def named_in(self, request: Request, evidence: bytes) -> str:
         """The first id that is one of a response."""
-        found = _RESPONSE_ID.search(evidence)
+        found = _RESPONSE_ID.search(evidence) if tools.is_kept(request.members) else None
         return found[1].decode() if found else ""
 
     def missing_result(self, message: Message, call: ToolCall, text: str) -> bytes:
@@ -208,16 +220,7 @@ class Responses(JsonWire):
 
 
 def _is_held(members: Mapping[str, Raw]) -> bool:
-    is_elsewhere = _is_there(members, "previous_response_id") or _is_there(members, "conversation")
-    return is_elsewhere or _cuts_itself(members)
-
-
-def _is_there(members: Mapping[str, Raw], name: str) -> bool:
-    return name in members and bytes(members[name]) not in _NONE
-
-
-def _cuts_itself(members: Mapping[str, Raw]) -> bool:
-    return "truncation" in members and jsontext.opened(members["truncation"]) == "auto"
+    return is_there(members, PREVIOUS) or is_there(members, "conversation") or cuts_itself(members)
 
 
 def _kind_of(message: Message) -> Kind | None:

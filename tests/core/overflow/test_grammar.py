@@ -47,6 +47,8 @@ def read(text: str) -> list[tuple[VerdictKind, Strength]]:
         ("messages.1.content.0.thinking.signature: Field required", VerdictKind.SEAL, Strength.NONE),
         ("Unable to submit request because Thought signature is not valid.", VerdictKind.SEAL, Strength.NONE),
         ("Invalid signature in the request", VerdictKind.UNKNOWN, Strength.NONE),
+        ("No tool output found for function call call_1.", VerdictKind.PAIRING, Strength.NONE),
+        ("No tool call found for function call output with call_id call_1.", VerdictKind.PAIRING, Strength.NONE),
         ("Each tool_result block must have a corresponding tool_use block", VerdictKind.PAIRING, Strength.NONE),
         ("image input is not supported", VerdictKind.MEDIA, Strength.NONE),
         ("This model doesn't support audio", VerdictKind.MEDIA, Strength.NONE),

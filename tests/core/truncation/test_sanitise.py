@@ -20,7 +20,7 @@ from support.strategies import (
 )
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.order import last_resorts
+from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.edit import Reason
 from proxy.core.text.excerpt import ExcerptLimits
@@ -133,8 +133,14 @@ def cutting(budget, kinds):
     """The steps as the shell puts them together."""
     every, step = pipeline(budget, limits=ExcerptLimits(4_000, 50_000)), SanitiseText(kinds)
     notices, local = replace(every.notices, clean=step.clean), (*every.local, step)
-    resorts = last_resorts(notices, budget, lambda _: local, every.counter)
-    return replace(every, local=local, always=step, notices=notices, last_resorts=resorts)
+    return replace(
+        every,
+        local=local,
+        always=step,
+        notices=notices,
+        compaction_steps=compaction_steps(notices, budget),
+        last_resorts=last_resorts(notices, budget, lambda _: local, every.counter),
+    )
 
 
 def left(made, kinds):

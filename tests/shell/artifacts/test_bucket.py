@@ -23,7 +23,7 @@ from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS
-from proxy.shell.artifacts.folder import Listed, index_key, metadata_key
+from proxy.shell.artifacts.folder import TROUBLE, Listed, index_key, metadata_key, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep
@@ -123,10 +123,10 @@ def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket: Open) 
         bucket.put(stranger, b"mine")
     soon, late = time.time() + 3 * 3600, time.time() + 8 * DAY
     limits = {"retention_seconds": 7 * DAY, "max_bytes": 2**30}
-    assert sweep(bucket.opened(), bucket.listed(), soon, **limits).removed == 0
-    assert sweep(bucket.opened(), bucket.listed(), soon, **{**limits, "max_bytes": 20_000}).removed >= 1
+    assert sweep(bucket, bucket.listed(), soon, **limits).removed == 0
+    assert sweep(bucket, bucket.listed(), soon, **{**limits, "max_bytes": 20_000}).removed >= 1
     asyncio.run(store_in(bucket).keep([SHORT, LONG], TENANT))
-    assert sweep(bucket.opened(), bucket.listed(), late, **limits).removed == 2
+    assert sweep(bucket, bucket.listed(), late, **limits).removed == 2
     assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY}
 
 
@@ -159,6 +159,33 @@ def test_a_bucket_without_an_answer_leaves_the_folder_s_tenants(
         tenants = Tenants.of_bucket(Bucket("memory://"), tmp_path)
     assert tenants.tenant_of([]) == Tenants.of_folder(tmp_path).tenant_of([])
     assert [(line["event"], line["reason"]) for line in logs] == [("owner_secret_not_kept", "GenericError")]
+
+
+@pytest.mark.parametrize("call", ["put", "get", "get_range", "head", "delete", "list"])
+def test_what_the_library_raises_is_trouble_of_the_store(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise GenericError("status code: 503 Service Unavailable: SECRET")
+
+    bucket = Bucket("memory://")
+    asked: dict[str, Callable[[], object]] = {
+        "put": lambda: bucket.put("a", b"1"),
+        "get": lambda: bucket.get("a"),
+        "get_range": lambda: bucket.get_range("a", 0, 1),
+        "head": lambda: bucket.stat("a"),
+        "delete": lambda: bucket.remove("a"),
+        "list": lambda: list(bucket.listed()),
+    }
+    monkeypatch.setattr(obstore, call, fail)
+    with pytest.raises(TROUBLE) as raised:
+        asked[call]()
+    assert reason_of(raised.value) == "GenericError (503 Service Unavailable)"
+
+
+def test_an_object_that_is_missing_is_a_file_not_found(open_bucket: Open) -> None:
+    bucket = open_bucket()
+    for asked in (bucket.get, bucket.stat):
+        with pytest.raises(FileNotFoundError):
+            asked("a")
 
 
 @pytest.mark.parametrize("content", [b"", b"short"])

@@ -52,6 +52,29 @@ def test_an_object_is_replaced_as_a_whole_and_nothing_is_left_beside_it(path: Pa
     assert os.listdir(path / META) == []
 
 
+def test_an_object_is_read_whole_or_in_part_and_says_when_it_changed(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"12345")
+    os.utime(path / "a", (1_000, 2_000.5))
+    assert folder.get("a") == (b"12345", 2_000.5)
+    assert folder.stat("a") == ("a", 2_000.5, 5)
+    assert (folder.get_range("a", 1, 3), folder.get_range("a", 3, 9)) == (b"23", b"45")
+    with pytest.raises(ValueError, match="ends before"):
+        folder.get_range("a", 5, 9)
+
+
+def test_what_is_removed_or_was_never_there_is_not_found(path: Path) -> None:
+    folder = PrivateFolder(path)
+    folder.put("a", b"1")
+    folder.remove("a")
+    for asked in (folder.get, folder.stat, folder.remove, lambda key: folder.get_range(key, 0, 1)):
+        with pytest.raises(FileNotFoundError):
+            asked("a")
+    with pytest.raises(FileNotFoundError):
+        PrivateFolder(path / "none").get("a")
+    assert not (path / "none").exists()
+
+
 def test_a_file_is_surely_there_when_it_has_its_length(path: Path) -> None:
     folder = PrivateFolder(path)
     folder.put("a", b"12345")

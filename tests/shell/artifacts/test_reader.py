@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import obstore
 import pytest
 
 from proxy.core.artifact import Artifact
@@ -153,13 +152,13 @@ async def test_a_page_of_a_long_text_reads_a_block_and_a_page(
     reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    real = obstore.get_range
+    real = PrivateFolder.get_range
 
-    def get_range(store: Any, path: str, *, start: int, end: int) -> Any:
-        seen.append(end - start)
-        return real(store, path, start=start, end=end)
+    def get_range(folder: PrivateFolder, key: str, start: int, stop: int) -> bytes:
+        seen.append(stop - start)
+        return real(folder, key, start, stop)
 
-    monkeypatch.setattr(obstore, "get_range", get_range)
+    monkeypatch.setattr(PrivateFolder, "get_range", get_range)
     header, rest = await page(reader, LONG, lines="40000-40001")
     assert header == (
         f"[context-proxy: lines 40000-40001 of 60000 of {LONG.id}, 52 of {len(LONG.content):,} bytes; "
@@ -232,7 +231,7 @@ async def test_a_search_ends_in_time_and_says_where(reader: ArtifactReader, monk
 
 async def test_a_store_that_hangs_is_unavailable(reader: ArtifactReader, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(obstore, "get", lambda *_: release.wait(10))
+    monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
     monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
     monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
     try:
@@ -248,8 +247,8 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
     await kept(folder, SHORT)
     now = time.time()
     reader = ArtifactReader(folder, retention_days=7, clock=lambda: now)
-    release, get = threading.Event(), obstore.get
-    monkeypatch.setattr(obstore, "get", lambda *_: release.wait(10))
+    release, get = threading.Event(), PrivateFolder.get
+    monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
     monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)
     monkeypatch.setattr(reader_module, "SEARCH_SECONDS", 0.0)
     with pytest.raises(ArtifactStoreUnavailable):
@@ -257,7 +256,7 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
     release.set()
     monkeypatch.undo()
     asked: list[object] = []
-    monkeypatch.setattr(obstore, "get", lambda *given: asked.append(given) or get(*given))
+    monkeypatch.setattr(PrivateFolder, "get", lambda *given: asked.append(given) or get(*given))
     with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
         await reader.find(SHORT.id, TENANT)
     assert asked == []
@@ -281,7 +280,7 @@ async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(obstore, "get", fail)
+    monkeypatch.setattr(PrivateFolder, "get", fail)
     with pytest.raises(ArtifactStoreUnavailable, match=f"cannot be read: {reason}$"):
         await reader.find(SHORT.id, TENANT)
 

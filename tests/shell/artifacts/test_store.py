@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import store as store_module
-from proxy.shell.artifacts.folder import Metadata
+from proxy.shell.artifacts.folder import BucketTrouble, Metadata
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.store import MAX_KNOWN
 
@@ -328,7 +328,7 @@ async def test_a_file_where_the_folder_should_be_is_reported(folder: Path) -> No
     with capture_logs() as logs:
         assert await opened(folder).keep([LOG], TENANT) == {LOG.id}
     assert [(line["event"], line["log_level"], line["reason"]) for line in logs] == [
-        ("artifact_store_failed", "warning", "File exists")
+        ("artifact_store_failed", "warning", "Not a directory")
     ]
     assert folder.read_text() == "a file"
 
@@ -362,9 +362,12 @@ async def test_what_failed_is_tried_again(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (GenericError("Unable to copy SECRET: No space left on device (os error 28)"), "No space left on device"),
+        (
+            BucketTrouble(GenericError("Unable to copy SECRET: No space left on device (os error 28)")),
+            "No space left on device",
+        ),
         (OSError(errno.EROFS, "SECRET"), "Read-only file system"),
-        (GenericError("SECRET"), "GenericError"),
+        (BucketTrouble(GenericError("SECRET")), "GenericError"),
         (ValueError("SECRET"), "ValueError"),
     ],
 )

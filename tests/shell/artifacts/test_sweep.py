@@ -10,17 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import obstore
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from obstore.store import LocalStore, MemoryStore
 from structlog.testing import capture_logs
 
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts import sweep as sweep_module
-from proxy.shell.artifacts.folder import Listed, metadata_key
+from proxy.shell.artifacts.bucket import Bucket
+from proxy.shell.artifacts.folder import metadata_key
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import Swept, sweep
@@ -46,7 +45,8 @@ def stored(folder: Path, number: int, *, idle_seconds: float, now: float, size: 
 
 
 def swept_folder(folder: Path, now: float, **limits: Any) -> Swept:
-    return sweep(LocalStore(folder), PrivateFolder(folder).listed(), now, **limits)
+    kept = PrivateFolder(folder)
+    return sweep(kept, kept.listed(), now, **limits)
 
 
 def names(folder: Path) -> set[str]:
@@ -146,9 +146,10 @@ def test_a_pass_is_bounded_and_the_next_goes_on(tmp_path: Path, now: float, monk
 
 def test_what_is_used_while_a_pass_runs_stays(tmp_path: Path, now: float) -> None:
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
-    listed = list(PrivateFolder(tmp_path).listed())
+    folder = PrivateFolder(tmp_path)
+    listed = list(folder.listed())
     os.utime(tmp_path / metadata_key(artifact.id, TENANT))
-    assert sweep(LocalStore(tmp_path), listed, now, retention_seconds=WEEK, max_bytes=0).removed == 0
+    assert sweep(folder, listed, now, retention_seconds=WEEK, max_bytes=0).removed == 0
     assert names(tmp_path) == {artifact.id}
 
 
@@ -185,24 +186,19 @@ def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted
 ) -> None:
     artifact = stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
     removed: list[str] = []
-    monkeypatch.setattr(obstore, "delete", lambda _, key: removed.append(key))
+    monkeypatch.setattr(PrivateFolder, "remove", lambda _, key: removed.append(key))
     swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=0)
     assert removed == [artifact.id, metadata_key(artifact.id, TENANT)]
 
 
 def test_any_store_can_be_swept() -> None:
-    memory = MemoryStore()
+    memory = Bucket("memory://")
     artifact = Artifact(b"x" * 100)
-    obstore.put(memory, artifact.id, artifact.content)
-    obstore.put(memory, metadata_key(artifact.id, TENANT), b"{}")
+    memory.put(artifact.id, artifact.content)
+    memory.put(metadata_key(artifact.id, TENANT), b"{}")
     later = time.time() + 8 * DAY
-    listed = [
-        Listed(one["path"], one["last_modified"].timestamp(), one["size"])
-        for chunk in obstore.list(memory)
-        for one in chunk
-    ]
-    assert sweep(memory, listed, later, retention_seconds=WEEK, max_bytes=PLENTY).removed == 1
-    assert [listed for chunk in obstore.list(memory) for listed in chunk] == []
+    assert sweep(memory, memory.listed(), later, retention_seconds=WEEK, max_bytes=PLENTY).removed == 1
+    assert list(memory.listed()) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -296,7 +292,7 @@ async def test_trouble_while_sweeping_is_logged_and_sweeping_goes_on(
     def fail(*_: Any) -> None:
         raise OSError(errno.EIO, "x")
 
-    monkeypatch.setattr(obstore, "head", fail)
+    monkeypatch.setattr(PrivateFolder, "stat", fail)
     logs = await swept_once(tmp_path, lambda: now, monkeypatch)
     assert [(line["event"], line["during"], line["reason"]) for line in logs] == [
         ("artifact_store_failed", "sweep", "Input/output error")

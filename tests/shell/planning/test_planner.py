@@ -219,6 +219,8 @@ def told(history, *, clock="", task="", last="", **members) -> bytes:
 
 
 CLOCKS = [f" It is 16:{minute:02}." for minute in range(10, 25)]
+MORE = 3
+"""Exchanges in each turn."""
 ANEW = {
     "clock": lambda clock: {"clock": clock},
     "task": lambda clock: {"task": clock},
@@ -234,13 +236,13 @@ ANEW = {
 async def test_what_an_agent_writes_anew_in_each_turn_changes_no_plan_and_leaves_the_rest_known(written, window):
     remembering = planner(window)
     for turn, clock in enumerate(CLOCKS):
-        raw = told(run(10 + 3 * turn), **ANEW[written](clock))
+        raw = told(run(10 + MORE * turn), **ANEW[written](clock))
         again = await remembering.plan(CHAT_COMPLETIONS, TENANT, raw)
         anew = await planner(window).plan(CHAT_COMPLETIONS, TENANT, raw)
         assert again.body() == anew.body()
         assert again.plan == anew.plan
         if turn:
-            assert again.known_messages >= 2 + 2 * (10 + 3 * (turn - 1)) - 1
+            assert again.known_messages >= 2 + 2 * (10 + MORE * (turn - 1)) - 1
     assert len(remembering._memory._kept) == 1, "one conversation, in one form"
 
 

@@ -151,7 +151,7 @@ async def test_findings_that_nobody_used_for_long_are_swept(folder: Path) -> Non
     await FetchCache(place, clock=clock).note(FAILED, TENANT)
     for days, is_there in ((6, True), (8, False)):
         now = clock.now + days * 24 * 3600
-        sweep(place.opened(), place.listed(), now, retention_seconds=7 * 24 * 3600, max_bytes=2**30)
+        sweep(place, place.listed(), now, retention_seconds=7 * 24 * 3600, max_bytes=2**30)
         assert (folder / finding_key(DIGEST, TENANT)).exists() == is_there
 
 

@@ -42,10 +42,10 @@ def test_contexts_are_made_as_usual_afterwards_also_if_the_import_fails() -> Non
     assert "set_default_verify_paths" not in vars(ssl.SSLContext)
 
 
-def test_a_server_loads_no_colours_no_words_of_refusals_and_no_certificates() -> None:
+def test_a_server_loads_no_colours_no_words_of_refusals_no_buckets_and_no_certificates() -> None:
     asked = (
         "import sys, proxy.__main__, proxy.server, aiohttp.connector as connector\n"
-        "unwanted = {'rich', 'fastapi', 'proxy.core.overflow.words', 'tiktoken', 'httpx', 're2'}\n"
+        "unwanted = {'rich', 'fastapi', 'proxy.core.overflow.words', 'tiktoken', 'httpx', 're2', 'obstore'}\n"
         "print(sorted(unwanted & {*sys.modules}), connector._SSL_CONTEXT_VERIFIED.cert_store_stats()['x509'])\n"
     )
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)

@@ -241,11 +241,12 @@ async def test_who_holds_much_has_to_send_more() -> None:
     await asyncio.gather(waiting, other)
 
 
-@pytest.mark.parametrize(("worked", "trimmed"), [(workload_module.WORTH_BYTES, [0]), (1, [])])
-async def test_memory_is_given_back_after_large_requests(
+@pytest.mark.parametrize(("worked", "trimmed"), [(workload_module.WORTH_BYTES, [0, 0]), (1, [0])])
+async def test_memory_is_given_back_after_the_start_and_after_large_requests(
     worked: int, trimmed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workload_module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(workload_module, "STARTED_SECONDS", 0.0)
     seen: list[int] = []
     monkeypatch.setattr(workload_module, "_malloc_trim", lambda: lambda pad: seen.append(pad) or 1)
     workload = Workload()
@@ -268,10 +269,10 @@ async def test_without_such_a_c_library_nothing_is_given_back(monkeypatch: pytes
 HOLES = """if True:
     import sys
     from pathlib import Path
-    from proxy.shell.resources.workload import keep_large_blocks_apart
+    from proxy.shell.resources.workload import tune_allocator
     resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
     if sys.argv[1] == "apart":
-        keep_large_blocks_apart()
+        tune_allocator()
     before, first = resident(), b"x" * 20_000_000
     del first  # which tells glibc that such blocks come and go
     large = [b"x" * 5_000_000 for _ in range(20)]
@@ -279,6 +280,38 @@ HOLES = """if True:
     large.clear()
     print(resident() - before)
 """
+
+
+FREED_BY_A_THREAD = """if True:
+    import ctypes, sys, threading
+    from pathlib import Path
+    from proxy.shell.resources import workload
+    resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+    if sys.argv[1] == "a heap each":
+        workload.ARENAS = 8
+    workload.tune_allocator()
+    def work():
+        blocks = [bytearray(3_000) for _ in range(4_000)]
+        del blocks
+        done.set()
+        end.wait()
+    done, end, before = threading.Event(), threading.Event(), resident()
+    thread = threading.Thread(target=work)
+    thread.start()
+    done.wait()
+    ctypes.CDLL(None).malloc_trim(0)
+    print(resident() - before)
+    end.set()
+"""
+
+
+@pytest.mark.skipif(workload_module._malloc_trim() is None, reason="of glibc alone")
+def test_what_a_thread_has_freed_can_be_given_back() -> None:
+    held = {
+        how: int(subprocess.run([sys.executable, "-c", FREED_BY_A_THREAD, how], check=True, capture_output=True).stdout)
+        for how in ("one heap", "a heap each")
+    }
+    assert held["one heap"] < 2_000_000 < 8_000_000 < held["a heap each"]
 
 
 @pytest.mark.skipif(workload_module._malloc_trim() is None, reason="of glibc alone")

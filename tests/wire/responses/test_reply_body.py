@@ -75,6 +75,33 @@ def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of
     assert told["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "before"),
+    [
+        ((), (FETCH,), []),
+        ((), (THOUGHT, words("Both."), FETCH), []),
+        ((words("Look."),), (words("Both."), FETCH), [[words("Look.")]]),
+        ((words("Look."),), (THOUGHT, FETCH), [[words("Look.")]]),
+        ((words("Look."),), (FETCH,), []),
+    ],
+)
+def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(first, last, before):
+    answer = ReplyBody()
+    answer.read(body(*first, OWN))
+    answer.next_round()
+    said = answer.read(body(*last, OWN))
+    assert [json.loads(b"[" + raw + b"]") for raw in said.before] == before
+
+
+def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_calls_go_with_them():
+    answer = ReplyBody()
+    assert answer.read(body(THOUGHT, words("Let me look."), THOUGHT, OWN, store=True))
+    answer.next_round()
+    assert answer.read(body(THOUGHT, OWN, store=True))
+    told = json.loads(answer.stopped("Stopped."))
+    assert told["output"] == [THOUGHT, words("Let me look.")]
+
+
 def usage(prompt, reply):
     return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
 
@@ -127,6 +154,9 @@ def test_reasoning_is_shown_only_with_what_it_belongs_to():
     output = [json.dumps(item).encode() for item in (THOUGHT, words("So."), OWN)]
     assert shown_of(output, is_last=True) == output[:2]
     assert shown_of(output, is_last=False) == output[1:2]
+    assert shown_of(output, is_last=False, is_linked=True) == output[:2]
+    assert shown_of([output[0], *output], is_last=False, is_linked=True) == [output[0], *output[:2]]
+    assert shown_of([output[1], output[0], output[2]], is_last=False, is_linked=True) == output[1:2]
 
 
 @pytest.mark.parametrize(("store", "kept"), [(True, True), (None, True), (False, False)])

@@ -27,8 +27,12 @@ LAST = REPLIES.filter(lambda reply: READS not in reply.calls and (reply.text or 
 PLACES = st.lists(st.integers(0, 12_000), max_size=6)
 
 
-def came_of(reply, number=1, prompt=100):
-    body = {"model": "m", "stream": True, "include": ["reasoning.encrypted_content"]}
+KEPT = st.booleans()
+"""Whether the server keeps responses, and therefore links reasoning to what follows it."""
+
+
+def came_of(reply, number=1, prompt=100, *, kept=False):
+    body = {"model": "m", "stream": True, "include": ["reasoning.encrypted_content"], "store": kept}
     return answered(body, reply, Usage(prompt, 0, 10), number)[0].body
 
 
@@ -54,6 +58,7 @@ def understood(told):
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     names = [event["type"] for event in events]
     assert names.count("response.created") == 1
+    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
     assert names.index("response.completed") == len(names) - 1
     for kind in ("added", "done"):
         found = [event for event in events if event["type"] == f"response.output_item.{kind}"]
@@ -66,19 +71,19 @@ def understood(told):
     return response
 
 
-@given(REPLIES.filter(lambda reply: READS not in reply.calls), PLACES)
-def test_a_stream_without_our_calls_keeps_its_bytes(reply, places):
-    came, stream = came_of(reply), ReplyStream()
+@given(REPLIES.filter(lambda reply: READS not in reply.calls), PLACES, KEPT)
+def test_a_stream_without_our_calls_keeps_its_bytes(reply, places, kept):
+    came, stream = came_of(reply, kept=kept), ReplyStream()
     told = fed(stream, came, places)
     assert stream.end() is None
     assert told + stream.last_words() == came
     assert stream.usage == {}
 
 
-@given(REPLIES, PLACES)
-def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places):
+@given(REPLIES, PLACES, KEPT)
+def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places, kept):
     stream = ReplyStream()
-    told = fed(stream, came_of(reply), places)
+    told = fed(stream, came_of(reply, kept=kept), places)
     said, output = stream.end(), output_of(reply)
     assert (said is not None) == (READS in reply.calls)
     if said is not None:
@@ -87,20 +92,22 @@ def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places):
     assert understood(told + stream.last_words())["output"] == [item for item in output if not is_own(item)]
 
 
-@given(st.lists(REPLIES, max_size=3), LAST, PLACES)
-def test_rounds_are_one_stream_with_the_id_of_the_last(replies, last, places):
+@given(st.lists(REPLIES, max_size=3), LAST, PLACES, KEPT)
+def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places, kept):
     stream, told, wanted = ReplyStream(), b"", []
     rounds = [*(Reply(one.text, (*one.calls, READS), one.thought) for one in replies), last]
     for number, reply in enumerate(rounds, 1):
-        told += fed(stream, came_of(reply, number), places)
-        wanted += [item for item in output_of(reply, number) if not is_own(item)]
+        told += fed(stream, came_of(reply, number, kept=kept), places)
+        shown = [item for item in output_of(reply, number) if not is_own(item)]
+        is_alone = [item["type"] for item in shown] == ["reasoning"]
+        wanted += [] if kept and is_alone else shown
         if number < len(rounds):
             assert stream.end() is not None
             stream.next_round()
     assert stream.end() is None
     response = understood(told + stream.last_words())
     assert response["output"] == wanted
-    assert response["id"] == f"resp_{len(rounds):024d}"
+    assert response["id"] == f"resp_{1:024d}"
 
 
 def test_the_client_is_told_of_its_own_prompt_and_the_record_of_all_rounds():
@@ -123,6 +130,19 @@ def test_a_model_that_is_stopped_ends_with_a_word(texts):
     assert stream.end() is not None
     output = understood(told + stream.stopped("Stopped."))["output"]
     assert [item["content"][0]["text"] for item in output] == [text for text in texts if text] or ["Stopped."]
+
+
+@given(LAST, PLACES, KEPT)
+def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(last, places, kept):
+    stream = ReplyStream()
+    rounds = [Reply("Look.", (READS,), "hm"), Reply(last.text, (*last.calls, READS, FETCHES), last.thought)]
+    for number, reply in enumerate(rounds, 1):
+        fed(stream, came_of(reply, number, kept=kept), places)
+        said = stream.end()
+        stream.next_round()
+    look = output_of(rounds[0])
+    shown = json.loads(b"[" + b",".join(said.before) + b"]")
+    assert shown == (look[:2] if last.thought else [])  # else all is one message
 
 
 def test_what_ends_a_stream_waits_until_it_is_known_whether_another_round_follows():
@@ -230,11 +250,47 @@ def test_an_own_call_that_never_ended_gets_no_answer():
     assert stream.end() is None
 
 
+def test_reasoning_waits_until_it_is_known_whose_item_it_belongs_to():
+    came = came_of(Reply("So.", (READS,), "hm"), kept=True)
+    begun = came.index(b"event: response.output_item.added")
+    spoken = came.index(b"event: response.output_item.added", begun + 1)
+    stream = ReplyStream()
+    assert stream.feed(came[:begun]) == came[:begun]
+    assert stream.feed(came[begun:spoken]) == b""
+    assert stream.feed(b": still here\n\n") == b": still here\n\n"
+    rest = stream.feed(came[spoken:])
+    assert rest.startswith(came[begun:spoken])
+    assert [item["type"] for item in understood(came[:begun] + rest + stream.last_words())["output"]] == [
+        "reasoning",
+        "message",
+    ]
+
+
+@pytest.mark.parametrize("calls", [(READS,), (READS, FETCHES)])
+def test_of_a_model_that_is_stopped_reasoning_before_our_call_alone_is_not_told(calls):
+    stream = ReplyStream()
+    told = fed(stream, came_of(Reply("", calls, "hm"), kept=True))
+    assert stream.end() is not None
+    kinds = [item["type"] for item in understood(told + stream.stopped("Stopped."))["output"]]
+    assert kinds == (["message"] if len(calls) == 1 else ["reasoning", "function_call", "message"])
+
+
+def test_reasoning_that_waits_is_bounded(monkeypatch):
+    monkeypatch.setattr(reply_stream, "MAX_KEPT_BYTES", 2_000)
+    came = came_of(Reply("", (), "hm"), kept=True)
+    thought, end = came.index(b"event: response.output_item.added"), came.index(b"event: response.completed")
+    delta = written({"type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm " * 300})
+    stream = ReplyStream()
+    told = stream.feed(came[:thought]) + b"".join(
+        map(stream.feed, (came[thought:end], delta, delta, delta, came[end:]))
+    )
+    assert told == came[:end] + delta * 3 + came[end:]
+    assert stream.end() is None
+
+
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(is_stored):
-    came = came_of(Reply("", (READS,), "hm")).replace(b'"encrypted_content"', b'"sealed"')
-    if not is_stored:
-        came = came.replace(b'"object": "response",', b'"object": "response", "store": false,')
+    came = came_of(Reply("", (READS,), "hm"), kept=is_stored).replace(b'"encrypted_content"', b'"sealed"')
     stream = ReplyStream()
     fed(stream, came)
     said = stream.end()

@@ -7,7 +7,7 @@ import pytest
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import MAX_TOOLS, SPEC
 from proxy.core.text import jsontext
-from proxy.wire.responses.tools import forces_a_call, is_true, tool_for, tool_names, with_tool
+from proxy.wire.responses.tools import forces_a_call, is_kept, is_true, tool_for, tool_names, with_tool
 
 
 def members(tools=None, **others):
@@ -46,11 +46,30 @@ def test_who_is_offered_the_tool(tools, offered, policy):
     assert (with_tool(members(tools), policy) is not None) == (policy in offered)
 
 
-@pytest.mark.parametrize("others", [{"store": True}, {"store": None}, {"background": True}])
-def test_no_tool_where_the_upstream_keeps_the_response_or_the_client_comes_back_for_it(others):
-    assert with_tool(members(WEATHER, **others), "always") is None
-    assert with_tool({"tools": b"[]"}, "always") is None
-    assert with_tool(members(WEATHER, background=False), "always") is not None
+@pytest.mark.parametrize(
+    ("others", "offered"),
+    [
+        ({}, True),
+        ({"store": True}, True),
+        ({"store": None}, True),
+        ({"background": False}, True),
+        ({"background": True}, False),
+        ({"store": True, "previous_response_id": "resp_1"}, True),
+        ({"store": False, "previous_response_id": "resp_1"}, False),
+        ({"store": False, "previous_response_id": None}, True),
+        ({"conversation": "conv_1"}, False),
+        ({"conversation": {"id": "conv_1"}}, False),
+        ({"conversation": None, "truncation": "disabled"}, True),
+        ({"truncation": "auto"}, False),
+    ],
+)
+def test_the_tool_is_offered_where_its_calls_can_be_hidden(others, offered):
+    assert (with_tool(members(WEATHER, **others), "always") is not None) == offered
+
+
+@pytest.mark.parametrize(("store", "kept"), [({}, True), ({"store": None}, True), ({"store": False}, False)])
+def test_a_response_is_kept_unless_the_client_says_otherwise(store, kept):
+    assert is_kept({name: json.dumps(found).encode() for name, found in store.items()}) is kept
 
 
 @pytest.mark.parametrize("written", [b'[ {"name":"weather"} , {"x":1.0} ]', b"[ ]", b"[]"])

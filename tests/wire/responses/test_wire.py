@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -258,5 +259,55 @@ def test_a_held_conversation_has_a_name(members, name):
         (b'{"id":"resp_' + b"x" * 501 + b'"}', ""),
     ],
 )
-def test_a_reply_is_named_by_the_id_of_its_response(evidence, name):
-    assert RESPONSES.named_in(evidence) == name
+def test_a_reply_is_named_by_the_id_of_its_response_if_that_is_kept(evidence, name):
+    assert RESPONSES.named_in(read(USER), evidence) == name
+    assert RESPONSES.named_in(read(USER, store=True), evidence) == name
+    assert RESPONSES.named_in(read(USER, store=False), evidence) == ""
+
+
+@pytest.mark.parametrize("items", [[], ["go"], [USER, output("b")], [USER, call("b"), output("b")]])
+@pytest.mark.parametrize("count", [0, 2])
+def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items, count):
+    told = items[0] if items == ["go"] else items
+    body = {"model": "m", "previous_response_id": "resp_1", "input": told, "stream": True}
+    request = RESPONSES.parse(json.dumps(body).encode())
+    results = [RESPONSES.result(OwnCall(0, f"own_{number}", "{}", b""), "page") for number in range(count)]
+    whole = RESPONSES.continued_from(request, "resp_2", results)
+    found = json.loads(whole.body)
+    if items == ["go"] and count:
+        told = [{"role": "user", "content": "go"}]
+    assert found["input"] == [*map(json.loads, results), *told] if count else found["input"] == told
+    assert {**found, "input": 0} == {**body, "previous_response_id": "resp_2", "input": 0}
+    assert (whole.is_rewritten, whole.put_in) == (True, tuple(range(count)))
+    assert (whole.shape, whole.stream, RESPONSES.continues(whole)) == (HELD, True, "resp_2")
+    assert [message.is_companion for message in whole.conversation] == [False, True, True, True, True][
+        : len(whole.conversation)
+    ]
+
+
+def test_a_model_that_the_path_names_stays_named():
+    request = replace(read(USER, model=None, previous_response_id="resp_1"), named="of the path", put_in=(0,))
+    whole = RESPONSES.continued_from(request, "resp_1", [b'{"type":"function_call_output"}'])
+    assert (whole.model, whole.put_in) == ("of the path", (0, 1))
+
+
+def test_what_is_added_to_a_held_conversation_is_left_out_by_itself_no_more_than_the_rest():
+    held = read(USER, previous_response_id="resp_1")
+    more = [RESPONSES.message(json.dumps(item).encode()) for item in (call("b"), output("b"))]
+    assert [message.is_companion for message in held.continued(more).conversation] == [False, True, True]
+    assert [message.is_companion for message in read(USER).continued(more).conversation] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "call_id"),
+    [
+        ("No tool output found for function call call_1-a.b.", "call_1-a.b"),
+        ("No tool output found for function call call_1. (request_id: req_2)", "call_1"),
+        ("No tool output found for function call " + "x" * 300, ""),
+        ("No tool call found for function call output with call_id call_1.", ""),
+        ("No tool output found for custom tool call ctc_1.", ""),
+        ("", ""),
+    ],
+)
+def test_a_refusal_names_the_call_that_has_no_output(refusal, call_id):
+    assert RESPONSES.unanswered_in(refusal) == call_id

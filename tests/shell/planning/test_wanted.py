@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Send
+from support.journey import Received, world
+from support.strategies import notices, spelled, user
+
+from proxy.shell.planning import wanted
+from proxy.shell.planning.wanted import NotWanted, in_thread, while_wanted
+from proxy.wire.chat_completions.message import ChatMessage
+
+MESSAGE = ChatMessage.read(spelled(user("words")))
+
+
+def step() -> list[Any]:
+    return list(while_wanted(0, MESSAGE, "", notices()))
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long others were let go first, each time."""
+    found: list[float] = []
+    monkeypatch.setattr(wanted.time, "sleep", found.append)
+    return found
+
+
+async def test_a_thread_lets_other_requests_go_first_at_each_message(
+    turns: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wanted.UNDER_WAY, "count", 2)
+    assert await in_thread(lambda: [step() for _ in range(3)]) == [[], [], []]
+    assert turns == [0, 0, 0]
+
+
+async def test_without_other_requests_a_thread_does_not_pause(turns: list[float]) -> None:
+    assert await in_thread(step) == []
+    assert turns == []
+
+
+def test_on_the_event_loop_nobody_has_to_go_first(turns: list[float]) -> None:
+    assert step() == []
+    assert turns == []
+
+
+async def test_work_that_nobody_waits_for_stops_at_the_next_message() -> None:
+    begun, over = threading.Event(), threading.Event()
+    outcome: list[str] = []
+
+    def work() -> None:
+        try:
+            begun.set()
+            while not over.wait(0.001):
+                step()
+            outcome.append("went on")
+        except NotWanted:
+            outcome.append("stopped")
+        over.set()
+
+    waiting = asyncio.create_task(in_thread(work))
+    await asyncio.to_thread(begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.to_thread(over.wait)
+    assert outcome == ["stopped"]
+
+
+def test_each_request_that_is_served_counts_once(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    async def answer(_: Received, __: Send) -> bool:
+        counts.append(wanted.UNDER_WAY.count)
+        return False
+
+    before = wanted.UNDER_WAY.count
+    with world(tmp_path, 128_000, answer, [{}]) as built:
+        built.ask(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
+        built.ask(b"no JSON")
+    assert counts == [before + 1]
+    assert wanted.UNDER_WAY.count == before
