@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
-from typing import Final
 
 import httpx
 import pytest
 
-_PROGRAM: Final = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print("http://%s:%s" % server.get_host_and_port(), flush=True)
-sys.stdin.read()
-"""
+from support.moto_server import moto_server
 
 
-@contextlib.contextmanager
-def s3_server() -> Iterator[str]:
-    """The address of an empty server: a process of its own, as one that runs tests would keep 43 MB of it."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as server:
-        assert server.stdout is not None
-        try:
-            address = server.stdout.readline().decode().strip()
-            assert address, "the server does not start"
-            yield address
-        finally:
-            server.kill()
+def s3_server() -> contextlib.AbstractContextManager[str]:
+    """The address of an empty server."""
+    return moto_server("s3")
 
 
 def new_bucket(endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
