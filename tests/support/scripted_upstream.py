@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -89,8 +90,9 @@ Script = Callable[[Connection], Awaitable[None]]
 class ScriptedUpstream:
     """Runs the script for every connection: `async with ScriptedUpstream(script) as upstream:`."""
 
-    def __init__(self, script: Script, port: int = 0) -> None:
+    def __init__(self, script: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
+        self._tls = tls
         self._port = port
         self._running: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
@@ -99,7 +101,7 @@ class ScriptedUpstream:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            self._connected, "127.0.0.1", self._port, limit=1 << 22, reuse_address=True, backlog=512
+            self._connected, "127.0.0.1", self._port, limit=1 << 22, reuse_address=True, backlog=512, ssl=self._tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
@@ -115,7 +117,8 @@ class ScriptedUpstream:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
             for writer in self._writers:
-                if writer.transport.get_write_buffer_size():
+                # Of a TLS connection that is gone, nobody can say how much it holds.
+                if self._tls is None and writer.transport.get_write_buffer_size():
                     writer.transport.abort()  # nobody reads the rest, and closing waits for that
             await asyncio.sleep(0)
         if kind is None and self._failures:

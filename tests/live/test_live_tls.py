@@ -1,0 +1,67 @@
+"""What passes through a proxy whose upstream speaks TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import support
+from support.scripted_upstream import CHUNKED, LAST_CHUNK, Connection, ScriptedUpstream, chunk
+
+CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
+"""Of 127.0.0.1, signed by itself, with its key: made for these tests, known to all."""
+CHAT = "POST /v1/chat/completions"
+BODY = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'
+EVENTS = [b'data: {"n": %d, "choices": [{"delta": {"content": "%s"}}]}\n\n' % (n, b"x" * n * 997) for n in range(20)]
+END = b"data: [DONE]\n\n"
+NO_QUESTION = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+def server_side() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
+@pytest.mark.parametrize("is_lumped", [False, True])
+async def test_streams_pass_event_by_event_and_their_connection_is_used_again(
+    is_lumped: bool, start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_so_far: asyncio.Queue[int] = asyncio.Queue()
+    answered: list[int] = []
+
+    async def script(connection: Connection) -> None:
+        for number in range(3):
+            request = await connection.request()
+            if not request.line.startswith(b"POST"):
+                await connection.send(NO_QUESTION)
+                return
+            answered.append(number)
+            await connection.send(CHUNKED)
+            if is_lumped:
+                await connection.send(b"".join(map(chunk, EVENTS)))
+            else:
+                for sent in range(len(EVENTS)):
+                    await connection.send(chunk(EVENTS[sent]))
+                    while await told_so_far.get() < sum(map(len, EVENTS[: sent + 1])):
+                        pass
+            await connection.send(chunk(END) + LAST_CHUNK)
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    async with ScriptedUpstream(script, tls=server_side()) as upstream:
+        proxy = start("--upstream", f"https://127.0.0.1:{upstream.port}/v1")
+        async with connect(proxy) as client:
+            for _ in range(3):
+                client.ask(CHAT, BODY)
+                assert (await client.head())[0] == 200
+                told = b""
+                while piece := await client.chunk():
+                    told += piece
+                    told_so_far.put_nowait(len(told))
+                assert told == b"".join(EVENTS) + END
+                while not told_so_far.empty():
+                    told_so_far.get_nowait()
+    assert answered == [0, 1, 2], "on one connection"
