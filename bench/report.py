@@ -237,7 +237,7 @@ What limits the targets that are not met (figures of November 2026, taken one by
   after that, and 0.5 in the server and the client library, as much as with the proxy switched off. Upstream, client
   and proxy share two cores, and other work on them decides this figure: 0.8 to 1.3.
 * **Start and idle memory.** Nearly all of both is imports (pydantic and the settings, aiohttp, 280 modules of our own)
-  and the catalogue of models (0.04 s, 2.4 MB); the time doubles with the load. FastAPI is loaded with the first request
+  and the catalogue of models (0.02 s, 1 MB); the time doubles with the load. FastAPI is loaded with the first request
   to the operator's API, and the words of refusals two seconds after the start.
 * **Into 128 000 tokens.** A quarter of a second is tiktoken's count of 2 MB, another one the notes about what nine cuts
   leave out, 0.2 s the forwarding; in this run, beside all the others, everything took a third longer than alone.

