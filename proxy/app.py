@@ -9,10 +9,10 @@ import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct, field
 from starlette.types import ASGIApp
 
 from proxy.config.settings import Settings
@@ -133,8 +133,7 @@ def _operator_api() -> ASGIApp:
     return create_operator_api()
 
 
-@dataclass(slots=True)
-class Inherited:
+class Inherited(Struct):
     """What one application passes on to the next one in its process when the settings are reloaded."""
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -232,8 +231,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """What the requests to all upstreams share."""
 
     store: ArtifactStore
@@ -244,8 +242,7 @@ class Shared:
     resolver: Resolver
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """What serves the requests to one upstream."""
 
     upstream: Upstream

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from proxy.core.compaction.in_place import Compressed
 from proxy.core.text import jsontext
@@ -31,8 +33,7 @@ _OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
 """Members of `config`, and the type of each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A request to compress."""
 
     request: Request

@@ -7,8 +7,9 @@ own list has only names; every field below is an addition of the server named be
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.text import jsontext
@@ -67,8 +68,7 @@ _NAMES_OF_MODALITIES: Final[Mapping[str, Modality]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLimits:
+class ModelLimits(Struct, frozen=True):
     """What one source states about one model; None where it states nothing."""
 
     window_tokens: int | None = None
@@ -102,8 +102,7 @@ class ModelLimits:
 NOTHING: Final = ModelLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelList:
+class ModelList(Struct, frozen=True):
     """One parsed response."""
 
     models: Mapping[str, ModelLimits] = field(default_factory=dict)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
@@ -36,8 +37,7 @@ _DEPLOYMENT: Final = b"/deployments/"
 """Azure's: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference"""
 
 
-@dataclass(frozen=True, slots=True)
-class Road:
+class Road(Struct, frozen=True):
     """Where a request goes."""
 
     wire: Wire | None

@@ -6,10 +6,10 @@ Rule: every notice is rendered, with content that is Chinese itself, by every wa
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 from support.phrases import SECTIONS
 from support.strategies import exchange, pipeline, planned, system, user
 

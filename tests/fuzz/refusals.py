@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from fuzz.mutations import SPELLINGS, damaged, mutated, spelled
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.overflow import Sent, Verdict
 from proxy.wire.error_bodies import judge_answer

@@ -5,8 +5,9 @@ Rule: the time is linear in the size of the text, whatever the pattern (RE2, htt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from proxy.errors import BadArtifactQuery
 
@@ -21,8 +22,7 @@ _MEMORY_BYTES: Final = 1 << 20
 """For the automaton of a pattern; RE2's own default is 8 MB. A pattern that needs more is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """What to look for."""
 
     pattern: str

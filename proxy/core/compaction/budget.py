@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import Struct, structs
+
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import ModelProfile, Witness
 
@@ -39,8 +41,7 @@ _LEAST_SHARED: Final = 0.125
 """Share that tool results get at the least, in a window hardly larger than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetRules:
+class BudgetRules(Struct, frozen=True):
     """How the operator wants windows to be used."""
 
     fill: float = 1.0
@@ -55,8 +56,7 @@ class BudgetRules:
     max_request_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """How large a request may be, in each unit that is limited."""
 
     tokens: int | None
@@ -131,7 +131,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """The marks are made once: many requests have the same budget, and each compares its size several times."""
-        ceiling = replace(self._mark(1.0), tokens=self.certain_room_tokens)
+        ceiling = structs.replace(self._mark(1.0), tokens=self.certain_room_tokens)
         may_be_more = self.window_may_be_wrong or self.count_may_be_wrong
         refused_above = Mark(
             None if may_be_more else ceiling.tokens,

@@ -9,9 +9,11 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
@@ -106,8 +108,7 @@ class Line(NamedTuple):
         return 1 + round(len(self.text) * self.sight.tokens_per_character)
 
 
-@dataclass(frozen=True, slots=True)
-class LinePool:
+class LinePool(Struct, frozen=True):
     """Lines of everything that is left out so far."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)

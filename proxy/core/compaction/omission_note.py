@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.compaction.line_pool import LinePool
@@ -36,8 +38,7 @@ _ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
 """A whole name, or one cut off at the end of a quotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class OmissionNote:
+class OmissionNote(Struct, frozen=True):
     """What is left out of a conversation so far, and the note about it."""
 
     artifacts: tuple[Artifact, ...] = ()

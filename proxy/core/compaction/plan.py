@@ -10,9 +10,12 @@ the next cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
@@ -46,8 +49,7 @@ TASK_SHARE: Final = 0.1
 document of any length."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageLimit:
+class ImageLimit(Struct, frozen=True):
     """How many images one request may hold."""
 
     max_images: int
@@ -82,8 +84,7 @@ _STEPS_BACK: Final = 2
 cache marks on the last two user messages (Cline, Aider, OpenCode)."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """How far a conversation has been walked: the plan of its next turn continues from here. Never changed after it is
     returned."""
 

@@ -5,9 +5,10 @@ Rule: each kind has one route, whatever the type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.models.profile import Modality
 
@@ -23,8 +24,7 @@ class ContentKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class MediaType:
+class MediaType(Struct, frozen=True):
     """The type of one content."""
 
     mime: str

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct
+
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import Address, Content, Item
 
@@ -58,8 +60,7 @@ class Moved:
     """Text of an assistant message that goes before, for upstreams that accept no user message right after a result."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedMedia:
+class RoutedMedia(Struct, frozen=True):
     """Where one content went; for the log, so it has neither content nor name."""
 
     kind: str

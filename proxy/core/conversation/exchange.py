@@ -6,9 +6,9 @@ Rule: a tool call and its results are one unit; which units may go depends only 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from proxy.core.conversation.edit import Edit
 from proxy.core.conversation.message import SYSTEM_ROLES
@@ -27,8 +27,7 @@ class ToolExchange(msgspec.Struct, frozen=True, gc=False):
     """Whether later messages depend on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a compaction step gives up at once: edits of one message, whole units, or images of a message."""
 
     edits: tuple[Edit, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from proxy.core.content_types import MediaType
 from proxy.core.conversation.attachment import Attachment, Replacement, Route
@@ -106,8 +107,7 @@ class Shown:
 Item: TypeAlias = Carried | Words | Shown
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """The new content of a message, part by part."""
 
     items: tuple[Item, ...]

@@ -8,13 +8,13 @@ left out, and a call without a result gets one that says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.core.conversation.message import TOOL_ROLES, Message, ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(Struct, frozen=True):
     """Calls of one message that have no result."""
 
     message: int
@@ -24,8 +24,7 @@ class Unanswered:
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unpaired:
+class Unpaired(Struct, frozen=True):
     """What does not pair up in a history."""
 
     orphans: tuple[int, ...] = ()

@@ -6,9 +6,10 @@ Rule: the same as for the catalogue; names and addresses from elsewhere are one 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType
@@ -51,8 +52,7 @@ _ADDRESS_CHARACTERS: Final = 300
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(Struct, frozen=True):
     """What is known about a content that is not shown."""
 
     found: MediaType

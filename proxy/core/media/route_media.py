@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import Struct
+
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
 from proxy.core.conversation.edit import Edit, Moved, Reason, RoutedMedia
@@ -83,8 +85,7 @@ class RouteMedia:
         return {address: self.resolved[address] for address in names if address in self.resolved}
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """One message being routed."""
 
     routes: Routes
@@ -93,14 +94,14 @@ class _Work:
     tool: str
     notices: Notices
     target: ToolImages
-    done: list[tuple[RoutedMedia, Artifact | None]] = field(default_factory=list)
+    done: list[tuple[RoutedMedia, Artifact | None]] = []
     """What was routed, with the artifact to be kept of it."""
     shown: int = 0
     images: int = 0
     """Image parts so far."""
     images_over: int = 0
     """Number of image parts at the beginning of the message that are over the limit."""
-    behind: list[Item] = field(default_factory=list)
+    behind: list[Item] = []
     """Parts that go after the batch."""
 
     def content(self) -> tuple[Address, Parts] | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from proxy.core.artifact import Artifact
 from proxy.core.content_types import ContentKind, MediaType, modality_of
 from proxy.core.conversation.attachment import Attachment, Route, Shape
@@ -40,8 +42,7 @@ def modalities_in(message: Message) -> frozenset[Modality]:
     return frozenset(modality_claimed(part.attachment) for part in parts if part.attachment is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class MediaPlacement:
+class MediaPlacement(Struct, frozen=True):
     """Where a content goes, and what is put there."""
 
     route: Route

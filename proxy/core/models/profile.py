@@ -6,9 +6,10 @@ Rule: `None` means that nobody states it, which is not the same as no.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 DEFAULT_WINDOW_TOKENS: Final = 128_000
 """The window of an unknown model: most hosted models of the last two years have at least this much."""
@@ -51,8 +52,7 @@ class Witness(StrEnum):
     of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelProfile:
+class ModelProfile(Struct, frozen=True):
     """One model at one upstream."""
 
     model: str

@@ -6,14 +6,14 @@ turn of a conversation. A way that is not known to work for this client is not n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactAccess:
+class ArtifactAccess(Struct, frozen=True):
     """The available ways; nothing here comes from the request's text."""
 
     folder: str | None = None

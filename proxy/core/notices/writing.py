@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models.agent_tools import AgentFileAccess
@@ -28,8 +29,7 @@ _PAGE_BYTES: Final = 16_000
 """Of a suggested page with long lines: the most that this many lines of usual length have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notices:
+class Notices(Struct, frozen=True):
     """Writes notices for one request."""
 
     language: Language
@@ -199,8 +199,7 @@ def is_ours(text: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """Where reading continues after the first part that an excerpt shows."""
 
     line: int

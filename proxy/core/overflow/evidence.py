@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.overflow import codes, words
 from proxy.core.overflow.grammar import Reading, Strength, normalised, read_sentences
@@ -22,8 +23,7 @@ _CODE_IN_TEXT: Final = re.compile(r"\b(?:[a-z]{3,20}(?:_[a-z]{1,20}){1,5}|(?:[A-
 """`context_length_exceeded`, LiteLLM's `ContextWindowExceededError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextEvidence:
+class TextEvidence(Struct, frozen=True):
     """One text, read."""
 
     said: ErrorText
@@ -52,8 +52,7 @@ class TextEvidence:
         return frozenset(reading.kind for reading in self.readings if not reading.strength) - {VerdictKind.UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Everything that a response proves, claims and contradicts."""
 
     texts: tuple[TextEvidence, ...]

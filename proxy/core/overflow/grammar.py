@@ -6,9 +6,10 @@ Rule: a veto applies only to its own sentence, and no single word is evidence of
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import words
@@ -27,8 +28,7 @@ class Strength(IntEnum):
     """The prompt, or the window by its name, and the excess."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """The meaning of one sentence."""
 
     text: str

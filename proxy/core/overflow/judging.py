@@ -5,8 +5,9 @@ Rule: the status makes a verdict more or less likely but never decides it; a res
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxy.core.overflow import codes, words
 from proxy.core.overflow.echo import SentText, may_be_echoed, own_words, says_something

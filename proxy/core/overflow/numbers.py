@@ -7,9 +7,11 @@ contradictory ones are dropped.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, INPUT, NOISE, NOUNS, RATE, WINDOW, Cue, Role
 from proxy.core.overflow.verdict import Exactness, Scope, Unit
@@ -58,8 +60,7 @@ _EXCESS: Final = re.compile(EXCESS.pattern)
 _AFTER: Final = [(cue.role, re.compile(rf"[\s'(个]{{0,3}}(?:{cue.pattern})")) for cue in AFTER]
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(Struct, frozen=True):
     """One number in a text."""
 
     value: int
@@ -67,8 +68,7 @@ class Number:
     """256K: anything from 256 000 to 262 144."""
 
 
-@dataclass(slots=True)
-class Numbers:
+class Numbers(Struct):
     """The numbers of one text, by role."""
 
     limit: int | None = None
@@ -94,8 +94,7 @@ class Numbers:
         return self.limit is not None and self.asked is not None and self.asked >= self.limit
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """Candidates by role, in the order of the text."""
 
     by_role: dict[Role, list[tuple[int, Exactness]]] = field(default_factory=dict)

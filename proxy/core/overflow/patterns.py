@@ -7,9 +7,10 @@ two words the one nearer to the number. A number is `#` here (`skeleton` in `num
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 NOISE: Final = re.compile(
     "|".join(
@@ -44,8 +45,7 @@ class Role(StrEnum):
     """A number that must not be taken for another: the limit of the reply, the lower end of a range."""
 
 
-@dataclass(frozen=True, slots=True)
-class Equation:
+class Equation(Struct, frozen=True):
     """Numbers in a formula."""
 
     pattern: re.Pattern[str]
@@ -123,8 +123,7 @@ EQUATIONS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Cue:
+class Cue(Struct, frozen=True):
     """Words that give the number beside them its meaning."""
 
     role: Role

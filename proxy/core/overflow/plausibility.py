@@ -6,8 +6,9 @@ without its reply is `prompt_plus_reply`. A number that cannot be true is droppe
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxy.core.overflow import words
 from proxy.core.overflow.grammar import normalised

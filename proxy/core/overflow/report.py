@@ -5,9 +5,10 @@ Rule: every upstream's response, in whatever wrapper, is reduced to this; how it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.overflow.verdict import Scope
 
@@ -20,8 +21,7 @@ _SMALLEST_WINDOW_TOKENS: Final = 2_048
 llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorText:
+class ErrorText(Struct, frozen=True):
     """One text for people."""
 
     path: str = ""
@@ -40,8 +40,7 @@ class Place(StrEnum):
     UNCLEAR = "unclear"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCode:
+class ErrorCode(Struct, frozen=True):
     """One word for programs."""
 
     path: str
@@ -50,8 +49,7 @@ class ErrorCode:
     """For a word that names the refused member, the part of the request; None for a word that names the cause."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """Sizes in tokens that a response states separately from its texts."""
 
     limit: int | None = None
@@ -62,8 +60,7 @@ class Stated:
     requested: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReport:
+class ErrorReport(Struct, frozen=True):
     """Everything that a response says about itself; of a success only errors, finish reasons and counts, never the
     model's words."""
 
@@ -98,8 +95,7 @@ class ErrorReport:
         return not self.texts and all(code.text.isdecimal() for code in self.codes)
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """Our own knowledge of the request; None if unknown."""
 
     tokens: int | None = None

@@ -7,9 +7,10 @@ generator yields what to send and is sent the outcome; when it ends, the last re
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
@@ -44,8 +45,7 @@ class Rung(StrEnum):
     REPAIRED = "repaired"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One send."""
 
     rung: Rung
@@ -66,8 +66,7 @@ class Attempt:
     """Whether the repair leaves out reasoning that the upstream cannot verify."""
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """The facts about a request that the ladder needs."""
 
     estimate_tokens: int
@@ -84,8 +83,7 @@ class Situation:
     """The learned window, if the first send is larger to find out whether that window still holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of a send."""
 
     status: int

@@ -5,9 +5,10 @@ Rule: a verdict contains numbers, names and the upstream's own words; the caller
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.models.profile import Modality
 
@@ -62,8 +63,7 @@ class Unit(StrEnum):
 _OVERFLOWS: Final = frozenset({VerdictKind.PROMPT, VerdictKind.PROMPT_PLUS_REPLY})
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The meaning of one upstream response."""
 
     kind: VerdictKind

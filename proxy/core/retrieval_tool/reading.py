@@ -7,8 +7,9 @@ of how much, and names the next page.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.artifact_reading.grep import Hits, hits_of
 from proxy.core.artifact_reading.patterns import CONTEXT, HITS, Search
@@ -26,8 +27,7 @@ _ALLOWED: Final = (
 _MAX_DIGITS: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """What to read. `pointer` selects a part; `lines` and `search` read that part, or the whole."""
 
     lines: LineRange | None = None

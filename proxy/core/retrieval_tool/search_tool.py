@@ -6,8 +6,9 @@ Rule: it is checked before anything is read, and says what is allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from proxy.core.artifact import beginning_of
 from proxy.core.artifact_reading.patterns import Search
@@ -33,8 +34,7 @@ MAX_HITS_OF_ONE: Final = 20
 """Matches shown of one artifact; its first line says how to continue."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactSearch:
+class ArtifactSearch(Struct, frozen=True):
     """What to find."""
 
     search: Search | None

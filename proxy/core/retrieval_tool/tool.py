@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.models.agent_tools import AgentFileAccess, reach_with
@@ -22,8 +23,7 @@ from proxy.core.text import jsontext
 RetrievalPolicy: TypeAlias = Literal["auto", "always", "never"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True):
     """A tool as it is described to a model, independent of the wire."""
 
     name: str
@@ -64,8 +64,7 @@ def is_offered(names: Sequence[str], policy: RetrievalPolicy) -> bool:
     return policy == "always" or (bool(names) and reach_with(names) is AgentFileAccess.NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What a call asks for."""
 
     artifact: str

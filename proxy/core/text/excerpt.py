@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.text.measures import count_lines, first_bytes, last_bytes, utf8_length
 
@@ -58,8 +60,7 @@ class Direction(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True)
-class ExcerptLimits:
+class ExcerptLimits(Struct, frozen=True):
     """How much of a text may stay."""
 
     max_lines: int = 2_000
@@ -89,8 +90,7 @@ class ExcerptLimits:
         return replace(self, max_chars=preview_chars if self.max_chars is None else min(preview_chars, self.max_chars))
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """Parts of a text, in order."""
 
     head: str
@@ -107,8 +107,7 @@ class Excerpt:
     """Bytes of the text that are shown, in UTF-8."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
+class _Room(Struct, frozen=True):
     """What a part of an excerpt may take up."""
 
     bytes: int

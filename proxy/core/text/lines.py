@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -27,8 +29,7 @@ _WANTED: Final = re.compile(
 _FORMS: Final = "`400-480`, `400-`, `400`, `-80` for the last 80, or `5:48000-80` to begin at byte 48000 of line 5"
 
 
-@dataclass(frozen=True, slots=True)
-class LineRange:
+class LineRange(Struct, frozen=True):
     """Lines from one to another, both included."""
 
     first: int

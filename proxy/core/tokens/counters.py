@@ -6,8 +6,9 @@ estimate is the larger of two sums over the bytes, rounded up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from proxy.core.tokens.byte_weights import GENERAL, Weights
 
@@ -43,8 +44,7 @@ class Counter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ByteClassCounter:
+class ByteClassCounter(Struct, frozen=True):
     """The estimate for models whose tokenizer is not available: on the safe side, with little waste.
 
     The larger of two sums: an ordinary one, for code, logs and prose, and a mixed one in which dense text weighs more.

@@ -6,9 +6,10 @@ Rule: a function of the image's size alone; where a maker's models differ, the l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.models.names import last_part
 from proxy.core.models.providers import vendor_of
@@ -50,8 +51,7 @@ class ImageRule(StrEnum):
 _BY_VENDOR: Final = {"anthropic": ImageRule.ANTHROPIC, "google": ImageRule.GEMINI, "alibaba": ImageRule.QWEN}
 
 
-@dataclass(frozen=True, slots=True)
-class ImageCounter:
+class ImageCounter(Struct, frozen=True):
     """A text counter that counts images by another rule than OpenAI's, or by costs that the upstream has shown."""
 
     texts: Counter

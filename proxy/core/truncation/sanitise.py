@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, Address, Message
@@ -43,8 +44,7 @@ _CLASSES: Final = {
 _UNNOTED_ROLES: Final = frozenset({"assistant", *SYSTEM_ROLES})
 
 
-@dataclass(frozen=True, slots=True)
-class SanitiseText:
+class SanitiseText(Struct, frozen=True):
     """Replaces the kinds that are set, in the texts of every message."""
 
     kinds: frozenset[Sanitise]

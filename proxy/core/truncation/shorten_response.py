@@ -8,8 +8,10 @@ while there is room for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
@@ -65,8 +67,7 @@ def shortened_response(
     return Edit(index, at, shortened, reason, artifact, tool, len(text), len(shortened))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shortening:
+class _Shortening(Struct, frozen=True):
     """One response while it is being shortened."""
 
     bulk: str

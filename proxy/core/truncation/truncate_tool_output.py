@@ -7,8 +7,10 @@ result is the same text in every later turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
@@ -31,8 +33,7 @@ _OURS_AT_MOST: Final = 4
 text quotes a notice, such as an agent's log, and is cut like any other."""
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateToolOutput:
+class TruncateToolOutput(Struct, frozen=True):
     """The limits for every tool, for some tools, and the tools that are left alone."""
 
     limits: ExcerptLimits

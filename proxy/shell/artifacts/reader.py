@@ -10,11 +10,11 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from proxy.core.artifact_reading.pointer import part_at
 from proxy.core.notices.catalogue import Language
@@ -54,8 +54,7 @@ _TEXT_SUFFIXES: Final = ("+json", "+xml", "yaml", "toml", "sql", "ndjson")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """An artifact that this client may read."""
 
     name: str

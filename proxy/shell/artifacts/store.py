@@ -14,11 +14,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
@@ -64,8 +65,7 @@ class _Outcome(Enum):
     """It was already stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(Struct, frozen=True):
     reason: str
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from proxy.shell.artifacts.folder import TOUCH_SECONDS, ArtifactFolder, Listed, artifact_of
 
@@ -22,8 +23,7 @@ _BLOCK_BYTES: Final = 4096
 """Disk space of a small file on most disks; counted like this, the limit bounds the number of files, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(Struct, frozen=True):
     """What a sweep did."""
 
     removed: int = 0
@@ -36,8 +36,7 @@ class Swept:
     """Their disk space, metadata included."""
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """An artifact, as listed."""
 
     used: float = 0.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from proxy.core.retrieval_tool.reading import Query
@@ -56,8 +56,7 @@ _GUARD: Final[Headers] = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(Struct, frozen=True):
     """What is sent."""
 
     status: int

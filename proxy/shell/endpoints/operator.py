@@ -9,10 +9,10 @@ import importlib.resources
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from msgspec.structs import replace
 from pydantic import BeforeValidator
 
 from proxy.core.text import jsontext

@@ -7,9 +7,9 @@ keep it alive. Nothing here imports FastAPI.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.config.settings import ServerSettings
@@ -37,8 +37,7 @@ Reload: TypeAlias = Callable[[], Awaitable[Reloaded]]
 """Reloads the settings. Raises SettingsRefused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """Of one application."""
 
     server: ServerSettings

@@ -15,10 +15,10 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.core.models.names import last_part, plainest, spelling, tells_nothing, unpacked
 from proxy.core.models.profile import Witness

@@ -7,9 +7,10 @@ there, except that they may load a model which the request at hand loads anyway.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
 
 from proxy.shell.models.questions import Questions
 from proxy.wire import own_servers as said
@@ -41,8 +42,7 @@ class OwnServer(Protocol):
         """What is, or would be, allocated for one model; `load`: whether it may be loaded to find out."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneAnswer:
+class OneAnswer(Struct, frozen=True):
     """A server that reports everything in one response."""
 
     says: str
@@ -60,8 +60,7 @@ class OneAnswer:
         return (await self.loaded(ask)).limits(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Ollama:
+class Ollama(Struct, frozen=True):
     """Reports what it has loaded; the window with which it would load a model is known once it has."""
 
     beside: str
@@ -90,8 +89,7 @@ class Ollama:
         return NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class ByName:
+class ByName(Struct, frozen=True):
     """A server that is asked about each model, and reports nothing about a model that is not loaded."""
 
     says: str

@@ -13,9 +13,10 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from proxy.core.models.names import last_part, plainest
 from proxy.core.tokens.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
@@ -37,8 +38,7 @@ _ESTIMATE: Final = ByteClassCounter()
 _loading: Final = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class _Vocabulary:
+class _Vocabulary(Struct, frozen=True):
     """The definition of an OpenAI encoding; the figures are those of tiktoken_ext/openai_public.py."""
 
     file_name: str
@@ -98,8 +98,7 @@ _ESTIMATED_FAMILIES: Final = tuple(
 """Families whose vocabulary is not installed, but whose token counts are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class TiktokenCounter:
+class TiktokenCounter(Struct, frozen=True):
     """Counts as OpenAI's models do; the vocabulary is loaded at the first count and shared by the whole process."""
 
     name: str

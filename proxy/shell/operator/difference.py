@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
@@ -29,8 +29,7 @@ LINE_CHARS: Final = 400
 """Of a line: outputs in one line of 200 KB are common."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A message as received and as sent."""
 
     number: int | None

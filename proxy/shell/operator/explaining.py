@@ -7,8 +7,9 @@ reasons, never content. What a request refers to but does not contain (an image 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
@@ -31,8 +32,7 @@ from proxy.wire.roads import wire_of_body
 PROFILE_VALUES: Final = ("window_tokens", "input_tokens", "output_tokens", "modalities", "tokenizer")
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """One upstream, as far as a dry run needs it."""
 
     upstream: UpstreamSettings
@@ -41,8 +41,7 @@ class Destination:
     ratio_of: RatioOf
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What would be done to one request."""
 
     planned: Planned

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from proxy.config.settings import ModelSettings, Settings, ToolLimits
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
 from proxy.core.compaction.order import compaction_steps, last_resorts
@@ -95,7 +97,7 @@ class Pipelines:
             [replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
         )
         if most_tokens is not None and (profile.window_is_guessed or most_tokens < profile.window_tokens):
-            narrow = replace(profile, window_tokens=most_tokens, input_tokens=None)
+            narrow = structs.replace(profile, window_tokens=most_tokens, input_tokens=None)
             limits = self.result_limits(narrow, pipeline.budget.ratio)
             local = tuple([limits if isinstance(step, TruncateToolOutput) else step for step in local])
         return replace(pipeline, local=local)
@@ -197,7 +199,7 @@ def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
         return pipeline
     images = pipeline.images
     if images is not None:
-        images = replace(images, local=_with_resolved(images.local, resolved))
+        images = structs.replace(images, local=_with_resolved(images.local, resolved))
     return replace(pipeline, local=_with_resolved(pipeline.local, resolved), images=images)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from proxy.core.conversation.message import Message
 from proxy.core.conversation.size import Size
 from proxy.shell.resources.shared_table import KEY_BYTES, SharedTable
@@ -54,8 +56,8 @@ def _spelled(value: object) -> str:
     >>> _spelled({"b": frozenset({2, 1}), "a": (None, "x")})
     "{'a':(None,'x',),'b':{1,2,},}"
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        inside = "".join(f"{field.name}={_spelled(getattr(value, field.name))}," for field in fields(value))
+    if (names := _fields(value)) is not None:
+        inside = "".join(f"{name}={_spelled(getattr(value, name))}," for name in names)
         return f"{type(value).__qualname__}({inside})"
     if isinstance(value, Mapping):
         return "{" + "".join(sorted(f"{_spelled(key)}:{_spelled(inside)}," for key, inside in value.items())) + "}"
@@ -64,3 +66,10 @@ def _spelled(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return "(" + "".join(f"{_spelled(one)}," for one in value) + ")"
     return repr(value)
+
+
+def _fields(value: object) -> Sequence[str] | None:
+    """Of a record; None for anything else."""
+    if isinstance(value, Struct):
+        return value.__struct_fields__
+    return [field.name for field in fields(value)] if is_dataclass(value) and not isinstance(value, type) else None

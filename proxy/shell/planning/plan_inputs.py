@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import structs
+
 from proxy.core.compaction.budget import Budget, budget_for
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.size import REPLY_PRIMING_TOKENS, Size, size_of_tools
@@ -157,7 +159,7 @@ class KnownInputs:
     ) -> PlanInputs:
         profile, own, budget = limits.profile, limits.own, limits.budget
         if terms.without:
-            profile = replace(profile, refused=profile.refused | terms.without)
+            profile = structs.replace(profile, refused=profile.refused | terms.without)
         if terms.goal_tokens is not None:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
         counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own

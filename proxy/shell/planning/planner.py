@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from msgspec import structs
+
 from proxy.core.compaction.budget import Budget, clamped_reply
 from proxy.core.compaction.in_place import Compressed, compressed
 from proxy.core.compaction.plain_plan import plain_plan
@@ -286,7 +288,7 @@ class Planner:
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:
-            access = replace(access, tool=True)
+            access = structs.replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import httpx
+from msgspec import Struct
 
 from proxy.core.content_types import ContentKind, media_type, plain_mime
 from proxy.core.conversation.references import Fetched, FetchError, Unfetched
@@ -43,8 +43,7 @@ _NAME_CHARACTERS: Final = 80
 _UNPRINTABLE_IN_NAMES: Final = re.compile(r"[^\w.()+,=@ -]+")
 
 
-@dataclass(slots=True)
-class _Trail:
+class _Trail(Struct):
     """The course of a download, as far as a diagnosis tells it."""
 
     url: httpx.URL

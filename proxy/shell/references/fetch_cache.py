@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from proxy.core.conversation.references import FetchError
 from proxy.errors import ArtifactStoreUnavailable
@@ -54,8 +54,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.obstacle is not None
 
 
-@dataclass(slots=True)
-class _Remembered:
+class _Remembered(Struct):
     finding: Finding
     used: float
     noted: float

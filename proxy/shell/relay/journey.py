@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
 from proxy.shell.planning.planned import Planned
 from proxy.shell.upstream.client import Headers
@@ -21,8 +23,7 @@ PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
 """Takes what an upstream sends before its response has content, with the response's headers."""
 
 
-@dataclass(slots=True)
-class EarlyBytes:
+class EarlyBytes(Struct):
     """What goes to a client before it is decided which response it gets."""
 
     pass_on: PassEarly

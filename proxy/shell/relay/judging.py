@@ -5,8 +5,9 @@ Rule: the core judges; here its verdict is recorded and learned from. A defect i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
 from proxy.core.conversation.edit import Reason

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, get_args
+
+from msgspec import Struct
 
 from proxy.config.settings import Settings
 from proxy.config.types import Mode
@@ -64,8 +66,7 @@ class Standing(NamedTuple):
         return self.is_first and is_whole and self.outcome.verdict.kind is VerdictKind.ACCEPTED
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """What the client of a request gets."""
 
     response: Response

@@ -7,7 +7,8 @@ is read to choose it. What is learned about models is kept separately for each u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.text import jsontext
@@ -20,8 +21,7 @@ from proxy.shell.upstream.client import Headers
 from proxy.wire.protocol import Wire
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One upstream, and what serves its requests."""
 
     relay: Relay

@@ -7,9 +7,11 @@ out: then another plan is made, which says so. Nothing is sent here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
@@ -31,8 +33,7 @@ _Make: TypeAlias = Callable[..., Awaitable[Planned]]
 """Makes a plan; `keeping`: whether what it takes out can be kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendPlan:
+class SendPlan(Struct, frozen=True):
     """One send."""
 
     attempt: Attempt

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld
@@ -44,8 +46,7 @@ Send: TypeAlias = Callable[[Journey, str], Awaitable[tuple[PeekedResponse, Plann
 ProxyError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieval:
+class Retrieval(Struct, frozen=True):
     """What every response needs for its rounds."""
 
     planner: Planner
@@ -67,8 +68,7 @@ class _Read(NamedTuple):
     """The plan for the request with these results."""
 
 
-@dataclass(slots=True)
-class ToolLoop:
+class ToolLoop(Struct):
     """The rounds of one response."""
 
     retrieval: Retrieval

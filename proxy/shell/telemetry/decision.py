@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from proxy.core.conversation.message import Message
 from proxy.core.overflow.retry_strategy import Attempt, Rung
@@ -28,8 +29,7 @@ _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(Struct):
     """One request; filled in as it proceeds. Times are seconds of `time.perf_counter`."""
 
     request_id: str

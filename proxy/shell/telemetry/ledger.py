@@ -16,9 +16,10 @@ import sqlite3
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from proxy.core.text import jsontext
 
@@ -94,8 +95,7 @@ class Entry(NamedTuple):
     """In the file of another replica; None: it was served here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which of the rows somebody wants to see."""
 
     limit: int = 50

@@ -10,9 +10,10 @@ import datetime
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.message_report import MessageReport
@@ -28,8 +29,7 @@ _BLOCK_BYTES: Final = 320
 """Approximate memory of a block with its names."""
 
 
-@dataclass(slots=True)
-class Recorded:
+class Recorded(Struct):
     """One finished request; immutable."""
 
     ended: float
@@ -105,8 +105,7 @@ class Recorded:
         return int if self.budget is None else self.budget.model_tokens
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Since the process started."""
 
     requests: int = 0
@@ -147,8 +146,7 @@ class Totals:
             self.prefix_kept += prefix_kept
 
 
-@dataclass(slots=True)
-class RecentDecisions:
+class RecentDecisions(Struct):
     """Remembers decisions; the oldest go first."""
 
     max_decisions: int = MAX_DECISIONS

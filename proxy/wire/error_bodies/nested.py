@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from proxy.core.overflow import ErrorCode, ErrorText
 
@@ -79,8 +80,7 @@ _EDGES: Final = " \n\t:.,-'\"{}[]()"
 _DECODER: Final = json.JSONDecoder(strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCode:
+class FoundCode(Struct, frozen=True):
     """One word for programs, as received."""
 
     path: str
@@ -89,8 +89,7 @@ class FoundCode:
     text: str
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What has been found in a response so far."""
 
     texts: list[ErrorText] = field(default_factory=list)

@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.strategies import (
     CountingCounter,
     any_histories,

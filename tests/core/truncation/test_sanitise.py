@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support.strategies import (
     TEXTS,
     budgets,
@@ -132,7 +133,7 @@ def test_planning_twice_counts_nothing_twice(texts, kinds):
 def cutting(budget, kinds):
     """The steps as the shell puts them together."""
     every, step = pipeline(budget, limits=ExcerptLimits(4_000, 50_000)), SanitiseText(kinds)
-    notices, local = replace(every.notices, clean=step.clean), (*every.local, step)
+    notices, local = structs.replace(every.notices, clean=step.clean), (*every.local, step)
     return replace(
         every,
         local=local,

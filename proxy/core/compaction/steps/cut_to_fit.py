@@ -8,8 +8,10 @@ messages are spared as long as large ones can be cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
@@ -32,8 +34,7 @@ _ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room, tried in turn: what an excerpt costs in tokens is known only after it is made."""
 
 
-@dataclass(frozen=True, slots=True)
-class CutToFit:
+class CutToFit(Struct, frozen=True):
     """A last resort before a request is refused: messages that must stay are cut to what fits."""
 
     notices: Notices
@@ -65,8 +66,7 @@ class CutToFit:
             yield from excerpted(entries, left, self.notices, self.reason, self.limits)
 
 
-@dataclass(frozen=True, slots=True)
-class CutArguments:
+class CutArguments(Struct, frozen=True):
     """A last resort: the arguments of calls in the newest unit are cut to what fits."""
 
     notices: Notices
@@ -96,8 +96,7 @@ class CutArguments:
                     yield Change(found)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeImages:
+class DescribeImages(Struct, frozen=True):
     """A last resort: images in messages that must stay are described, the oldest first, and no more than needed."""
 
     showing: Callable[[int], Sequence[LocalStep]]

@@ -7,7 +7,8 @@ https://api-docs.deepseek.com/guides/thinking_mode
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Mark
@@ -17,8 +18,7 @@ from proxy.core.conversation.exchange import Change
 from proxy.core.notices.writing import Notices
 
 
-@dataclass(frozen=True, slots=True)
-class DropOldReasoning:
+class DropOldReasoning(Struct, frozen=True):
     """Goes through the turns before the last user message, the oldest first."""
 
     notices: Notices

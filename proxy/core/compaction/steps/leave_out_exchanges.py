@@ -9,8 +9,9 @@ very long texts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
@@ -27,8 +28,7 @@ _WORTH_CUTTING: Final = 1.25
 """Results and very long texts that exceed the remaining excess by this factor are cut, not left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveOutExchanges:
+class LeaveOutExchanges(Struct, frozen=True):
     """Gives up whole units until the kept messages are down to the goal."""
 
     notices: Notices

@@ -6,8 +6,9 @@ Rule: a compaction step. The last user message and everything after it are never
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
@@ -24,8 +25,7 @@ TEXT_HEAD_SHARE: Final = 0.75
 """Share of the kept text that is its beginning: unlike a program, a document says first what it is about."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShortenOldTexts:
+class ShortenOldTexts(Struct, frozen=True):
     """Goes through the turns before the last user message, the oldest first."""
 
     notices: Notices
