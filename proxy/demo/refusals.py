@@ -7,12 +7,12 @@ what it shows there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Load:
+
+class Load(Struct, frozen=True):
     """A request's demand on the window."""
 
     message_tokens: int
@@ -27,8 +27,7 @@ class Load:
         return self.message_tokens + self.tool_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Flavour:
+class Flavour(Struct, frozen=True):
     """A kind of server."""
 
     name: str

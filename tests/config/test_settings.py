@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import get_args
 
 import pytest
@@ -134,3 +137,16 @@ def test_a_tokenizer_is_one_that_is_installed():
     assert set(get_args(get_args(known)[0])) == {*_VOCABULARIES, "bytes"}
     (said,) = mistakes(flags={"models": [{"match": "x", "tokenizer": "o200k"}]})
     assert said == "models[0].tokenizer: must be 'o200k_base', 'cl100k_base' or 'bytes', found 'o200k'"
+
+
+def test_no_plugin_of_pydantic_is_looked_for_as_it_would_see_the_keys() -> None:
+    asked = (
+        "import importlib.metadata\n"
+        "def told(**_): raise SystemExit('plugins are looked for')\n"
+        "importlib.metadata.entry_points = told\n"
+        "from proxy.config.settings import load\n"
+        "print(load().server.port)\n"
+    )
+    variables = {name: text for name, text in os.environ.items() if name != "PYDANTIC_DISABLE_PLUGINS"}
+    told = subprocess.run([sys.executable, "-c", asked], env=variables, capture_output=True, text=True, check=False)
+    assert (told.stdout, told.stderr) == ("8787\n", "")

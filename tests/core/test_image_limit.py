@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support.media_samples import base64_of, image_part, mcp_block, png
 from support.strategies import conversation, exchange, pairing_faults, part, pipeline, planned, turn_by_turn, user
 
@@ -26,7 +27,7 @@ SEEING = frozenset({Modality.TEXT, Modality.VISION})
 def limited(max_images, target=ToolImages.USER_AFTER_BATCH, budget=None, reads=SEEING):
     every = pipeline(budget or Budget(10**6))
     routes = Routes(reads, max_images=max_images)
-    blind = RouteMedia(replace(routes, max_images=0), target)
+    blind = RouteMedia(structs.replace(routes, max_images=0), target)
     local = (RouteMedia(routes, target), *every.local)
     return replace(every, local=local, images=ImageLimit(max_images, (blind, *every.local)))
 

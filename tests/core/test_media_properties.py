@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support.media_samples import (
     CSV,
     DOCX,
@@ -214,7 +215,7 @@ def test_the_same_content_and_capability_give_the_same_route(content, declared, 
     notices = pipeline(Budget(1_000)).notices
     message = conversation([{"role": role, "content": [image_part(content, declared)]}])[0]
     first, second = (list(step(index, message, "", notices)) for index in (0, 7))
-    assert [replace(edit, message=0) for edit in first] == [replace(edit, message=0) for edit in second]
+    assert [structs.replace(edit, message=0) for edit in first] == [structs.replace(edit, message=0) for edit in second]
     for edit in first:
         assert edit.media is not None
         stays = edit.media.route in ("image_url", "file", "input_audio")

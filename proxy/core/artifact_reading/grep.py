@@ -7,11 +7,11 @@ early, the page says from which line to continue.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from typing import Final
 
 from proxy.core.artifact_reading.grep_listing import Listing
 from proxy.core.artifact_reading.patterns import Search
+from proxy.core.text.discreet import Discreet
 from proxy.core.text.lines import PAGE_BYTES, LineIndex, LineRange, Span, begin_of
 from proxy.errors import RangeOutside
 
@@ -21,11 +21,10 @@ _OVERLAP_BYTES: Final = 4 * 1024
 """Between two pieces of a line longer than one read: a match of up to this length across them is found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
+class Hits(Discreet, frozen=True):
     """The hits of a search."""
 
-    text: bytes = field(repr=False)
+    text: bytes
     """As `grep -n` prints it; for a line that is too long, `line:byte:…`."""
     count: int
     first: int

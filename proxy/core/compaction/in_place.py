@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import Pipeline
 from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.tracked_message import TrackedMessage, prepared
+from proxy.core.text.discreet import Discreet
 
 
-@dataclass(frozen=True, slots=True)
-class Compressed:
+class Compressed(Discreet, frozen=True):
     """As many messages as came, in the same order."""
 
-    entries: tuple[TrackedMessage, ...] = field(repr=False)
+    entries: tuple[TrackedMessage, ...]
     budget: Budget
 
     @property

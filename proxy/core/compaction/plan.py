@@ -27,6 +27,7 @@ from proxy.core.conversation.message import Conversation, Message
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
 from proxy.core.notices.writing import Notices
+from proxy.core.text.discreet import Discreet
 from proxy.core.tokens.counters import Counter
 
 CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
@@ -121,12 +122,11 @@ class Progress(Struct):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Discreet, frozen=True):
     """What to send in place of a request."""
 
     edits: tuple[Edit, ...]
-    sent: tuple[Message, ...] = field(repr=False)
+    sent: tuple[Message, ...]
     """The messages that are sent."""
     before: Size
     """Size of the request as it came."""
@@ -139,7 +139,7 @@ class Plan:
     """The largest messages that are sent, if the plan does not fit."""
     base: Size = NOTHING
     """Size of what is not a message: mostly the tool list."""
-    blocks: tuple[MessageReport, ...] = field(default=(), repr=False)
+    blocks: tuple[MessageReport, ...] = ()
     """What became of each message of the request."""
 
     @property

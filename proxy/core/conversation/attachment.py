@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.core.content_types.encoded import decoded, last_of
+from proxy.core.text.discreet import Discreet
 
 
 class Shape(StrEnum):
@@ -25,20 +27,19 @@ class Shape(StrEnum):
     """A text that is a binary file which the client decoded as text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Discreet, frozen=True):
     """A content, or the address of one."""
 
     shape: Shape
-    payload: str = field(repr=False, default="")
+    payload: str = ""
     """Base64."""
     declared: str = ""
     """The declared media type, as written in the message."""
     name: str = ""
     """Of the file, as written in the message."""
-    address: str = field(repr=False, default="")
+    address: str = ""
     """Where the content is, or the upstream's name for it, if it is not in the message."""
-    plain: bytes | None = field(repr=False, default=None)
+    plain: bytes | None = None
     """The content, if it is not base64."""
     is_data_url: bool = False
     is_asked_for: bool = False

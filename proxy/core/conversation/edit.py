@@ -6,13 +6,13 @@ anything is sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import Address, Content, Item
+from proxy.core.text.discreet import Discreet
 
 
 class Reason(StrEnum):
@@ -51,12 +51,11 @@ class Reason(StrEnum):
     """The proxy's own tool was added to the tool list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Discreet, frozen=True):
     """Parts that a tool result cannot hold: they go into a user message after the whole batch of results."""
 
-    parts: tuple[Item, ...] = field(repr=False)
-    spoken: str | None = field(repr=False, default=None)
+    parts: tuple[Item, ...]
+    spoken: str | None = None
     """Text of an assistant message that goes before, for upstreams that accept no user message right after a result."""
 
 
@@ -73,14 +72,13 @@ class RoutedMedia(Struct, frozen=True):
     """Why it was replaced by a description."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Discreet, frozen=True):
     """Replaces the content at an address in a message by `becomes`, or takes it out."""
 
     message: int | None
     """Index in the request as received; None for a member of the request itself."""
     at: Address
-    becomes: Content = field(repr=False)
+    becomes: Content
     """None takes it out."""
     reason: Reason
     artifact: Artifact | None = None

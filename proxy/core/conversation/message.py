@@ -7,7 +7,7 @@ reads texts, media, calls and results, and refers to a place in a message by an 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from proxy.core.content_types import MediaType
 from proxy.core.conversation.attachment import Attachment, Replacement, Route
+from proxy.core.text.discreet import Discreet
 
 Address: TypeAlias = Hashable
 """A place in a message. Only the wire of the message understands it."""
@@ -58,47 +59,43 @@ class ImageView(NamedTuple):
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Discreet, frozen=True):
     """One part of a message's content: a text, media, or something that only the upstream understands."""
 
-    raw: bytes = field(repr=False)
+    raw: bytes
     """As its wire wrote it."""
-    text: str | None = field(repr=False, default=None)
+    text: str | None = None
     attachment: Attachment | None = None
-    rest: bytes = field(repr=False, default=b"")
+    rest: bytes = b""
     """For media: its other members, as its wire writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Discreet, frozen=True):
     """A part that stays as its wire wrote it."""
 
-    raw: bytes = field(repr=False)
+    raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Discreet, frozen=True):
     """A text part."""
 
-    text: str = field(repr=False)
-    like: bytes | None = field(repr=False, default=None)
+    text: str
+    like: bytes | None = None
     """The part that it replaces; the other members of that part stay."""
-    instead_of: bytes | None = field(repr=False, default=None)
+    instead_of: bytes | None = None
     """The other members, besides the content, of the media that it replaces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Discreet, frozen=True):
     """A part that holds media."""
 
     route: Route
     found: MediaType
-    content: bytes | None = field(repr=False, default=None)
-    address: str = field(repr=False, default="")
+    content: bytes | None = None
+    address: str = ""
     """Where the content is, if it is not here."""
-    name: str = field(repr=False, default="")
-    like: bytes | None = field(repr=False, default=None)
+    name: str = ""
+    like: bytes | None = None
     """The other members, besides the content, of the part that it replaces; they stay."""
     is_fetched: bool = False
     """Whether the replaced part names an address that no longer applies."""

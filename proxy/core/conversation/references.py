@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import Final, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.text.discreet import Discreet
 
 MAX_REFERENCES: Final = 32
 """Of one message; further ones stay as they are."""
@@ -35,11 +35,10 @@ class Origin(StrEnum):
     """In our own store."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Discreet, frozen=True):
     """Something that a message names but does not hold."""
 
-    address: str = field(repr=False)
+    address: str
     """As written in the message: `https://…` or `artifact:ID`. It may hold a password, so it must not be logged."""
     origin: Origin
 
@@ -50,11 +49,10 @@ class Reference:
         return found[1] if found is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Discreet, frozen=True):
     """The content found at an address."""
 
-    content: bytes = field(repr=False)
+    content: bytes
     declared: str
     """The media type that its source states, in lower case and without parameters; empty if it states none."""
     name: str
@@ -95,14 +93,13 @@ class FetchError(StrEnum):
     EMPTY = "empty"
 
 
-@dataclass(frozen=True, slots=True)
-class Unfetched:
+class Unfetched(Discreet, frozen=True):
     """Why something could not be fetched, with the details that a model can act on."""
 
     obstacle: FetchError
     http_code: int | None = None
     """Of the last response; None if there was none."""
-    final_url: str = field(repr=False, default="")
+    final_url: str = ""
     """The address that sent it, after redirects."""
     content_type: str = ""
     """As the server states it; safe to print."""

@@ -7,10 +7,10 @@ sent as media stays byte for byte if nobody states whether the model reads it; b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.attachment import Attachment, Replacement, Shape
@@ -23,6 +23,7 @@ from proxy.core.media.routes import MediaPlacement, Routes, modality_claimed
 from proxy.core.models.profile import Modality, ToolImages
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text.discreet import Discreet
 
 MAX_SHOWN: Final = 32
 """Contents of one message that are shown although they were not sent as media: a page has hundreds of icons."""
@@ -32,13 +33,12 @@ _ROLES: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 """System and developer texts are never changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouteMedia:
+class RouteMedia(Discreet, frozen=True):
     """How media are routed for one model."""
 
     routes: Routes
     tool_images: ToolImages = ToolImages.USER_AFTER_BATCH
-    resolved: Resolved = field(default_factory=dict, repr=False)
+    resolved: Resolved = field(default_factory=dict)
     """Content from elsewhere, as far as it was looked up."""
     in_place: bool = False
     """Whether nothing may be moved into another message: what a result shows already stays there, and what a text of it

@@ -6,7 +6,6 @@ no.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import Struct
@@ -65,13 +64,12 @@ class MediaPlacement(Struct, frozen=True):
         return RoutedMedia(self.found.kind.value, self.found.mime, self.route.value, self.byte_count, self.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Routes:
+class Routes(Struct, frozen=True):
     """What one model reads, and the most that is shown to it."""
 
     modalities: frozenset[Modality] | None = None
     """None: nobody states it."""
-    refused: frozenset[Modality] = field(default=frozenset())
+    refused: frozenset[Modality] = frozenset()
     """What its upstream has refused before, whatever is stated."""
     is_strict: bool = False
     """Whether a model is assumed to read only text if nobody states what it reads."""

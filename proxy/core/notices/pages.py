@@ -7,6 +7,7 @@ output is somebody else's and is shown as quoted.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -74,7 +75,7 @@ def quoted(text: str, way: ArtifactAccess | None = None) -> str:
         named = [line[: name.start()] for name in _NAMED.finditer(line)]
         return found[0] if named and all(before.endswith(places) for before in named) else QUOTED
 
-    return _FOREIGN.sub(marked, text)
+    return _foreign().sub(marked, text)
 
 
 def _places_of(way: ArtifactAccess) -> tuple[str, ...]:
@@ -98,6 +99,11 @@ def _header_patterns(column: int) -> str:
     return f"{page}(?:{cut}|{more})?|{hits}(?:{stopped})?"
 
 
+@functools.cache  # compiled for the first text that holds such words: 2 ms
+def _foreign() -> re.Pattern[str]:
+    """What looks like a notice and is no header of a page."""
+    headers = "|".join(_header_patterns(column) for column in (0, 1))
+    return re.compile(rf"\[\s{{0,9}}context-proxy\s{{0,9}}:(?! (?:{headers})\])", re.IGNORECASE)
+
+
 _NAMED: Final = re.compile(ARTIFACT_NAME)
-_HEADERS: Final = "|".join(_header_patterns(column) for column in (0, 1))
-_FOREIGN: Final = re.compile(rf"\[\s{{0,9}}context-proxy\s{{0,9}}:(?! (?:{_HEADERS})\])", re.IGNORECASE)

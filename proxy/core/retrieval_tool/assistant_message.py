@@ -7,41 +7,40 @@ that name; every call keeps its bytes, because they may carry what an upstream w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from proxy.core.text.discreet import Discreet
 
 RETRIEVAL_TOOL: Final = "read_artifact"
 """The proxy's own tool."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCall:
+class OwnCall(Discreet, frozen=True):
     """A call of the proxy's own tool."""
 
     position: int
     """Its index among all calls of its message."""
     id: str
-    arguments: str = field(repr=False)
+    arguments: str
     """As the model wrote them: JSON, or an attempt at it."""
-    raw: bytes = field(repr=False)
+    raw: bytes
     """The whole call."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssistantMessage:
+class AssistantMessage(Discreet, frozen=True):
     """A model's message in one round."""
 
-    message: bytes = field(repr=False)
+    message: bytes
     """As it is sent back upstream, with all calls."""
     own: tuple[OwnCall, ...]
-    others: tuple[bytes, ...] = field(repr=False)
+    others: tuple[bytes, ...]
     """The client's calls, in order."""
-    others_meant: Any = field(repr=False)
+    others_meant: Any
     """The same calls by their meaning: ids, names, arguments."""
-    texts: Mapping[str, str] = field(repr=False)
+    texts: Mapping[str, str]
     """The parts that a person may read, by the wire's name for each: text and reasoning."""
 
-    before: tuple[bytes, ...] = field(repr=False, default=())
+    before: tuple[bytes, ...] = ()
     """What the client has of the same response and sends back as messages before this one."""
 
     @property

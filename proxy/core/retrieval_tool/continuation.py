@@ -8,7 +8,6 @@ a record. A response of several rounds ends under another name than it began wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -16,6 +15,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.hidden_calls import beginning, mark_of
 from proxy.core.text import jsontext
+from proxy.core.text.discreet import Discreet
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -28,15 +28,14 @@ class _Record(msgspec.Struct, frozen=True):
     """Each as its wire wrote it; a JSON string if that is not JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
+class Continuation(Discreet, frozen=True):
     """How to continue from one response."""
 
     mark: str
     """Of the name that the client knows."""
     name: str
     """The response to continue from."""
-    results: tuple[bytes, ...] = field(repr=False)
+    results: tuple[bytes, ...]
     """What answers its hidden calls; these messages come before those of the request."""
 
     @classmethod

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +17,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext
+from proxy.core.text.discreet import Discreet
 
 HISTORY_BYTES: Final = 16
 """Of the hash of a conversation up to one message: 128 bits, because only its tenant can create another one."""
@@ -36,16 +36,15 @@ class _Record(msgspec.Struct, frozen=True):
     """The messages that answer the hidden calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenToolCalls:
+class HiddenToolCalls(Discreet, frozen=True):
     """Our calls in one response, with their results."""
 
     mark: str
     """Of the client's calls in that response."""
     positions: tuple[int, ...]
     """The indexes of our calls among all of them."""
-    calls: tuple[bytes, ...] = field(repr=False)
-    results: tuple[bytes, ...] = field(repr=False)
+    calls: tuple[bytes, ...]
+    results: tuple[bytes, ...]
     """Tool messages, one for each call."""
 
     @classmethod

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from proxy.core.text.discreet import Discreet
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -67,13 +67,12 @@ class LineRange(Struct, frozen=True):
         return LineRange(first, total_lines if self.last is None else min(self.last, total_lines), self.skipped_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class LineIndex:
+class LineIndex(Discreet, frozen=True):
     """Where lines begin, to within one block."""
 
     size: int
     """Bytes of the text."""
-    feeds: Sequence[int] = field(repr=False)
+    feeds: Sequence[int]
     """Line feeds from the beginning to the end of each block."""
     closed: bool
     """Whether the text ends with a line feed."""
@@ -109,11 +108,10 @@ class LineIndex:
         return block * BLOCK_BYTES, line - 1 - (self.feeds[block - 1] if block else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Discreet, frozen=True):
     """Some lines of a text."""
 
-    text: bytes = field(repr=False)
+    text: bytes
     first: int
     """Number of its first line."""
     last: int

@@ -94,7 +94,7 @@ class Pipelines:
         """The same steps if no message may be added, removed or moved. `most_tokens`: a window that replaces the
         model's if that is larger or a guess."""
         local = tuple(
-            [replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
+            [structs.replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
         )
         if most_tokens is not None and (profile.window_is_guessed or most_tokens < profile.window_tokens):
             narrow = structs.replace(profile, window_tokens=most_tokens, input_tokens=None)
@@ -204,13 +204,15 @@ def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
 
 
 def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:
-    return tuple(replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
+    return tuple(structs.replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
 
 
 def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
     """The same steps, but a message keeps `images` images at the most; its others are described."""
     return tuple(
-        replace(step, routes=replace(step.routes, max_images=images)) if isinstance(step, RouteMedia) else step
+        structs.replace(step, routes=structs.replace(step.routes, max_images=images))
+        if isinstance(step, RouteMedia)
+        else step
         for step in steps
     )
 

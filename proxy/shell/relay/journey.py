@@ -6,12 +6,13 @@ Rule: a request that no plan and no attempt changes goes upstream as the origina
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
+from proxy.core.text.discreet import Discreet
 from proxy.shell.planning.planned import Planned
 from proxy.shell.upstream.client import Headers
 
@@ -38,22 +39,21 @@ class PlanFor(Protocol):
         """`most_tokens`: if what must stay exceeds the goal. `keeping`: whether artifacts can be kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Journey:
+class Journey(Discreet, frozen=True):
     """A request as it came, and the plan for it."""
 
     target: bytes
-    headers: Headers = field(repr=False)
-    body: bytes = field(repr=False)
+    headers: Headers
+    body: bytes
     """As received, compressed or not."""
     planned: Planned
     tenant: str
-    plan_for: PlanFor | None = field(default=None, repr=False)
+    plan_for: PlanFor | None = None
     """Plans a harsher second send that may change more than the request itself: a page that was read for the model can
     be replaced by a smaller one."""
     larger: Planned | None = None
     """A larger plan that is sent first, to find out whether a learned window is still right."""
-    early: EarlyBytes | None = field(default=None, repr=False)
+    early: EarlyBytes | None = None
     """Takes what a response sends before it has content; None: those bytes wait for the rest."""
 
     def uncompressed(self) -> Journey:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.config.settings import Settings
 from proxy.config.types import Mode

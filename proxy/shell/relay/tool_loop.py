@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.core.notices.catalogue import Language
 from proxy.core.notices.retrieval import last_reading, stopped, too_many, withheld

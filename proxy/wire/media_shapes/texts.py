@@ -6,10 +6,11 @@ data URI, a block, a declared type) is proof enough, however short it is. A text
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
+
+from msgspec import structs
 
 from proxy.core.content_types import ContentKind, looks_decoded_by_force, media_type, plain_mime
 from proxy.core.content_types.encoded import data_url, decoded, is_address, last_of
@@ -162,7 +163,7 @@ def _routed_changes(found: Mapping[str, Any], replace: Replace) -> dict[Path, by
     is_shown = False
 
     def asked(attachment: Attachment) -> Replacement | None:
-        return replace(dataclasses.replace(attachment, is_asked_for=True))
+        return replace(structs.replace(attachment, is_asked_for=True))
 
     for name, item in found.items():
         attachment = _routed_content(found, name) if name in _ROUTED_MEMBERS else None
@@ -194,7 +195,7 @@ def _routed_content(found: Mapping[str, Any], member: str) -> Attachment | None:
         block = attachment_of(item) or attachment_of(inside)
         if block is None or not _holds_content(block, item):
             return None
-        return dataclasses.replace(_in_text(block), declared=block.declared or declared, name=block.name or name)
+        return structs.replace(_in_text(block), declared=block.declared or declared, name=block.name or name)
     if not isinstance(item, str):
         return None
     if is_address(item):
@@ -224,7 +225,7 @@ def _changes(
         name = name_in(found) or around
         block = attachment_of(found) if isinstance(found.get("type"), str) else None
         if block is not None and _holds_content(block, found):
-            stands = replace(dataclasses.replace(_in_text(block), name=block.name or around))
+            stands = replace(structs.replace(_in_text(block), name=block.name or around))
             if stands is not None:
                 yield path, jsontext.dump({"type": "text", "text": stands.words})
                 return
@@ -292,4 +293,4 @@ def _holds_content(block: Attachment, found: Mapping[str, Any]) -> bool:
 
 def _in_text(block: Attachment) -> Attachment:
     """A block in JSON counts as content inside a text."""
-    return dataclasses.replace(block, shape=Shape.TEXT, declared=block.declared or _CLAIMS.get(block.shape, ""))
+    return structs.replace(block, shape=Shape.TEXT, declared=block.declared or _CLAIMS.get(block.shape, ""))

@@ -8,8 +8,9 @@ last round, because its server can continue from that response.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import jsontext

@@ -12,8 +12,9 @@ https://platform.openai.com/docs/api-reference/responses-streaming
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from proxy.core.retrieval_tool.assistant_message import AssistantMessage
 from proxy.core.text import jsontext

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from support.messages_conversations import assistant, body_of, result, spelled, text, use, user
 from support.strategies import pipeline
 
