@@ -9,11 +9,9 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
-
-from msgspec import Struct, field
-from msgspec.structs import replace
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
@@ -108,7 +106,8 @@ class Line(NamedTuple):
         return 1 + round(len(self.text) * self.sight.tokens_per_character)
 
 
-class LinePool(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class LinePool:
     """Lines of everything that is left out so far."""
 
     sources: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
