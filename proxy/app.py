@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import os
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -50,9 +48,10 @@ from proxy.shell.references.resolver import Downloads, Resolver
 from proxy.shell.relay.relay import Relay
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.relay.tool_loop import Retrieval
+from proxy.shell.resources.interpreter import tune_interpreter
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.shared_table import SharedTable
-from proxy.shell.resources.workload import Workload, give_memory_back, tune_allocator
+from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 from proxy.shell.telemetry.parcels import Outbox
@@ -68,9 +67,6 @@ if TYPE_CHECKING:
     from proxy.shell.telemetry.shared_decisions import SharedDecisions
     from proxy.shell.telemetry.tracing import Tracer
 
-SWITCH_SECONDS: Final = 0.0005
-"""How long a planning thread may keep the interpreter while the event loop waits for it. Python's default of 5 ms adds
-up, because that happens after each read and write of a socket."""
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
 PREPARE_SECONDS: Final = 2
@@ -87,24 +83,6 @@ async def _follow(learning: Learning) -> None:
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         learning.refresh()
-
-
-def tune_interpreter() -> None:
-    """For a server whose objects live either forever or as long as a request."""
-    # What is loaded by now stays; every request would pay for scanning it again. It is not scanned once before, which
-    # would take a tenth of the start: of 117 000 objects, 1 900 were garbage.
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
-    gc.enable()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    tune_allocator()
-
-
-def forget_what_is_gone() -> None:
-    """After many of the objects that seemed to live forever are gone."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
 
 
 def create_explainer(settings: Settings) -> Explainer:

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.app import Inherited, create_app, forget_what_is_gone, unwritable
+from proxy.app import Inherited, create_app, unwritable
 from proxy.config.settings import Settings, SettingsError
 from proxy.errors import SettingsRefused
 from proxy.preflight import leads_here
 from proxy.shell.endpoints.dispatch import Dispatcher
 from proxy.shell.endpoints.parts import Reloaded
+from proxy.shell.resources.interpreter import forget_what_is_gone
 from proxy.shell.resources.logs import logger
 
 Load: TypeAlias = Callable[[], Settings]

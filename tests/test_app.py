@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import gc
-import sys
-import weakref
 from pathlib import Path
 
 import pytest
@@ -41,34 +38,6 @@ def test_artifacts_lie_in_the_data_folder_unless_another_place_is_set(stated, pl
 
 def test_all_applications_of_a_process_share_one_operators_api():
     assert app._operator_api() is app._operator_api()
-
-
-class _Held:
-    """An object that only a circle keeps alive."""
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_a_server_that_starts_scans_nothing_any_more_of_what_it_has_loaded() -> None:
-    """The one place where this is tried in the process of the tests: tests_process.py has put it aside."""
-    tune = app.tune_interpreter.__wrapped__
-    before = gc.get_threshold(), sys.getswitchinterval()
-    try:
-        held: list[object] = []
-        held.append(held)  # a circle
-        assert any(one is held for one in gc.get_objects())
-        tune()
-        assert not any(one is held for one in gc.get_objects())
-        assert (gc.get_threshold(), gc.isenabled()) == ((10_000, 20, 20), True)
-        gone = weakref.ref(_Held())
-        assert gone() is not None
-        app.forget_what_is_gone()
-        assert gone() is None
-        assert not any(one is held for one in gc.get_objects())
-    finally:
-        gc.set_threshold(*before[0])
-        sys.setswitchinterval(before[1])
 
 
 def test_the_metrics_tell_what_is_learned_by_the_application_that_runs_and_of_every_upstream(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import linecache
 import os
@@ -68,8 +67,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     tune_allocator()
     if trim is not None:
         trim(0)
-    app.tune_interpreter = functools.wraps(app.tune_interpreter)(lambda: None)
-    reloading.forget_what_is_gone = functools.wraps(app.forget_what_is_gone)(lambda: None)
+    app.tune_interpreter = reloading.forget_what_is_gone = lambda: None
 
 
 @pytest.hookimpl(trylast=True)
