@@ -6,16 +6,13 @@ Rule: a record; a plan continues only from one with equal inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
-
-from msgspec import field
-from msgspec.structs import replace
 
 from proxy.core.compaction.plan import Plan, Progress
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.text import jsontext
-from proxy.core.text.discreet import Discreet
 from proxy.core.text.jsontext import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.shell.planning.prefix import LastSent
@@ -30,7 +27,8 @@ _POOL_BYTES: Final = 500_000
 """What the lines and names of messages that are left out take at the most: their number is bounded."""
 
 
-class Planned(Discreet, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Planned:
     """A request, and what to send in its place."""
 
     wire: Wire
@@ -47,15 +45,15 @@ class Planned(Discreet, frozen=True):
     """How many edits there are for each reason."""
     reply_limit: tuple[str, int] | None
     """The member that limits the reply and its new value, if it must be lowered."""
-    last_sent: LastSent = field(default_factory=LastSent)
+    last_sent: LastSent = field(default_factory=LastSent, repr=False)
     """What its conversation sent before; the same object for all its remembered turns."""
-    resolved: Resolved = field(default_factory=dict)
+    resolved: Resolved = field(default_factory=dict, repr=False)
     """What was found for the references in the messages."""
     lookup_seconds: float = 0.0
     """How long the look-ups for this request took: time of others, not the proxy's own."""
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = field(default=(), repr=False)
     """Marks of messages that may hide calls of the proxy's own tool."""
-    members: Mapping[str, Raw] = field(default_factory=dict)
+    members: Mapping[str, Raw] = field(default_factory=dict, repr=False)
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""

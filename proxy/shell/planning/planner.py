@@ -138,7 +138,7 @@ class Planner:
         if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
             planned = await self._run(came, match, resolved)
         if lookup_seconds >= WAITED_SECONDS:
-            planned = structs.replace(planned, lookup_seconds=lookup_seconds)
+            planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             self._remember(planned, tenant, match)
         return planned
@@ -220,7 +220,7 @@ class Planner:
         if request.ends:  # the next turn continues from what was accepted, not from what was refused
             tenant = bytes.fromhex(refused.tenant)
             match = self._memory.find((accepted.wire.path, tenant), request.body)
-            self._remember(structs.replace(accepted, last_sent=refused.last_sent), tenant, match)
+            self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
@@ -325,7 +325,7 @@ class Planner:
             goes_on=goes_on,
             will_be_known=will_be_known,
         )
-        return structs.replace(planned, unknown=unknown) if unknown else planned
+        return replace(planned, unknown=unknown) if unknown else planned
 
     def made(
         self,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
