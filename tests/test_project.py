@@ -195,7 +195,6 @@ TRIED_ELSEWHERE = {
     "shell/relay/watching.py": "overflow_journeys/test_streams_and_endings.py",
     "shell/telemetry/recorder.py": "shell/telemetry/test_decision.py",
     "shell/upstream/exchange.py": "shell/upstream/test_client.py",
-    "shell/upstream/tap.py": "shell/upstream/test_client.py",
     "shell/upstream/upload.py": "shell/upstream/test_client.py",
 }
 """Of the shell and the demo: parts that mean something only together are tried together, mostly as the whole proxy on a
