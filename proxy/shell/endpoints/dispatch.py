@@ -36,6 +36,7 @@ from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import Response, Served, header
 from proxy.shell.relay.routes import Route, Routes
+from proxy.shell.relay.watching import StreamedResponse
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
@@ -57,7 +58,7 @@ _PIECES_OF_THE_END: Final = 32
 """Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
 
 
-_HANDING_ON: Final = (UpstreamResponse, PeekedResponse)
+_HANDING_ON: Final = (UpstreamResponse, PeekedResponse, StreamedResponse)
 """Responses that pass as they arrive."""
 
 

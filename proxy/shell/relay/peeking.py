@@ -46,7 +46,7 @@ _PIECES_OF_THE_END: Final = 8
 
 
 class NotingTaker(Taker, Protocol):
-    """A taker that notes the end of what it sends."""
+    """A taker that notes the end of what it takes."""
 
     last: Tail
 
@@ -61,9 +61,10 @@ class PeekedResponse:
         self._answer = answer
         self._pieces = answer.chunks()
         self._held: list[bytes] = []
-        self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
+        self.last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
+        """The end of what has arrived."""
         self._is_noted = False
-        """Whether somebody else adds to it."""
+        """Whether somebody else adds to it what `chunks` yields."""
         types, codings = _described_by(answer.headers)
         self._is_event_stream = any(b"event-stream" in value for value in types)
         self._is_json = any(b"json" in value for value in types)
@@ -136,13 +137,14 @@ class PeekedResponse:
         return count
 
     def hand_to(self, taker: NotingTaker) -> None:
-        """Like UpstreamResponse.hand_to. The taker also notes what it is not handed, so that this is done once."""
-        self._last, self._is_noted = taker.last, True
+        """Like UpstreamResponse.hand_to. A taker with a `last` of its own also notes what it is not handed, so that
+        this is done once."""
+        self.last, self._is_noted = taker.last, taker.last is not self.last
         self._answer.hand_to(taker)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
-        return _Pieces(self._held, self._pieces, None if self._is_noted else self._last)
+        return _Pieces(self._held, self._pieces, None if self._is_noted else self.last)
 
     @property
     def counted(self) -> Counted | None:
@@ -153,7 +155,7 @@ class PeekedResponse:
         if self._unpacker is not None:
             return self._wire.counted(self.evidence[-_TAIL_BYTES:])
         begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
-        return self._wire.counted(begun + self._last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
+        return self._wire.counted(begun + self.last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
 
     @property
     def prompt_tokens(self) -> int | None:

@@ -47,6 +47,15 @@ SIZE_LINES: Final = _SizeLines()
 """Looked up for each event of a stream."""
 
 
+def body_of(chunk: bytes) -> bytes:
+    """What a chunk contains whose length has a line in `SIZE_LINES`, with which it begins.
+
+    >>> body_of(b"5\\r\\nhello\\r\\n")
+    b'hello'
+    """
+    return chunk[len(SIZE_LINES[len(chunk)]) : -len(LINE_END)]
+
+
 class Chunks:
     """Follows the bytes of one response, with its interim heads, from its first byte.
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.shell.upstream.chunks import LINE_END, SIZE_LINES, Chunks
+from proxy.shell.upstream.chunks import LINE_END, SIZE_LINES, Chunks, body_of
 
 if TYPE_CHECKING:
     import aiohttp
@@ -143,7 +143,7 @@ class Tap(asyncio.Protocol):
     def _note_written(self) -> None:
         if self._written and self._taker is not None:
             written, self._written = self._written, []
-            self._taker.note_written([chunk[len(SIZE_LINES[len(chunk)]) : -len(LINE_END)] for chunk in written])
+            self._taker.note_written([body_of(chunk) for chunk in written])
 
     def _parse(self, data: bytes) -> None:
         """The long way, which goes on to the taker, too, if there is one."""
