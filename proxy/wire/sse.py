@@ -101,30 +101,36 @@ def data_of(event: bytes) -> bytes:
 
 
 class Tail:
-    """The end of a stream of pieces: at least this many bytes and fewer than twice as many, or this many pieces.
+    """The end of a stream of pieces: at least this many bytes and fewer than three times as many, or this many pieces.
 
     >>> tail = Tail(4, 3)
     >>> for piece in (b"0123456789", b"ab", b"c"):
     ...     tail.add(piece)
-    >>> tail.joined
-    b'6789abc'
+    >>> tail.joined, tail.joined_of(1)
+    (b'6789abc', b'c')
     """
 
     def __init__(self, most_bytes: int, most_pieces: int) -> None:
         self._most_bytes = most_bytes
-        self._most_pieces = most_pieces
-        self._pieces: deque[bytes] = deque()
-        self._held_bytes = 0
+        self._small_bytes = most_bytes // most_pieces
+        self._pieces: deque[bytes] = deque(maxlen=most_pieces)
 
     def add(self, piece: bytes) -> None:
         """Add the next piece. Its end does not keep a large piece alive."""
         pieces = self._pieces
+        if len(piece) <= self._small_bytes:
+            pieces.append(piece)  # like nearly all events: however many are held, they are not too long
+            return
         pieces.append(piece if len(piece) <= self._most_bytes else piece[-self._most_bytes :])
-        self._held_bytes += len(pieces[-1])
-        while self._held_bytes - len(pieces[0]) >= self._most_bytes or len(pieces) > self._most_pieces:
-            self._held_bytes -= len(pieces.popleft())
+        held_bytes = sum(map(len, pieces))
+        while held_bytes - len(pieces[0]) >= self._most_bytes:
+            held_bytes -= len(pieces.popleft())
 
     @property
     def joined(self) -> bytes:
         """The end."""
         return b"".join(self._pieces)
+
+    def joined_of(self, pieces: int) -> bytes:
+        """The end, of at most so many pieces."""
+        return b"".join(list(self._pieces)[-pieces:])

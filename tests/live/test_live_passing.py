@@ -60,6 +60,35 @@ async def test_each_event_reaches_the_client_before_the_next_is_sent(proxy: Any,
         assert await client.chunk() == b""
 
 
+async def test_a_client_that_reads_nothing_holds_the_upstream_back_and_gets_it_all_later(
+    proxy: Any, client: Any
+) -> None:
+    events = [b'data: {"choices": [{"delta": {"content": "%07d%s"}}]}\n\n' % (n, b"x" * 1_900) for n in range(40_000)]
+    sent = 0
+
+    async def script(connection: Connection) -> None:
+        nonlocal sent
+        await connection.request()
+        await connection.send(CHUNKED)
+        for event in events:
+            await connection.send(chunk(event))
+            sent += 1
+        await connection.send(LAST_CHUNK)
+
+    async with upstream(proxy, script):
+        client.ask(CHAT, BODY)
+        await client.head()
+        before = -1
+        while sent != before:  # until nobody takes more
+            before = sent
+            await asyncio.sleep(0.2)
+        assert sent < len(events) - 1_000
+        told = []
+        while piece := await client.chunk():
+            told.append(piece)
+    assert b"".join(told) == b"".join(events)
+
+
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500, 503])
 async def test_answers_and_errors_of_the_upstream_pass_as_they_are(status: int, proxy: Any, client: Any) -> None:
     text = b'{"error": {"message": "no \xe4", "odd": NaN}, "kept":  [1 ,2]}'

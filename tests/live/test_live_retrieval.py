@@ -139,3 +139,53 @@ async def test_a_client_that_leaves_in_a_later_round_frees_the_upstream_at_once(
         await soon(reader.left.wait())
     done = await proxy.logged(event="request_done", request_id="left-reading")
     assert (done["outcome"], done["retrieval_rounds"]) == ("client_left", 1)
+
+
+async def test_around_a_reading_each_event_reaches_the_client_before_the_next_is_sent(proxy: Any, connect: Any) -> None:
+    taken: asyncio.Queue[bytes] = asyncio.Queue()
+    words = [event({"content": f"word {number} "}) for number in range(40)]
+    first = [event({"role": "assistant", "content": "Let me look. "}), *words[:20]]
+    long = event({"content": "x" * 5_000})
+    call = event({"tool_calls": [CALL]})
+    second = [event({"content": "There. "}), *words[20:], long, *words[:3]]
+    usage = b'data: {"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}\n\n'
+    ends = [event({}, "tool_calls"), usage, b"data: [DONE]\n\n"], [event({}, "stop"), usage, b"data: [DONE]\n\n"]
+
+    async def script(connection: Connection) -> None:
+        for _ in range(9):
+            received = await connection.request()
+            if received.line.startswith(b"GET "):
+                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                continue
+            is_second = b'"role":"tool"' in received.body
+            await connection.send(CHUNKED)
+            for piece in second if is_second else first:
+                for part in (piece[:9], piece[9:]) if piece is words[7] else (piece,):
+                    await connection.send(chunk(part))
+                told = await taken.get()
+                assert told == piece or (piece is second[0] and b"\\n\\nThere. " in told), "a new paragraph"
+            if not is_second:
+                await connection.send(chunk(call))
+            await connection.send(b"".join(map(chunk, ends[is_second])) + LAST_CHUNK)
+
+    async with ScriptedUpstream(script, proxy.upstream_port), connect(proxy) as client:
+        for turn in range(2):  # the second one on the same connections
+            body = json.dumps({**request(f"Go {turn}."), "stream": True}).encode()
+            client.ask("POST /v1/chat/completions", body, f"x-request-id: read-{turn}")
+            assert (await client.head())[0] == 200
+            told_bytes = 0
+            for _ in [*first, *second]:
+                told = b""
+                while not told.endswith(b"\n\n"):
+                    told += await client.chunk()
+                taken.put_nowait(told)
+                told_bytes += len(told)
+            rest = b""
+            while piece := await client.chunk():
+                rest += piece
+            assert rest.endswith(b"data: [DONE]\n\n")
+            assert (rest.count(b"[DONE]"), b"read_artifact" in rest) == (1, False)
+            done = await proxy.logged(event="request_done", request_id=f"read-{turn}")
+            assert (done["outcome"], done["retrieval_rounds"]) == ("answered", 1)
+            assert (done["prompt_tokens"], done["reply_tokens"]) == (9, 4)
+            assert done["answer_bytes"] == told_bytes + len(rest)

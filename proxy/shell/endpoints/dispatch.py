@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -36,6 +36,7 @@ from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.relay import Response, Served, header
 from proxy.shell.relay.routes import Route, Routes
+from proxy.shell.relay.watching import StreamedResponse
 from proxy.shell.resources.logs import logger, write_lines_for
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
@@ -57,7 +58,7 @@ _PIECES_OF_THE_END: Final = 32
 """Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
 
 
-_HANDING_ON: Final = (UpstreamResponse, PeekedResponse)
+_HANDING_ON: Final = (UpstreamResponse, PeekedResponse, StreamedResponse)
 """Responses that pass as they arrive."""
 
 
@@ -101,7 +102,8 @@ class ResponseSender:
         self.status = 0
         """Of the response; 0 until it has begun."""
         self.sent_bytes = 0
-        self._last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
+        self.last = Tail(TAIL_BYTES, _PIECES_OF_THE_END)
+        """The end of what was sent."""
         self._is_read = False
         self._connection: Losable | None = None
         """The client's, once a response may be handed on piece by piece."""
@@ -110,7 +112,7 @@ class ResponseSender:
     @property
     def is_whole(self) -> bool:
         """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
-        return self._wire.is_complete(self._last.joined)
+        return self._wire.is_complete(self.last.joined)
 
     def head(self, headers: Headers, own: Headers | None) -> Headers:
         """The headers of a response, with the proxy's `own`; None: unchanged."""
@@ -130,7 +132,7 @@ class ResponseSender:
             async for piece in answer.chunks():
                 self.sent_bytes += len(piece)
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-                self._last.add(piece)
+                self.last.add(piece)
         except UpstreamError:
             if not self.is_whole:
                 raise
@@ -149,7 +151,18 @@ class ResponseSender:
         sending = self._send_piece({"type": "http.response.body", "body": piece, "more_body": True})
         for _ in sending.__await__():
             raise AssertionError("a connection that is writable lets nobody wait")
-        self._last.add(piece)
+        self.last.add(piece)
+
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        """What forwards pieces with the framing in which they came, if they would be sent in chunks anyway."""
+        is_direct = self._alive is None or self._alive.is_direct
+        return self._connection.chunk_writer(stop) if self._connection is not None and is_direct else None
+
+    def note_written(self, pieces: Sequence[bytes]) -> None:
+        """These pieces were forwarded like that."""
+        self.sent_bytes += sum(map(len, pieces))
+        for piece in pieces:
+            self.last.add(piece)
 
     async def let_go(self, answer: Response) -> None:
         """Close a response; if its client left with all of it, only when the body is over."""

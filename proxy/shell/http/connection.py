@@ -121,6 +121,8 @@ class Connection(asyncio.Protocol):
         self._is_lost = False
         self._leave: Callable[[], None] | None = None
         """Called when the connection is lost."""
+        self._stop_chunks: Callable[[], None] | None = None
+        """Called when the connection is no longer writable."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a stream
         self._transport = _Output(transport, self._loop)
@@ -135,6 +137,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
+        self._stop_writing()
         self._stop_waiting()
         self._connections.forget(self)
         self.parser.connection_lost(exc)
@@ -146,6 +149,14 @@ class Connection(asyncio.Protocol):
         self._leave = then
         if self._is_lost and then is not None:
             self._loop.call_soon(then)
+
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        """As Losable says."""
+        cycle = self.parser.cycle
+        if cycle is None or not cycle.chunked_encoding or cycle.response_complete or not self.is_writable:
+            return None
+        self._stop_chunks = stop
+        return self._transport.direct
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -172,7 +183,7 @@ class Connection(asyncio.Protocol):
         self.parser.eof_received()
 
     def pause_writing(self) -> None:
-        self.is_writable = False
+        self._stop_writing()
         self.parser.pause_writing()
 
     def resume_writing(self) -> None:
@@ -186,7 +197,7 @@ class Connection(asyncio.Protocol):
 
     def request_over(self) -> None:
         """The application is done with its request."""
-        self._is_busy = False
+        self._is_busy, self._stop_chunks = False, None
         if self._transport.is_closing() or self._is_refused:
             return
         self._connections.waiting[self] = None
@@ -205,6 +216,12 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close now; what was written is still sent."""
         self._transport.close()
+
+    def _stop_writing(self) -> None:
+        self.is_writable = False
+        if self._stop_chunks is not None:
+            self._stop_chunks()
+            self._stop_chunks = None
 
     def _begin_request(self) -> None:
         self._is_busy = True
@@ -262,6 +279,11 @@ class _Output(asyncio.Transport):
         self._head: bytes | None = None
         """A head that is held."""
         self._go_on()
+
+    @property
+    def direct(self) -> Callable[[bytes], None] | None:
+        """What writes to the socket; None while a head is held."""
+        return self._socket.write if self._head is None else None
 
     def hold_next(self) -> None:
         """What is written next is the head of a response."""

@@ -26,6 +26,11 @@ class Losable(Protocol):
     def is_writable(self) -> bool:
         """Whether what is sent now goes out without waiting for the client to read."""
 
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        """What takes whole chunks of the response that is under way, with their framing, until `stop` is called, which
+        happens when the connection is no longer writable; None if the response is not sent in chunks, or its head waits
+        to be sent with what follows."""
+
     def when_lost(self, then: Callable[[], None] | None) -> None:
         """From now on, call this when the connection is lost, and soon if it is lost already; None: call nothing."""
 

@@ -63,10 +63,15 @@ class KeepAlive:
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     @property
+    def is_direct(self) -> bool:
+        """Whether the messages after a head go to the server as they are."""
+        return self._whole is None
+
+    @property
     def rest(self) -> Send:
-        """What sends the messages after a head: the server's own `send` unless some may no longer fit. Events come by
-        the thousand, and each would pass one more function for nothing."""
-        return self.send if self._committed else self._send
+        """What sends the messages after a head: the server's own `send` unless they no longer fit. Events come by the
+        thousand, and each would pass one more function for nothing."""
+        return self._send if self.is_direct else self.send
 
     async def send(self, message: Message) -> None:
         """An ASGI message of the response; after the body is committed, messages that no longer fit are translated."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from proxy.core.overflow.silent_truncation import Counted
 from proxy.shell.http.unpacking import is_zlibs
@@ -45,6 +45,12 @@ _PIECES_OF_THE_END: Final = 8
 """Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
 
 
+class NotingTaker(Taker, Protocol):
+    """A taker that notes the end of what it takes."""
+
+    last: Tail
+
+
 class PeekedResponse:
     """A response whose beginning was read."""
 
@@ -55,7 +61,10 @@ class PeekedResponse:
         self._answer = answer
         self._pieces = answer.chunks()
         self._held: list[bytes] = []
-        self._last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
+        self.last = Tail(_TAIL_BYTES, _PIECES_OF_THE_END)
+        """The end of what has arrived."""
+        self._is_noted = False
+        """Whether somebody else adds to it what `chunks` yields."""
         types, codings = _described_by(answer.headers)
         self._is_event_stream = any(b"event-stream" in value for value in types)
         self._is_json = any(b"json" in value for value in types)
@@ -127,13 +136,15 @@ class PeekedResponse:
         await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], told)
         return count
 
-    def hand_to(self, taker: Taker) -> None:
-        """Like UpstreamResponse.hand_to."""
-        self._answer.hand_to(_Noting(taker, self._last))
+    def hand_to(self, taker: NotingTaker) -> None:
+        """Like UpstreamResponse.hand_to. A taker with a `last` of its own also notes what it is not handed, so that
+        this is done once."""
+        self.last, self._is_noted = taker.last, taker.last is not self.last
+        self._answer.hand_to(taker)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
-        return _Pieces(self._held, self._pieces, self._last)
+        return _Pieces(self._held, self._pieces, None if self._is_noted else self.last)
 
     @property
     def counted(self) -> Counted | None:
@@ -144,7 +155,7 @@ class PeekedResponse:
         if self._unpacker is not None:
             return self._wire.counted(self.evidence[-_TAIL_BYTES:])
         begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
-        return self._wire.counted(begun + self._last.joined[-_TAIL_BYTES:])
+        return self._wire.counted(begun + self.last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -186,7 +197,7 @@ class PeekedResponse:
 class _Pieces:
     """The pieces of a body of which some are held. No generator: the loop keeps a list of those, for 2 µs each."""
 
-    def __init__(self, held: list[bytes], rest: AsyncIterator[bytes], last: Tail) -> None:
+    def __init__(self, held: list[bytes], rest: AsyncIterator[bytes], last: Tail | None) -> None:
         self._held = held
         self._rest = rest
         self._last = last
@@ -197,24 +208,9 @@ class _Pieces:
     async def __anext__(self) -> bytes:
         # Freed piece by piece: the rest may take minutes.
         piece = self._held.pop(0) if self._held else await anext(self._rest)
-        self._last.add(piece)
+        if self._last is not None:
+            self._last.add(piece)
         return piece
-
-
-class _Noting:
-    """A taker behind which the end of what it takes is known."""
-
-    def __init__(self, taker: Taker, last: Tail) -> None:
-        self._taker = taker
-        self._last = last
-
-    @property
-    def is_ready(self) -> bool:
-        return self._taker.is_ready
-
-    def take(self, piece: bytes) -> None:
-        self._last.add(piece)
-        self._taker.take(piece)
 
 
 def _described_by(headers: Headers) -> tuple[list[bytes], list[bytes]]:

@@ -7,7 +7,7 @@ that fails after a byte has been sent breaks the stream, as the upstream's own f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from proxy.core.overflow.silent_truncation import Counted
@@ -15,7 +15,11 @@ from proxy.errors import UpstreamUnreachable
 from proxy.shell.http.keepalive import COMMENT
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.tool_loop import ToolLoop
+from proxy.shell.upstream.chunks import body_of
 from proxy.shell.upstream.client import Headers
+from proxy.shell.upstream.tap import Taker
+from proxy.wire.protocol import StreamedReply
+from proxy.wire.sse import Tail
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Of a response that is not a stream; a longer one is passed on as it arrives."""
@@ -101,6 +105,11 @@ class StreamedResponse:
         self._rounds = rounds
         self._coming: asyncio.Task[PeekedResponse | None] | None = None
         """The response of the next round, while comments are sent."""
+        self._taker: Taker | None = None
+
+    def hand_to(self, taker: Taker) -> None:
+        """Like UpstreamResponse.hand_to."""
+        self._taker = taker
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -116,6 +125,8 @@ class StreamedResponse:
         """The events, like UpstreamResponse.chunks. Raises ProxyError if a later round fails."""
         stream = self._rounds.planned.wire.streamed_reply()
         while True:
+            if self._taker is not None:
+                self._current.hand_to(_Told(self._taker, stream, self._current.last))
             async for piece in self._current.chunks():
                 if told := stream.feed(piece):
                     yield told
@@ -155,6 +166,45 @@ class StreamedResponse:
             if isinstance(came, PeekedResponse):
                 await came.aclose()
         await self._current.aclose()
+
+
+class _Told:
+    """Takes the pieces of one round, of which its taker gets what the client gets."""
+
+    def __init__(self, taker: Taker, stream: StreamedReply, last: Tail) -> None:
+        self.last = last
+        self._taker = taker
+        self._stream = stream
+        self._write_as_it_is: Callable[[bytes], None]
+
+    @property
+    def is_ready(self) -> bool:
+        return self._taker.is_ready
+
+    def take(self, piece: bytes) -> None:
+        self.last.add(piece)
+        if told := self._stream.feed(piece):
+            self._taker.take(told)
+
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        write = self._taker.chunk_writer(stop)
+        if write is None:
+            return None
+        self._write_as_it_is = write
+        return self._write
+
+    def note_written(self, pieces: Sequence[bytes]) -> None:
+        for piece in pieces:
+            self.last.add(piece)
+
+    def _write(self, chunk: bytes) -> None:
+        piece = body_of(chunk)
+        told = self._stream.feed(piece)
+        if told == piece:
+            self._write_as_it_is(chunk)
+            self._taker.note_written((piece,))
+        elif told:
+            self._taker.take(told)
 
 
 async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse | StreamedResponse:

@@ -40,6 +40,7 @@ class Exchange:
         """How the connection ends, for a response that ends with it."""
         self._connection: Connection | None = connection
         self._protocol = connection.protocol
+        self._tap: Tap
 
     async def is_open(self) -> bool:
         """Whether the connection is open, as far as the kernel knows: the pool may hold some that were closed while the
@@ -60,6 +61,7 @@ class Exchange:
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
+        self._tap = Tap(protocol, transport)
         transport.writelines((request, body))  # in one system call, and without copying them together
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
@@ -75,11 +77,12 @@ class Exchange:
     def tap(self, taker: Taker, read_bytes: int) -> Tap | None:
         """What gives the rest of the body to `taker`, to be ended by the caller; None if something waits for its
         reader. `read_bytes`: of the body that were read so far."""
-        transport, content = self._protocol.transport, self.content
+        content = self.content
         is_waited_for = content.total_bytes == read_bytes and not content.is_eof() and content.exception() is None
-        if not is_waited_for or transport is None or not taker.is_ready:
+        if not is_waited_for or self._protocol.transport is None or not taker.is_ready:
             return None
-        return Tap(self._protocol, transport, content, taker)
+        self._tap.begin(content, taker, read_bytes)
+        return self._tap
 
     def close(self) -> None:
         """Release the connection; closes it if the response was not read to its end."""
@@ -90,6 +93,7 @@ class Exchange:
     def _release(self) -> None:
         if self._connection is None:
             return
+        self._tap.remove()
         transport = self._protocol.transport
         if transport is None or transport.get_write_buffer_size():
             self.close()  # a response before the whole request was sent: the rest must not precede the next one

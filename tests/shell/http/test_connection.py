@@ -153,3 +153,83 @@ async def test_nobody_is_told_who_has_stopped_asking() -> None:
     connection.connection_lost(None)
     await _turns()
     assert told == []
+
+
+async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for_them() -> None:
+    stopped, asked, over = list[str](), asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        assert connection.chunk_writer(lambda: None) is None, "there is no head yet"
+        await send({**HEAD, "headers": []})
+        assert connection.chunk_writer(lambda: None) is None, "the head waits"
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        writer = connection.chunk_writer(lambda: stopped.append("full"))
+        assert writer is not None
+        writer(b"1\r\nb\r\n")
+        asked.set()
+        await over.wait()
+        assert connection.chunk_writer(lambda: None) is not None
+        await send({"type": "http.response.body", "body": b""})
+        assert connection.chunk_writer(lambda: None) is None, "it has ended"
+
+    connection, socket = _connected(app)
+    connection.data_received(REQUEST)
+    await asked.wait()
+    connection.pause_writing()
+    assert connection.chunk_writer(lambda: None) is None
+    connection.resume_writing()
+    connection.pause_writing()
+    assert stopped == ["full"]
+    connection.resume_writing()
+    over.set()
+    await _turns()
+    head, _, body = b"".join(socket.sent).partition(b"\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head
+    assert body == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+
+
+async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_length_none() -> None:
+    stopped, asked = list[str](), asyncio.Event()
+
+    def app_with(headers: list[tuple[bytes, bytes]]) -> Any:
+        async def app(scope: Scope, _: Receive, send: Send) -> None:
+            connection = connection_of(scope)
+            assert connection is not None
+            await send({**HEAD, "headers": headers})
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+            if connection.chunk_writer(lambda: stopped.append("lost")) is None:
+                stopped.append("never began")
+            asked.set()
+            await asyncio.Event().wait()
+
+        return app
+
+    for headers, said in (([], "lost"), (HEAD["headers"], "never began")):
+        connection, _ = _connected(app_with(headers))  # type: ignore[arg-type] # of a dictionary of several types
+        connection.data_received(REQUEST)
+        await asked.wait()
+        connection.connection_lost(None)
+        assert stopped.pop() == said
+        assert not stopped
+        assert not connection.is_writable
+        asked.clear()
+
+
+async def test_who_is_done_with_a_response_is_not_told_to_stop() -> None:
+    stopped = list[str]()
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        await send({**HEAD, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        connection.chunk_writer(lambda: stopped.append("full"))
+        await send({"type": "http.response.body", "body": b""})
+
+    connection, _ = _connected(app)
+    connection.data_received(REQUEST)
+    await _turns()
+    connection.pause_writing()
+    assert stopped == []

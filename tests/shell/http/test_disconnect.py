@@ -101,6 +101,9 @@ class Lost:
     def __init__(self) -> None:
         self.then: Callable[[], None] | None = None
 
+    def chunk_writer(self, stop: Callable[[], None]) -> None:
+        """It is never asked."""
+
     def when_lost(self, then: Callable[[], None] | None) -> None:
         self.then = then
 

@@ -8,7 +8,7 @@ import gzip
 import inspect
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -48,14 +48,27 @@ async def opened(base_url: str, **seconds: Any) -> AsyncIterator[Upstream]:
 class Taking:
     """Takes what arrives."""
 
-    def __init__(self, *, is_ready: bool = True) -> None:
-        self.is_ready = is_ready
+    def __init__(self, *, takes_chunks: bool = False) -> None:
+        self.is_ready = True
+        self.takes_chunks = takes_chunks
         self.pieces: list[bytes] = []
+        self.noted: list[bytes] = []
+        """Of those, the ones that came with their framing."""
         self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
 
     def take(self, piece: bytes) -> None:
         self.pieces.append(piece)
         self.arrived.put_nowait(piece)
+
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        del stop
+        return self.write_chunk if self.takes_chunks else None
+
+    def write_chunk(self, chunk: bytes) -> None:
+        self.take(chunk.partition(b"\r\n")[2][:-2])
+
+    def note_written(self, pieces: Sequence[bytes]) -> None:
+        self.noted += pieces
 
 
 async def whole(answer: UpstreamResponse) -> bytes:
@@ -329,8 +342,9 @@ async def test_a_slow_reader_holds_the_upstream_back() -> None:
 # What is taken as it arrives.
 
 
-async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again() -> None:
-    taking, waiting = Taking(), asyncio.Event()
+@pytest.mark.parametrize("takes_chunks", [False, True], ids=["pieces", "chunks"])
+async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again(takes_chunks: bool) -> None:
+    taking, waiting = Taking(takes_chunks=takes_chunks), asyncio.Event()
 
     async def script(connection: Connection) -> None:
         for _ in range(2):
@@ -352,6 +366,7 @@ async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again()
                 assert await whole(answer) == b""
         assert scripted.connections == 1
     assert taking.pieces == [b"data: 0\n\n", b"data: 1\n\n"] * 2
+    assert taking.noted == (taking.pieces if takes_chunks else [])
 
 
 async def test_what_there_is_no_room_for_waits_for_its_reader() -> None:

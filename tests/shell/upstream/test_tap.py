@@ -1,0 +1,253 @@
+"""What goes on past the parser: the same bytes as through it, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.streams import StreamReader
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.shell.upstream.tap import Tap
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+
+
+class Socket(asyncio.Transport):
+    """The side of the upstream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protocol: asyncio.BaseProtocol | None = None
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self.protocol is not None
+        return self.protocol
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Client:
+    """Takes pieces, and chunks with their framing."""
+
+    def __init__(self) -> None:
+        self.is_ready = True
+        self.takes_chunks = True
+        self.fails = False
+        self.got = b""
+        self.chunks = 0
+        """Those that came with their framing."""
+        self.noted: list[bytes] = []
+        self.stop: Callable[[], None] = lambda: None
+
+    def take(self, piece: bytes) -> None:
+        self.got += piece
+        self.noted.append(piece)
+
+    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
+        self.stop = stop
+        return self._write if self.takes_chunks and self.is_ready else None
+
+    def note_written(self, pieces: Sequence[bytes]) -> None:
+        self.noted += pieces
+
+    def fill(self) -> None:
+        """There is no room any more."""
+        self.is_ready = False
+        self.stop()
+
+    def _write(self, chunk: bytes) -> None:
+        if self.fails:
+            raise OSError("no")
+        size, _, rest = chunk.partition(b"\r\n")
+        assert rest[int(size, 16) :] == b"\r\n"
+        self.chunks += 1
+        self.got += rest[:-2]
+
+
+class Exchanged:
+    """A response whose head has arrived, and its reader."""
+
+    def __init__(self, head: bytes = HEAD) -> None:
+        self.socket, self.client = Socket(), Client()
+        self.protocol = ResponseHandler(asyncio.get_running_loop())
+        self.protocol.connection_made(self.socket)
+        self.protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+        self.tap = Tap(self.protocol, self.socket)
+        self.tap.data_received(head)
+        self.content: StreamReader = self.protocol._buffer[0][0][1]
+        self.read_bytes = 0
+        self.is_waiting = True
+        """Whether the reader waits for something."""
+        self.begin()
+
+    def begin(self) -> None:
+        self.tap.begin(self.content, self.client, self.read_bytes)
+
+    def read(self) -> None:
+        """What the reader does when something waits for it."""
+        self.tap.end()
+        self.read_bytes = self.tap.read_bytes
+        if self.content.total_bytes > self.read_bytes:
+            piece = self.content.read_nowait()
+            self.read_bytes += len(piece)
+            self.client.take(piece)
+        if not self.content.is_eof() and self.client.is_ready:
+            self.begin()
+
+    def arrive(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.tap.data_received(piece)
+            if self.tap.over.done():
+                self.read()
+
+
+def chunk(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+async def test_a_whole_chunk_passes_the_parser_by_with_its_framing() -> None:
+    found = Exchanged()
+    found.arrive(chunk(b"data: 1\n\n"), chunk(b"data: 2\n\n"), END)
+    assert (found.client.got, found.client.chunks) == (b"data: 1\n\ndata: 2\n\n", 2)
+    assert found.content.total_bytes == 0
+    assert found.content.is_eof()
+    assert found.client.noted == [b"data: 1\n\n", b"data: 2\n\n"]
+
+
+async def test_what_is_written_is_noted_soon_and_at_the_latest_when_it_is_over() -> None:
+    found = Exchanged()
+    for count in range(100):
+        found.arrive(chunk(b"%d" % count))
+        assert count - len(found.client.noted) < 16
+    found.tap.end()
+    assert found.client.noted == [b"%d" % count for count in range(100)]
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"5", b"5\r\n", b"5\r\nhel", b"5\r\nhello", b"5\r\nhello\r", b"5\r\nhello\r\n5"],
+    ids=["size", "no body", "half a body", "no line end", "half a line end", "the next size"],
+)
+async def test_nothing_passes_a_parser_by_that_is_in_the_middle_of_a_chunk(begun: bytes) -> None:
+    found = Exchanged()
+    found.arrive(begun)
+    assert found.tap._write is None
+
+
+async def test_nothing_passes_a_parser_by_that_has_found_something_else_than_arrived() -> None:
+    found = Exchanged()
+    found.content.total_bytes = found.read_bytes = 1
+    found.begin()
+    assert found.tap._write is None
+
+
+async def test_chunks_within_a_chunk_are_its_content() -> None:
+    inner = chunk(b"hello")
+    found = Exchanged()
+    outer = chunk(inner * 2 + b"!")
+    found.arrive(outer[:4], inner, inner, outer[-3:], chunk(b"end"), END)
+    assert (found.client.got, found.client.chunks) == (inner * 2 + b"!end", 1)
+
+
+async def test_a_chunk_whose_line_end_is_missing_is_an_error_as_ever() -> None:
+    found = Exchanged()
+    found.tap.data_received(b"5\r\nhelloxx")
+    assert found.protocol.exception() is not None
+    assert found.client.chunks == 0
+
+
+async def test_a_client_that_takes_no_chunks_gets_pieces() -> None:
+    found = Exchanged()
+    found.client.takes_chunks = False
+    found.arrive(b"1\r\n", b"a\r\n", chunk(b"b"), END)
+    assert (found.client.got, found.client.chunks) == (b"ab", 0)
+
+
+async def test_a_chunk_that_there_is_no_room_for_waits_for_the_reader() -> None:
+    found = Exchanged()
+    found.arrive(chunk(b"a"))
+    found.client.fill()
+    found.tap.data_received(chunk(b"b"))
+    assert found.tap.over.done()
+    assert found.client.got == b"a"
+    found.client.is_ready = True
+    found.read()
+    found.arrive(chunk(b"c"), END)
+    assert (found.client.got, found.client.noted) == (b"abc", [b"a", b"b", b"c"])
+    assert found.client.chunks == 2
+
+
+async def test_a_write_that_fails_fails_the_reader_and_nothing_more_is_written() -> None:
+    found = Exchanged()
+    found.client.fails = True
+    found.tap.data_received(chunk(b"a"))
+    found.tap.data_received(chunk(b"b"))
+    with pytest.raises(OSError, match="no"):
+        found.tap.over.result()
+    assert (found.client.got, found.client.noted) == (b"", [])
+
+
+async def test_a_connection_that_is_lost_ends_the_taking_and_an_exchange_that_is_over_leaves_it_alone() -> None:
+    found = Exchanged()
+    found.arrive(chunk(b"a"))
+    found.tap.connection_lost(None)
+    assert found.tap.over.done()
+    assert found.client.noted == [b"a"]
+    assert found.content.exception() is not None
+    found.tap.remove()
+    assert found.socket.protocol is found.protocol
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.binary(min_size=1, max_size=30)
+        | st.sampled_from([chunk(b"hello"), b"\r\n", b"x" * 2_043, b"x" * 5_000, END, HEAD]),
+        min_size=1,
+        max_size=8,
+    ),
+    st.data(),
+)
+def test_however_a_body_is_cut_into_reads_the_client_gets_it_all_in_order(
+    bodies: list[bytes], data: st.DataObject
+) -> None:
+    told = b"".join([*map(chunk, bodies), END])
+    ends = [len(b"".join(map(chunk, bodies[:count]))) for count in range(1, len(bodies) + 1)]
+    at_ends = data.draw(st.sets(st.sampled_from(ends)))
+    cuts = sorted(at_ends | data.draw(st.sets(st.integers(1, len(told)), max_size=5)) | {len(told)})
+    full = data.draw(st.sets(st.sampled_from(cuts)))
+
+    async def run() -> None:
+        found = Exchanged()
+        at = 0
+        for cut in cuts:
+            if cut in full:
+                found.client.fill()
+            found.tap.data_received(told[at:cut])
+            found.client.is_ready = True
+            if found.tap.over.done():
+                found.read()
+            at = cut
+        while found.content.total_bytes > found.read_bytes and not found.content.at_eof():
+            found.read()
+        found.tap.end()
+        assert found.client.got == b"".join(bodies)
+        assert b"".join(found.client.noted) == b"".join(bodies)
+        assert found.content.is_eof()
+
+    asyncio.run(run())
