@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from faults.client_faults import BODIES
+from faults.client_faults import bodies
 from faults.graph import graph
 from faults.stage import CANARY, Request, Stage, accept, chat, long_text, staged, whole, with_result
 from faults.storage import NAME
@@ -222,9 +223,14 @@ async def _leaves(stage: Stage, seed: int) -> bool:
     return True
 
 
+@functools.cache
+def _short_bodies() -> list[bytes]:
+    return [body for body in bodies().values() if len(body) < 500_000]
+
+
 async def _hostile(stage: Stage, seed: int) -> bool:
-    bodies = [body for body in BODIES.values() if len(body) < 500_000]
-    return (await stage.ask(bodies[seed % len(bodies)])).status in (200, 400, 413, 422)
+    short = _short_bodies()
+    return (await stage.ask(short[seed % len(short)])).status in (200, 400, 413, 422)
 
 
 _KINDS: Final[dict[str, tuple[int, Callable[[Stage, int], Awaitable[bool]]]]] = {

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 
 import pytest
+
+# Who forbids bytecode has each worker compile 400 modules of tests anew, 4 s, and many a process that a test starts all
+# of the proxy. It goes where it goes for everybody else, into `__pycache__`.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

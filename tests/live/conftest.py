@@ -15,9 +15,10 @@ import pytest
 from support.live_proxy import PATIENCE_SECONDS, Proxy, Start, running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """One proxy for all tests that leave it as they found it."""
+    """One proxy for all tests here that leave it as they found it; it ends before those of other folders begin, as it
+    takes 55 MB."""
     with running(
         tmp_path_factory.mktemp("proxy"),
         SERVER__MAX_BODY_BYTES="1000000",

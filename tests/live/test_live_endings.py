@@ -240,9 +240,7 @@ async def test_another_path_is_no_failure_either_when_its_client_has_all(proxy: 
     assert not [line for line in proxy.log().splitlines() if '"completions"' in line and "passthrough_failed" in line]
 
 
-def test_openai_python_hangs_up_after_the_end_and_was_answered(start: Any) -> None:
-    proxy = start()
-
+def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> None:
     async def ten_streams() -> None:
         async with (
             ScriptedUpstream(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
@@ -437,8 +435,7 @@ async def test_workers_end_when_their_parent_was_killed(start: Any, connect: Any
     assert _group(proxy.process.pid) == []
 
 
-async def test_a_port_that_is_taken_is_told_in_one_line(start: Any) -> None:
-    proxy = start()
+async def test_a_port_that_is_taken_is_told_in_one_line(proxy: Any) -> None:
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", proxy.base_url, "--port", str(proxy.port)]
     second = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]

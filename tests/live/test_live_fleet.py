@@ -18,7 +18,7 @@ import httpx
 import pytest
 from live.test_live_replicas import nginx_before
 from support.journey import Upstream, call, long_text, result
-from support.live_proxy import Proxy, running
+from support.live_proxy import Proxy, running_together
 from support.s3_server import new_bucket, s3_server
 from support.state_server import StateServer, needs_state_server
 
@@ -95,10 +95,14 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
             "ARTIFACTS__PUBLIC_URL": "http://proxies.example",
             "STATE__URL": state.url,
         }
-        replicas = [
-            stack.enter_context(running(tmp_path / f"replica-{number}", upstream_port=upstream_port, **settings))
-            for number in range(3)
-        ]
+        replicas = stack.enter_context(
+            running_together(
+                [tmp_path / f"replica-{number}" for number in range(3)],
+                upstream_port=upstream_port,
+                program=("-m", "tests.support.hasty_proxy"),
+                **settings,
+            )
+        )
         base_url = stack.enter_context(nginx_before([replica.port for replica in replicas], tmp_path))
         found = Fleet(base_url, replicas, upstream, state)
         stack.callback(found.client.close)

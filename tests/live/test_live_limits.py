@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.live_proxy import Proxy, running
 from support.scripted_upstream import OK, Connection, Request, ScriptedUpstream, answering
 
 CHAT = "POST /v1/chat/completions"
@@ -29,9 +31,11 @@ def _posted(seen: list[Request]) -> list[Request]:
     return [request for request in seen if request.line.startswith(b"POST ")]
 
 
-@pytest.fixture
-def impatient(start: Any) -> Any:
-    return start(SERVER__HEADER_TIMEOUT_SECONDS="0.3", SERVER__BODY_TIMEOUT_SECONDS="0.3")
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    folder = tmp_path_factory.mktemp("impatient")
+    with running(folder, SERVER__HEADER_TIMEOUT_SECONDS="0.3", SERVER__BODY_TIMEOUT_SECONDS="0.3") as found:
+        yield found
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["one long line", "a line without end"])
@@ -96,8 +100,7 @@ async def test_a_connection_on_which_nothing_is_asked_is_closed(impatient: Any, 
         assert await client.reader.read() == b""
 
 
-async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_connection(start: Any, connect: Any) -> None:
-    proxy = start()
+async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_connection(proxy: Any, connect: Any) -> None:
     async with connect(proxy) as client:
         client.ask("GET /healthz", None, "content-length: 3")
         assert (await client.answer())[0] == 200
@@ -177,6 +180,10 @@ public class Ask {
 """
 
 
+_BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a program that lives a second: half the time and memory."""
+
+
 @pytest.mark.parametrize("path", ["/chat/completions", "/files"])
 async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, tmp_path: Path) -> None:
     file, seen = tmp_path / "Ask.java", list[Request]()
@@ -184,7 +191,7 @@ async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, t
     async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
         try:
             java = await asyncio.create_subprocess_exec(
-                *("java", str(file), proxy.base_url + path, BODY.decode()), stdout=asyncio.subprocess.PIPE
+                *("java", *_BRIEF, str(file), proxy.base_url + path, BODY.decode()), stdout=asyncio.subprocess.PIPE
             )
         except FileNotFoundError:
             pytest.skip("no JDK is installed; the test above sends the same bytes")

@@ -100,13 +100,11 @@ def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
 @pytest.fixture(scope="module")
 def replicas(upstream_port: int, folder: Path) -> Iterator[list[Any]]:
     """Three that share nothing but their settings."""
-    from support.live_proxy import running
+    from support.live_proxy import running_together
 
-    with contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(running(folder / f"replica-{number}", upstream_port=upstream_port, **SETTINGS))
-            for number in range(3)
-        ]
+    folders = [folder / f"replica-{number}" for number in range(3)]
+    with running_together(folders, upstream_port=upstream_port, **SETTINGS) as found:
+        yield found
 
 
 def test_three_replicas_send_what_one_would_send(sent: Any, alone: list[bytes], replicas: list[Any]) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from support.live_proxy import free_port
 from support.scripted_upstream import OK, Request, ScriptedUpstream, answering
 from support.sdks import openai_python
 
@@ -58,9 +59,10 @@ async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
     base_path: str, start: Any, connect: Any
 ) -> None:
     seen: list[Request] = []
-    proxy = start(UPSTREAM__API_KEY="sk-configured-canary")
-    with_path = start("--upstream", f"http://127.0.0.1:{proxy.upstream_port}{base_path}", LOG__LEVEL="debug")
-    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port), connect(with_path) as client:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}{base_path}"
+    with_path = start("--upstream", address, UPSTREAM__API_KEY="sk-configured-canary", LOG__LEVEL="debug")
+    async with ScriptedUpstream(answering(OK, seen=seen), port), connect(with_path) as client:
         client.ask(f"POST {DEPLOYMENT}", LONG_BODY, "api-key: azure-canary")
         status, headers, _ = await client.answer()
         named = json.dumps({"model": "gpt-other", **CONVERSATION}).encode()

@@ -11,8 +11,7 @@ import pytest
 from support.journey import KEY, World, long_text, world
 from support.keeping_server import KeepingServer
 from support.model_turns import Call, Reply
-
-openai = pytest.importorskip("openai", reason="openai-python is not installed: pip install openai")
+from support.sdks import openai_python
 
 TOOLS: Any = [{"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}]
 PAGE = "line 2500: value"
@@ -36,7 +35,7 @@ def proxied(tmp_path: Path, server: KeepingServer) -> Iterator[World]:
 
 @pytest.fixture
 def client(proxied: World) -> Iterator[Any]:
-    with openai.OpenAI(base_url=proxied.proxies[0], api_key=KEY, max_retries=0) as found:
+    with openai_python().OpenAI(base_url=proxied.proxies[0], api_key=KEY, max_retries=0) as found:
         yield found
 
 

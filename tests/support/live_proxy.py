@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,32 @@ Start = Callable[..., Proxy]
 @contextlib.contextmanager
 def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) -> Iterator[Proxy]:
     """A proxy that listens; `settings` are environment variables without their prefix."""
+    with running_together([folder], *flags, upstream_port=upstream_port, **settings) as (proxy,):
+        yield proxy
+
+
+@contextlib.contextmanager
+def running_together(
+    folders: Sequence[Path],
+    *flags: str,
+    upstream_port: int = 0,
+    program: Sequence[str] = ("-m", "proxy"),
+    **settings: str,
+) -> Iterator[list[Proxy]]:
+    """A proxy with each of these folders; they start at the same time. `program`: what Python runs."""
+    with contextlib.ExitStack() as stack:
+        proxies = [
+            stack.enter_context(_begun(folder, *flags, upstream_port=upstream_port, program=program, **settings))
+            for folder in folders
+        ]
+        for proxy in proxies:
+            _await_health(proxy)
+        yield proxies
+
+
+@contextlib.contextmanager
+def _begun(folder: Path, *flags: str, upstream_port: int, program: Sequence[str], **settings: str) -> Iterator[Proxy]:
+    """A process that may not listen yet."""
     folder.mkdir(exist_ok=True)
     port, upstream_port = free_port(), upstream_port or free_port()
     unwanted = ("CONTEXT_PROXY_", "OPENAI_", "UPSTREAM", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -80,7 +106,7 @@ def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) 
     log_file = folder / "log"
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "proxy", "serve", *where, *flags],
+            [sys.executable, *program, "serve", *where, *flags],
             cwd=ROOT,
             env=environment,
             stdout=log,
@@ -90,9 +116,7 @@ def running(folder: Path, *flags: str, upstream_port: int = 0, **settings: str) 
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     try:
-        proxy = Proxy(port, upstream_port, process, log_file)
-        _await_health(proxy)
-        yield proxy
+        yield Proxy(port, upstream_port, process, log_file)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

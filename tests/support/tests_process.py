@@ -33,6 +33,9 @@ if "HYPOTHESIS_PROFILE" not in os.environ:
     providers._get_local_constants = lambda: providers._local_constants
 
 _TESTS: Final = Path(__file__).parents[1]
+_PATIENCE_MODULES: Final = 6
+_idle_modules: Final[list[None]] = []
+"""One for each module since a vocabulary was asked for."""
 _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
 with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -80,11 +83,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True, scope="module")
 def memory_given_back() -> Iterator[None]:
     """What the tests of a module have left goes back to the system: free blocks, which the C library would keep, and
-    the vocabulary of a tokenizer, 50 MB. It stays for the next module if this one counted with it, as modules that
-    count follow each other, and it takes 0.6 s to load and to let go. Two never stay."""
+    the vocabulary of a tokenizer, 50 MB. It takes 0.6 s to load and to let go, and modules that count stand near each
+    other: it stays for some that do not. Two never stay."""
     before = _counted()
     yield
-    if _counted() == before or tokenizer._load.cache_info().currsize > 1:
+    _idle_modules.append(None)
+    if _counted() != before:
+        _idle_modules.clear()
+    if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
         tokenizer._load.cache_clear()
     gc.collect()
     if trim is not None:

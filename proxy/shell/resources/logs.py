@@ -68,14 +68,14 @@ class _MayBeLost:
         """Write a line, or lose it."""
         try:
             return self._stream.write(line)
-        except OSError:
+        except (OSError, ValueError):  # the latter: it is closed, or cannot spell the line
             return 0
 
     def flush(self) -> None:
         """Flush what was written, or lose it."""
         try:  # noqa: SIM105 - once for each line; suppress() takes longer than the flush
             self._stream.flush()
-        except OSError:
+        except (OSError, ValueError):
             pass
 
 

@@ -49,6 +49,23 @@ def test_a_log_that_cannot_be_written_is_lost_and_costs_nothing(number, log_form
     broken.write = lambda line: len(line)  # type: ignore[method-assign] # the garbage collector flushes once more
 
 
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_log_whose_stream_is_closed_is_lost_and_costs_nothing(log_format):
+    stream = io.TextIOWrapper(io.BytesIO(), write_through=True)
+    configure_logging(LogSettings(format=log_format), stream)
+    logger().info("request_done", status=200)
+    stream.close()
+    logger().info("request_done", status=200)
+
+
+def test_a_line_that_the_terminal_cannot_spell_is_lost_and_costs_nothing():
+    written = io.BytesIO()
+    configure_logging(LogSettings(format="console"), io.TextIOWrapper(written, "ascii", write_through=True))
+    logger().info("request_done", model="模型")
+    logger().info("request_done", model="m")
+    assert written.getvalue().count(b"request_done") == 1
+
+
 def test_an_exception_is_on_its_line():
     written = io.BytesIO()
     configure_logging(LogSettings(format="json"), io.TextIOWrapper(written, write_through=True))

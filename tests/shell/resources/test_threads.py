@@ -117,7 +117,8 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path: Path) -
         from proxy.errors import ArtifactStoreUnavailable
         from proxy.shell.artifacts import reader
         from proxy.shell.artifacts.private_folder import PrivateFolder
-        reader.READ_SECONDS = reader.SEARCH_SECONDS = 0.05
+        from proxy.shell.resources import threads
+        reader.READ_SECONDS = reader.SEARCH_SECONDS = threads.EXIT_SECONDS = 0.05
         try:
             reading = reader.ArtifactReader(PrivateFolder(Path(sys.argv[1])), retention_days=1)
             asyncio.run(reading.find("tool_sh_0123456789abcdef.txt", "5eed"))

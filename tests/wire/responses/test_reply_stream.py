@@ -12,7 +12,7 @@ from support.responses_answers import answered
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.wire.responses import reply_stream
 from proxy.wire.responses.errors import event as written
-from proxy.wire.responses.reply_stream import MAX_KEPT_BYTES, ReplyStream
+from proxy.wire.responses.reply_stream import ReplyStream
 
 READS = Call(RETRIEVAL_TOOL, {"id": "tool_x_0123456789abcdef.txt"})
 FETCHES = Call("fetch", {"n": 1})
@@ -199,9 +199,10 @@ def test_a_comment_passes_in_every_round():
     assert stream.feed(b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
 
 
-def test_an_event_without_end_passes_as_it_comes():
+def test_an_event_without_end_passes_as_it_comes(monkeypatch):
+    monkeypatch.setattr(reply_stream, "MAX_KEPT_BYTES", 1_000)
     stream = ReplyStream()
-    piece = b"data: " + b"x" * (MAX_KEPT_BYTES + 1)
+    piece = b"data: " + b"x" * 1_001
     assert stream.feed(piece) == piece
     assert stream.feed(b"more") == b"more"
     assert stream.end() is None

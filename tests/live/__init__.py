@@ -1,0 +1,1 @@
+"""One package, so that the proxy that its tests share ends with them."""
