@@ -117,9 +117,9 @@ class ScriptedUpstream:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
             for writer in self._writers:
-                # Of a TLS connection that is gone, nobody can say how much it holds.
-                if self._tls is None and writer.transport.get_write_buffer_size():
-                    writer.transport.abort()  # nobody reads the rest, and closing waits for that
+                # Nobody reads the rest, and closing waits for that: with TLS, for the other side's farewell, too.
+                if self._tls is not None or writer.transport.get_write_buffer_size():
+                    writer.transport.abort()
             await asyncio.sleep(0)
         if kind is None and self._failures:
             raise self._failures[0]
