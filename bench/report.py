@@ -238,7 +238,7 @@ What limits the targets that are not met (figures of November 2026, taken one by
   and proxy share two cores, and other work on them decides this figure: 0.8 to 1.3.
 * **Start and idle memory.** Nearly all of both is imports (pydantic and the settings, aiohttp, 280 modules of our own)
   and the catalogue of models (0.02 s, 1 MB); the time doubles with the load. FastAPI is loaded with the first request
-  to the operator's API, and the words of refusals two seconds after the start.
+  to the operator's API, the words of refusals two seconds after the start, httpx in a thread once the port is open.
 * **Into 128 000 tokens.** A quarter of a second is tiktoken's count of 2 MB, another one the notes about what nine cuts
   leave out, 0.2 s the forwarding; in this run, beside all the others, everything took a third longer than alone.
 * **500 streams.** Half of an event's cost is the kernel, in the same calls as nginx makes.

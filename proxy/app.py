@@ -233,8 +233,8 @@ class Lane(Struct, frozen=True):
         """`settings`: those of a proxy that has only the upstream `one`. `name`: its place in the settings, if there
         are several."""
         learning = Learning(settings.data_dir, one.base_url, enabled=settings.learning.enabled)
+        models = ModelResolver(settings, learned=learning)
         upstream = Upstream(one)
-        models = ModelResolver(settings, learned=learning, connections=upstream)
         hidden = HiddenCallMemory(shared.store, shared.reader)
         planner = _planner(settings, models, learning, shared.resolver, hidden)
         retrieval = Retrieval(

@@ -21,7 +21,6 @@ from proxy.shell.models.own_servers import OwnServer, recognised
 from proxy.shell.models.questions import TIMEOUT_SECONDS, NoAnswer, Questions, asking
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
-from proxy.shell.upstream.client import Upstream
 from proxy.wire import model_list
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
@@ -79,11 +78,7 @@ class Discovery:
         on_change: Callable[[], None] = lambda: None,
         on_allocated: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
-        connections: Upstream | None = None,
     ) -> None:
-        """`connections`: those of the requests; without them, each group of questions has its own."""
-        self._upstream = upstream
-        self._connections = connections
         self._base_url = upstream.base_url
         self._is_own = is_own_server(upstream.base_url)
         self._own_key = key_headers(upstream)
@@ -256,8 +251,7 @@ class Discovery:
         return self._clock() + pause, self._needs_client_key
 
     def _asking(self, authorization: bytes | None) -> AbstractAsyncContextManager[Questions]:
-        key = {b"authorization": authorization} if authorization else self._own_key
-        return asking(self._upstream, key, self._connections)
+        return asking(self._base_url, {b"authorization": authorization} if authorization else self._own_key)
 
     async def _all(self, questions: Questions) -> _Found:
         """The list, and what a self-hosted server has loaded. Raises NoAnswer."""

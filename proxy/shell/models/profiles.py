@@ -20,7 +20,6 @@ from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witne
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.resources.logs import logger
-from proxy.shell.upstream.client import Upstream
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
 Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
@@ -86,12 +85,9 @@ class ModelResolver:
         learned: Learned | None = None,
         catalogue: Catalogue | None = None,
         clock: Callable[[], float] = time.monotonic,
-        connections: Upstream | None = None,
     ) -> None:
-        """`connections`: those of the requests, over which the upstream is asked, too; else it has some for each
-        question."""
         self.catalogue = catalogue or Catalogue(settings.upstream.base_url)
-        self.discovery = Discovery(settings.upstream, self.forget, self._reconsider, clock, connections)
+        self.discovery = Discovery(settings.upstream, self.forget, self._reconsider, clock)
         self._configured = from_configuration(settings.models)
         self._learned = learned
         self._sources: tuple[Source, ...] = (

@@ -1,4 +1,4 @@
-"""Asks an upstream about itself over connections like those of requests, each question bounded in time and size.
+"""Asks an upstream about itself: one client for a group of questions, each bounded in time and size.
 
 Rule: a key goes to the upstream's own host and nowhere else; a redirect counts as a response like any other. The reason
 for a failure is given in words that contain neither key nor content.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from proxy.config.upstreams import UpstreamSettings
 from proxy.core.text import jsontext
-from proxy.errors import ProxyError
-from proxy.shell.upstream.client import Upstream, UpstreamResponse, WholePath
+from proxy.shell.resources.lean_imports import as_if_missing
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_SECONDS: Final = 10.0
 """For one question, including the response's body."""
@@ -32,11 +33,10 @@ class NoAnswer(Exception):
 
 
 class Questions:
-    """The questions that one upstream can be asked while its connections are open."""
+    """The questions that one upstream can be asked while its client is open."""
 
-    def __init__(self, upstream: Upstream, key_headers: Mapping[bytes, bytes]) -> None:
-        self._upstream = upstream
-        self._headers = [(b"accept", b"application/json"), (b"accept-encoding", b"identity"), *key_headers.items()]
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
 
     async def get(self, url: str) -> bytes:
         """The body of a 200. Raises NoAnswer."""
@@ -55,39 +55,43 @@ class Questions:
         return b""
 
     async def _asked(self, method: str, url: str, content: bytes | None, seconds: float) -> bytes:
-        place = WholePath(b"/" + url.split("/", 3)[3].encode())
-        headers = [*self._headers, (b"content-type", b"application/json")] if content is not None else self._headers
+        import httpx  # noqa: PLC0415 - see asking
+
+        headers = {b"content-type": b"application/json"} if content is not None else {}
+        body = bytearray()
         try:
-            async with asyncio.timeout(seconds):
-                response = await self._upstream.send(method, place, headers, content)
-                async with contextlib.aclosing(response):
-                    return await _body(response)
-        except ProxyError as error:
-            raise NoAnswer(error.message) from None
-        except TimeoutError:
-            raise NoAnswer(f"no answer within {seconds:g} s") from None
-
-
-async def _body(response: UpstreamResponse) -> bytes:
-    """Raises NoAnswer, and what reading it raises."""
-    if response.status != 200:
-        raise NoAnswer(f"it answered {response.status}", response.status)
-    body = bytearray()
-    async for chunk in response.chunks():
-        body += chunk
-        if len(body) > MAX_ANSWER_BYTES:
-            raise NoAnswer(f"its answer is longer than {MAX_ANSWER_BYTES} bytes", response.status)
-    return bytes(body)
+            async with self._client.stream(method, url, content=content, headers=headers, timeout=seconds) as response:
+                if response.status_code != 200:
+                    raise NoAnswer(f"it answered {response.status_code}", response.status_code)
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_ANSWER_BYTES:
+                        raise NoAnswer(f"its answer is longer than {MAX_ANSWER_BYTES} bytes", response.status_code)
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            # The errors' texts may quote what was sent; their names do not.
+            raise NoAnswer(type(error).__name__) from None
+        return bytes(body)
 
 
 @contextlib.asynccontextmanager
-async def asking(
-    settings: UpstreamSettings, key_headers: Mapping[bytes, bytes], connections: Upstream | None = None
-) -> AsyncIterator[Questions]:
-    """For a group of questions; `key_headers` carry the key, if there is one. Without the connections of the requests
-    to this upstream, the group has its own."""
-    async with contextlib.AsyncExitStack() as at_the_end:
-        if connections is None:
-            connections = Upstream(settings)
-            at_the_end.push_async_callback(connections.aclose)
-        yield Questions(connections, key_headers)
+async def asking(base_url: str, key_headers: Mapping[bytes, bytes]) -> AsyncIterator[Questions]:
+    """A client for a group of questions; `key_headers` carry the key, if there is one. Raises NoAnswer if none can be
+    made.
+
+    It is made in a thread: the first import of httpx takes 0.3 s, reading the certificates 20 ms; neither a start nor a
+    request should wait for that.
+    """
+    headers = {b"accept": b"application/json", **key_headers}
+    client = await asyncio.to_thread(_client, headers, speaks_tls=base_url.startswith("https"))
+    async with client:
+        yield Questions(client)
+
+
+def _client(headers: Mapping[bytes, bytes], *, speaks_tls: bool) -> httpx.AsyncClient:
+    with as_if_missing("httpx._main"):  # its command line, with libraries for colours: 5 MB
+        import httpx  # noqa: PLC0415 - 0.1 s of the start, and this is asked in the background
+
+    try:
+        return httpx.AsyncClient(headers=headers, verify=speaks_tls)
+    except (OSError, ValueError) as error:
+        raise NoAnswer(f"no client could be made: {type(error).__name__}") from None

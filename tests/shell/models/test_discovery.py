@@ -6,19 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
+import respx
 from pydantic import SecretStr
 from structlog.testing import capture_logs
-from support.asked_upstreams import AskedUpstreams, Reply
-from support.scripted_upstream import Connection, ScriptedUpstream
 from support.waiting import until
 
 from proxy.config.upstreams import UpstreamSettings
-from proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models import discovery
 from proxy.shell.models.discovery import BUSY_SECONDS, REFRESH_SECONDS, RETRY_SECONDS, Discovery
 from proxy.shell.models.questions import MAX_ANSWER_BYTES
-from proxy.shell.upstream.client import Upstream
 from proxy.wire.model_list import ModelLimits
 
 URL = "https://llm.example.org/v1/models"
@@ -52,8 +50,9 @@ async def started(settings: UpstreamSettings, clock: Clock, **wiring: Any) -> As
         await found.close()
 
 
-async def test_the_list_is_asked_for_at_the_start_in_the_background(upstreams: AskedUpstreams) -> None:
-    upstreams.route(URL, body=LIST)
+@respx.mock
+async def test_the_list_is_asked_for_at_the_start_in_the_background() -> None:
+    respx.get(URL).respond(json=LIST)
     changes: list[int] = []
     async with started(upstream(), Clock(), on_change=lambda: changes.append(1)) as found:
         assert found.limits("m") == ModelLimits()
@@ -62,74 +61,79 @@ async def test_the_list_is_asked_for_at_the_start_in_the_background(upstreams: A
         assert found.names == ("m",)
 
 
-async def test_the_list_is_asked_for_again_after_ten_minutes_when_a_request_comes_and_not_before(
-    upstreams: AskedUpstreams,
-) -> None:
+@respx.mock
+async def test_the_list_is_asked_for_again_after_ten_minutes_when_a_request_comes_and_not_before() -> None:
     clock, changes = Clock(), []
-    route = upstreams.route(URL, body=LIST)
+    route = respx.get(URL).respond(json=LIST)
     async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
         await until(lambda: changes == [1])
         clock.now += REFRESH_SECONDS - 1
         found.nudge()
         await a_while()
-        assert len(route.asked) == 1
-        route.respond(body={"data": [{"id": "m", "context_length": 4096}]})
+        assert route.call_count == 1
+        route.respond(json={"data": [{"id": "m", "context_length": 4096}]})
         clock.now += 1
         for _ in range(5):
             found.nudge()
         await until(lambda: changes == [1, 1])
         await a_while()
         assert found.limits("m") == ModelLimits(4096)
-        assert len(route.asked) == 2
+        assert route.call_count == 2
 
 
-async def test_the_same_list_changes_nothing(upstreams: AskedUpstreams) -> None:
+@respx.mock
+async def test_the_same_list_changes_nothing() -> None:
     clock, changes = Clock(), []
-    route = upstreams.route(URL, body=LIST)
+    route = respx.get(URL).respond(json=LIST)
     async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
         await until(lambda: changes == [1])
         clock.now += REFRESH_SECONDS
         found.nudge()
-        await until(lambda: len(route.asked) == 2)
+        await until(lambda: route.call_count == 2)
         await a_while()
         assert changes == [1]
 
 
-async def test_the_configured_key_is_sent(upstreams: AskedUpstreams) -> None:
-    route = upstreams.route(URL, body=LIST)
+@respx.mock
+async def test_the_configured_key_is_sent() -> None:
+    route = respx.get(URL).respond(json=LIST)
     async with started(upstream(key="sk-mine"), Clock()) as found:
         found.offer_key(b"Bearer sk-client")
-        await until(lambda: bool(route.asked))
-    assert route.asked[-1][b"authorization"] == b"Bearer sk-mine"
+        await until(lambda: route.called)
+    assert route.calls.last.request.headers["authorization"] == "Bearer sk-mine"
 
 
-async def test_a_clients_key_is_used_when_the_upstream_wants_one_and_none_is_configured(
-    upstreams: AskedUpstreams,
-) -> None:
+def only_for_keys(request: httpx.Request) -> httpx.Response:
+    known = request.headers.get("authorization") == "Bearer sk-good"
+    return httpx.Response(200, json=LIST) if known else httpx.Response(401, json={"error": {"message": "no sk-bad"}})
+
+
+@respx.mock
+async def test_a_clients_key_is_used_when_the_upstream_wants_one_and_none_is_configured() -> None:
     clock, changes = Clock(), []
-    route = upstreams.route(URL, body=LIST)
-    route.key = "sk-good"
+    route = respx.get(URL).mock(side_effect=only_for_keys)
     async with started(upstream(), clock, on_change=lambda: changes.append(1)) as found:
         await until(lambda: found._needs_client_key)
         found.nudge()
         found.offer_key(b"")
         await a_while()
-        assert len(route.asked) == 1
+        assert route.call_count == 1
         found.offer_key(b"Bearer sk-bad")
-        await until(lambda: len(route.asked) == 2)
+        await until(lambda: route.call_count == 2)
         found.offer_key(b"Bearer sk-good")
         await a_while()
-        assert len(route.asked) == 2
+        assert route.call_count == 2
         clock.now += BUSY_SECONDS
         found.offer_key(b"Bearer sk-good")
         await until(lambda: changes == [1])
         found.offer_key(b"Bearer sk-good")
         await a_while()
-        assert len(route.asked) == 3
+        assert route.call_count == 3
 
 
-async def test_no_key_is_kept_and_none_is_logged(upstreams: AskedUpstreams) -> None:
-    upstreams.route(URL, body=LIST).key = "sk-good"
+@respx.mock
+async def test_no_key_is_kept_and_none_is_logged() -> None:
+    respx.get(URL).mock(side_effect=only_for_keys)
     with capture_logs() as events:
         async with started(upstream(), Clock()) as found:
             await until(lambda: found._needs_client_key)
@@ -141,48 +145,54 @@ async def test_no_key_is_kept_and_none_is_logged(upstreams: AskedUpstreams) -> N
     assert [event["log_level"] for event in events] == ["debug", "warning"], "that a key is needed is no failure yet"
 
 
-async def test_a_refused_key_of_our_own_is_not_replaced_by_a_clients(upstreams: AskedUpstreams) -> None:
-    route, clock = upstreams.route(URL, body=403), Clock()
+@respx.mock
+async def test_a_refused_key_of_our_own_is_not_replaced_by_a_clients() -> None:
+    route, clock = respx.get(URL).respond(403), Clock()
     async with started(upstream(key="sk-mine"), clock) as found:
         await until(lambda: found._due == clock.now + REFRESH_SECONDS)
         clock.now += REFRESH_SECONDS
         found.offer_key(b"Bearer sk-client")
         await a_while()
-        assert len(route.asked) == 1
+        assert route.call_count == 1
 
 
 FAILURES: list[tuple[dict[str, Any], str, float]] = [
-    ({"failure": UpstreamUnreachable("it cannot be reached")}, "cannot be reached", RETRY_SECONDS),
-    ({"failure": UpstreamTimeout("it began no response")}, "began no response", RETRY_SECONDS),
-    ({"reply": Reply(503)}, "it answered 503", RETRY_SECONDS),
-    ({"reply": Reply(429)}, "it answered 429", BUSY_SECONDS),
-    ({"reply": Reply(404)}, "it answered 404", REFRESH_SECONDS),
-    ({"reply": Reply(307)}, "it answered 307", REFRESH_SECONDS),
-    ({"reply": Reply(200, b"<html>")}, "its answer is no list of models", REFRESH_SECONDS),
-    ({"reply": Reply(200, b" " * (MAX_ANSWER_BYTES + 1))}, "longer than", REFRESH_SECONDS),
+    ({"side_effect": httpx.ConnectError("Bearer sk-mine")}, "ConnectError", RETRY_SECONDS),
+    ({"side_effect": httpx.ReadTimeout("slow")}, "ReadTimeout", RETRY_SECONDS),
+    ({"return_value": httpx.Response(503)}, "it answered 503", RETRY_SECONDS),
+    ({"return_value": httpx.Response(429)}, "it answered 429", BUSY_SECONDS),
+    ({"return_value": httpx.Response(404)}, "it answered 404", REFRESH_SECONDS),
+    ({"return_value": httpx.Response(307, headers={"location": URL})}, "it answered 307", REFRESH_SECONDS),
+    ({"return_value": httpx.Response(200, text="<html>")}, "its answer is no list of models", REFRESH_SECONDS),
+    (
+        {"side_effect": lambda _: httpx.Response(200, content=b" " * (MAX_ANSWER_BYTES + 1))},
+        "longer than",
+        REFRESH_SECONDS,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("said", "reason", "pause"), FAILURES, ids=[failure[1] for failure in FAILURES])
+@pytest.mark.parametrize(("answer", "reason", "pause"), FAILURES, ids=[failure[1] for failure in FAILURES])
+@respx.mock
 async def test_a_failure_is_told_in_plain_words_and_tried_again_later(
-    said: dict[str, Any], reason: str, pause: float, upstreams: AskedUpstreams
+    answer: dict[str, Any], reason: str, pause: float
 ) -> None:
-    route, clock = upstreams.route(URL), Clock()
-    for name, value in said.items():
-        setattr(route, name, value)
+    route, clock = respx.get(URL).mock(**answer), Clock()
     async with started(upstream(key="sk-mine"), clock) as found:
         await until(lambda: found._due == clock.now + pause)
         clock.now += pause / 2
         found.nudge()
         await a_while()
-        assert len(route.asked) == 1
+        assert route.call_count == 1
         told = await found.ask()
     assert told is not None
     assert reason in told
+    assert "sk-mine" not in told
 
 
-async def test_a_failure_keeps_what_was_known(upstreams: AskedUpstreams) -> None:
-    route = upstreams.route(URL, body=LIST)
+@respx.mock
+async def test_a_failure_keeps_what_was_known() -> None:
+    route = respx.get(URL).respond(json=LIST)
     found = Discovery(upstream())
     assert await found.ask() is None
     route.respond(500)
@@ -190,28 +200,46 @@ async def test_a_failure_keeps_what_was_known(upstreams: AskedUpstreams) -> None
     assert found.limits("m") == ModelLimits(32768)
 
 
-async def test_an_upstream_that_never_answers_is_given_up(upstreams: AskedUpstreams) -> None:
-    upstreams.route(URL).is_silent = True
+@respx.mock
+async def test_an_upstream_that_never_answers_is_given_up() -> None:
+    async def never(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    respx.get(URL).mock(side_effect=never)
     assert await Discovery(upstream()).ask(timeout_seconds=0.2) == "no answer within 0.2 s"
 
 
-async def test_closing_gives_up_the_question_and_ends_all_others(upstreams: AskedUpstreams) -> None:
-    route = upstreams.route(URL)
-    route.is_silent = True
+@respx.mock
+async def test_closing_gives_up_the_question_and_ends_all_others() -> None:
+    asked: list[str] = []
+
+    async def never(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    respx.get(URL).mock(side_effect=never)
     found = Discovery(upstream())
     found.start()
-    await until(lambda: bool(route.asked))
+    await until(lambda: bool(asked))
     await found.close()
     found.nudge()
     found.offer_key(b"Bearer sk")
     await a_while()
-    assert len(route.asked) == 1
+    assert asked == [URL]
 
 
-async def test_a_hosted_upstream_is_asked_one_question_only(upstreams: AskedUpstreams) -> None:
-    upstreams.route(URL, body={"data": [{"id": "m"}]})
+async def test_certificates_that_cannot_be_read_are_a_failure_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", __file__)
+    assert await Discovery(upstream()).ask() == "no client could be made: SSLError"
+
+
+@respx.mock
+async def test_a_hosted_upstream_is_asked_one_question_only() -> None:
+    respx.get(URL).respond(json={"data": [{"id": "m"}]})
     assert await Discovery(upstream()).ask() is None
-    assert upstreams.count == 1
+    assert len(respx.calls) == 1
 
 
 async def test_a_real_socket_is_asked_too() -> None:
@@ -228,26 +256,3 @@ async def test_a_real_socket_is_asked_too() -> None:
         found = Discovery(upstream(f"http://127.0.0.1:{port}"))
         assert await found.ask(timeout_seconds=discovery.TIMEOUT_SECONDS) is None
     assert found.limits("m") == ModelLimits(32768)
-
-
-async def test_a_request_takes_the_connection_over_which_the_list_came() -> None:
-    opened: list[Connection] = []
-
-    async def script(connection: Connection) -> None:
-        opened.append(connection)
-        while True:
-            await connection.request()
-            body = json.dumps(LIST).encode()
-            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
-
-    async with ScriptedUpstream(script) as server:
-        settings = upstream(server.base_url)
-        requests = Upstream(settings)
-        try:
-            assert await Discovery(settings, connections=requests).ask() is None
-            response = await requests.send("POST", b"/chat/completions", [], b"{}")
-            assert response.status == 200
-            await response.aclose()
-        finally:
-            await requests.aclose()
-    assert len(opened) == 1

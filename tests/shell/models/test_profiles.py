@@ -5,15 +5,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
+import respx
 from hypothesis import given
 from hypothesis import strategies as st
-from support.asked_upstreams import AskedUpstreams
 from support.waiting import until
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, ModelProfile, Witness
-from proxy.shell.models import questions
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.profiles import MAX_PROFILES, ModelResolver
 from proxy.wire.model_list import ModelLimits
@@ -66,9 +66,9 @@ def resolver(learned: tuple[ModelLimits, str] | Taught | None = None, **settings
 
 async def asked(answer: dict[str, Any], **settings: Any) -> ModelResolver:
     """A resolver whose upstream has said this."""
-    made = resolver(**settings)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(questions, "Upstream", AskedUpstreams({f"{BASE}/models": {"data": [answer]}}).connections)
+    with respx.mock:
+        respx.get(f"{BASE}/models").respond(json={"data": [answer]})
+        made = resolver(**settings)
         assert await made.discovery.ask() is None
     return made
 
@@ -196,8 +196,9 @@ def test_a_name_without_end_is_cut() -> None:
     assert resolver().profile("x" * 10_000_000).model == "x" * 256
 
 
-async def test_what_the_upstream_says_reaches_the_profiles_in_the_background(upstreams: AskedUpstreams) -> None:
-    route = upstreams.route(f"{BASE}/models", body={"data": [{"id": "gpt-5", "context_length": 65536}]})
+@respx.mock
+async def test_what_the_upstream_says_reaches_the_profiles_in_the_background() -> None:
+    route = respx.get(f"{BASE}/models").respond(json={"data": [{"id": "gpt-5", "context_length": 65536}]})
     made = resolver()
     assert made.profile("gpt-5").window_tokens == 400000
     made.start()
@@ -205,11 +206,18 @@ async def test_what_the_upstream_says_reaches_the_profiles_in_the_background(ups
         await until(lambda: made.profile("gpt-5").window_tokens == 65536)
     finally:
         await made.close()
-    assert len(route.asked) == 1
+    assert route.call_count == 1
 
 
-async def test_a_clients_key_opens_the_list(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", body=[{"id": "m-1", "context_length": 8192}]).key = "sk-client"
+@respx.mock
+async def test_a_clients_key_opens_the_list() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        known = request.headers.get("authorization") == "Bearer sk-client"
+        return (
+            respx.MockResponse(200, json=[{"id": "m-1", "context_length": 8192}]) if known else respx.MockResponse(401)
+        )
+
+    respx.get(f"{BASE}/models").mock(side_effect=answer)
     made = resolver()
     made.start()
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import respx
 from rich.console import Console
-from support.asked_upstreams import AskedUpstreams
 
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality
@@ -25,8 +25,9 @@ def printed(name: str | None = None, *, as_json: bool = False, **settings: Any) 
     return out.getvalue()
 
 
-def test_a_profile_shows_each_value_and_where_it_came_from(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", body=[{"id": "m-1", "context_length": 32768, "max_completion_tokens": 4096}])
+@respx.mock
+def test_a_profile_shows_each_value_and_where_it_came_from() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "max_completion_tokens": 4096}])
     lines = {
         line.split("  ")[0].strip(): line
         for line in printed("m-1", models=[{"match": "m*", "input": "text"}]).splitlines()
@@ -36,8 +37,9 @@ def test_a_profile_shows_each_value_and_where_it_came_from(upstreams: AskedUpstr
     assert "config models[0]" in lines["reads"]
 
 
-def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path, upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", 500)
+@respx.mock
+def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path) -> None:
+    respx.get(f"{BASE}/models").respond(500)
     learning = Learning(tmp_path, BASE)
     learning.note_media_refused_in_results("results")
     learning.note_media_refused_in_results("all")
@@ -53,8 +55,9 @@ def test_what_was_refused_is_shown_and_who_says_so(tmp_path: Path, upstreams: As
         assert json.loads(printed(name, as_json=True, data_dir=tmp_path))["results_hold_text"] is (name != "tool")
 
 
-def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", 500)
+@respx.mock
+def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window() -> None:
+    respx.get(f"{BASE}/models").respond(500)
     models = [
         {"match": "small", "context_window": 8_000},
         {"match": "large", "context_window": 200_000, "max_tool_result_chars": 500},
@@ -75,15 +78,17 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window(upstr
     assert found["tools"]["Read"]["max_bytes"] == 200_000
 
 
-def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", 500)
+@respx.mock
+def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown() -> None:
+    respx.get(f"{BASE}/models").respond(500)
     out = printed("m-1")
     assert "128 000" in out
     assert f"{BASE} did not list its models: it answered 500" in out
 
 
-def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", body=[{"id": "m-1", "context_length": 32768}, {"id": "m-2"}])
+@respx.mock
+def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768}, {"id": "m-2"}])
     out = printed(models=[{"match": "mine", "context_window": 4096}, {"match": "m-*", "max_output_tokens": 7}])
     *table, advice = out.splitlines()
     assert [line.split()[0] for line in table] == ["model", "mine", "m-1", "m-2"]
@@ -93,13 +98,15 @@ def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table(ups
     assert "m-*" not in out
 
 
-def test_nothing_to_show_is_said(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", 401)
+@respx.mock
+def test_nothing_to_show_is_said() -> None:
+    respx.get(f"{BASE}/models").respond(401)
     assert "Neither the configuration nor the upstream names a model" in printed()
 
 
-def test_json_holds_the_same(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", body=[{"id": "m-1", "context_length": 32768, "input_modalities": ["text"]}])
+@respx.mock
+def test_json_holds_the_same() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "input_modalities": ["text"]}])
     one, many = json.loads(printed("m-1", as_json=True)), json.loads(printed(as_json=True))
     assert (one["window_tokens"], one["window_is_guessed"], one["modalities"]) == (32768, False, ["text"])
     assert one["sources"] == {"window_tokens": "upstream /v1/models", "modalities": "upstream /v1/models"}
@@ -107,17 +114,19 @@ def test_json_holds_the_same(upstreams: AskedUpstreams) -> None:
     assert [profile["model"] for profile in many["models"]] == ["m-1"]
 
 
-def test_a_foreign_name_does_not_steer_the_terminal(upstreams: AskedUpstreams) -> None:
-    upstreams.route(f"{BASE}/models", body=[{"id": "\x1b[31mred\r[bold]x[/]"}])
+@respx.mock
+def test_a_foreign_name_does_not_steer_the_terminal() -> None:
+    respx.get(f"{BASE}/models").respond(json=[{"id": "\x1b[31mred\r[bold]x[/]"}])
     out = printed()
     assert "\x1b" not in out
     assert "\N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}[bold]x[/]" in out
 
 
-def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it(upstreams: AskedUpstreams) -> None:
+@respx.mock
+def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it() -> None:
     other = "https://other.example.org/v1"
-    upstreams.route(f"{BASE}/models", body=[{"id": name, "context_length": 32768} for name in ("m-1", "q-1")])
-    upstreams.route(f"{other}/models", body=[{"id": name, "context_length": 4096} for name in ("m-1", "q-1")])
+    respx.get(f"{BASE}/models").respond(json=[{"id": name, "context_length": 32768} for name in ("m-1", "q-1")])
+    respx.get(f"{other}/models").respond(json=[{"id": name, "context_length": 4096} for name in ("m-1", "q-1")])
     routed = [{"match": "q-*", "base_url": other}, {"match": "m-1", "wire": "messages", "base_url": other}]
     told = printed(upstreams=routed)
     headings = ["Requests for q-*: ", "Requests for m-1 at /v1/messages: ", "All other requests: "]
@@ -127,10 +136,11 @@ def test_each_of_several_upstreams_shows_the_models_whose_requests_go_to_it(upst
     assert ["4 096" in part for part in parts] == [True, True, False]
 
 
-def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states(upstreams: AskedUpstreams) -> None:
+@respx.mock
+def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states() -> None:
     other = "https://other.example.org/v1"
-    upstreams.route(f"{BASE}/models", body=[{"id": "m", "context_length": 32768}])
-    upstreams.route(f"{other}/models", body=[{"id": "m", "context_length": 4096}])
+    respx.get(f"{BASE}/models").respond(json=[{"id": "m", "context_length": 32768}])
+    respx.get(f"{other}/models").respond(json=[{"id": "m", "context_length": 4096}])
     one = json.loads(printed("m", as_json=True, upstreams=[{"match": "m", "base_url": other}]))
     assert (one["window_tokens"], one["upstream"]["base_url"]) == (4096, other)
     by_wire = json.loads(printed("m", as_json=True, upstreams=[{"match": "m", "wire": "messages", "base_url": other}]))
