@@ -16,12 +16,12 @@ from typing import Any
 
 import httpx
 import pytest
-from live.test_live_replicas import nginx_before
 from support.journey import Upstream, call, long_text, result
 from support.live_proxy import Proxy, running_together
 from support.s3_server import new_bucket, s3_server
 from support.state_server import StateServer, needs_state_server
 
+from live.test_live_replicas import nginx_before
 from proxy.demo.servers import serving
 
 WINDOW = 8_000
