@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction.call_traces import Trace, traces_of
-from proxy.core.conversation.message import TOOL_ROLES
-from proxy.core.conversation.size import MESSAGE_TOKENS
+from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.conversation.size import MESSAGE_TOKENS, Size
 from proxy.core.conversation.text_protocol import is_quotable
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in, names_of_lines
@@ -117,9 +117,23 @@ class LinePool:
     """Names in assistant messages that are left out; those used last are last."""
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Of each line, by its text."""
+    _extensions: list[tuple[list[tuple[Message, Size]], LinePool]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    """What the last cut left out, and the pool after it: if a client rewords its last message in the next turn, the
+    same cut is made again."""
 
     def extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         """The pool after one more cut."""
+        now = [(entry.whole, entry.whole_size) for entry in gone]
+        for before, pool in self._extensions:
+            if now == before:
+                return pool
+        pool = self._extended(gone)
+        self._extensions[:] = [(now, pool)]
+        return pool
+
+    def _extended(self, gone: Sequence[TrackedMessage]) -> LinePool:
         sources, used, exchange = dict(self.sources), dict(self.used), self.exchanges
         called: dict[str, str] = {}
         for entry in gone:

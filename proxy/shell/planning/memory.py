@@ -15,6 +15,8 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from proxy.core.conversation.message import Message
 from proxy.shell.resources.bounded import BoundedMap
+from proxy.wire.moved_messages import MAX_EXCHANGED, beginning_like
+from proxy.wire.protocol import Wire
 from proxy.wire.request import Request
 
 HEAD_BYTES: Final = 256
@@ -26,9 +28,6 @@ NEARLY_ALL: Final = 0.9
 well takes 0.1 ms if their bodies are not in the CPU caches."""
 MAX_TAKEN_BACK: Final = 4
 """Messages at the end that a client may change or take back while it continues the same conversation."""
-
-MAX_EXCHANGED: Final = 2
-"""Messages before the newest that an agent may write anew in each turn: the system text and the first user message."""
 _LEAST_IN_COMMON: Final = 5
 """Messages of the same bytes, before two conversations that begin otherwise are taken for one: agents of one kind often
 take the same first step."""
@@ -36,6 +35,8 @@ _KNOWN_BY: Final = 2
 """The newest messages of a model by which a conversation is found although its body begins otherwise."""
 _SOUGHT_BY: Final = 6
 """How many of a model's newest messages are looked for: the newest of all is always new."""
+_LATEST: Final = 8
+"""Conversations in which the messages of a body that begins otherwise are looked for before it is read."""
 
 Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
@@ -83,6 +84,8 @@ class ConversationMemory(Generic[Knowledge]):
         """The kept requests, the newest of each head last."""
         self._said: dict[_Said, Remembered[Knowledge]] = {}
         """The kept requests by what the model said last in them."""
+        self._latest: dict[Hashable, list[Remembered[Knowledge]]] = {}
+        """The kept requests that came last, by whose they are, the newest last."""
 
     def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest one that the body
@@ -96,6 +99,17 @@ class ConversationMemory(Generic[Knowledge]):
                 if best.is_continued and best.shared_bytes >= NEARLY_ALL * len(body):
                     return best
         return best
+
+    def beginning(self, wire: Wire, whose: Hashable, body: bytes) -> Request | None:
+        """The beginning of a body that begins otherwise than every remembered request, read by means of the one that
+        has nearly all of its messages; None if none of the latest has. It is cheap, and the result is the same as if
+        the body were read."""
+        for remembered in reversed(self._latest.get(whose, ())):
+            for last, _ in islice(_said_in(remembered.request.conversation.messages), _KNOWN_BY):
+                found = beginning_like(wire, body, remembered.request, last)
+                if found is not None:
+                    return found
+        return None
 
     def nearly(self, whose: Hashable, messages: Sequence[Message]) -> Match[Knowledge] | None:
         """A remembered request that these messages continue although its body begins otherwise; up to MAX_EXCHANGED of
@@ -132,6 +146,9 @@ class ConversationMemory(Generic[Knowledge]):
         together.append(newest)
         for said in islice(_said_in(request.conversation.messages), _KNOWN_BY):
             self._said[whose, *said] = newest
+        latest = self._latest.setdefault(whose, [])
+        latest.append(newest)
+        del latest[:-_LATEST]
         gone = self._kept.put(newest, key, held_bytes)
         if len(together) > MAX_TOGETHER:
             self._forget(together[0])
@@ -151,6 +168,11 @@ class ConversationMemory(Generic[Knowledge]):
         for said in islice(_said_in(remembered.request.conversation.messages), _KNOWN_BY):
             if self._said.get((head[0], *said)) is remembered:
                 del self._said[head[0], *said]
+        latest = self._latest.get(head[0], [])
+        if remembered in latest:
+            latest.remove(remembered)
+            if not latest:
+                del self._latest[head[0]]
 
 
 def _items(ends: Sequence[int], start: int, stop: int, most: int) -> int:

@@ -57,22 +57,20 @@ class Planned:
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
+    tokens_before: int = field(init=False)
+    """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
+    tokens_after: int = field(init=False)
+    """Size of what the plan sends, in the model's tokens."""
+    room_tokens: int | None = field(init=False)
+    """Room for a prompt, in the model's tokens: never more than its window. None if the window is only guessed."""
 
-    @property
-    def tokens_before(self) -> int:
-        """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
-        return self.plan.budget.model_tokens(self.plan.before.tokens)
-
-    @property
-    def tokens_after(self) -> int:
-        """Size of what the plan sends, in the model's tokens."""
-        return self.plan.budget.model_tokens(self.plan.after.tokens)
-
-    @property
-    def room_tokens(self) -> int | None:
-        """Room for a prompt, in the model's tokens: never more than its window. None if the window is only guessed."""
-        room = self.plan.budget.certain_room_tokens
-        return None if room is None else self.plan.budget.model_tokens(room)
+    def __post_init__(self) -> None:
+        """Converted once: a dozen places ask for each."""
+        budget = self.plan.budget
+        room = budget.certain_room_tokens
+        object.__setattr__(self, "tokens_before", budget.model_tokens(self.plan.before.tokens))
+        object.__setattr__(self, "tokens_after", budget.model_tokens(self.plan.after.tokens))
+        object.__setattr__(self, "room_tokens", None if room is None else budget.model_tokens(room))
 
     @property
     def held_bytes(self) -> int:

@@ -78,6 +78,8 @@ class _Incoming(NamedTuple):
     """How its client gets at artifacts."""
     model: str = ""
     """Used if the body names none."""
+    beginning: Request | None = None
+    """That of the body, if it is known although the body begins otherwise than all remembered ones."""
 
 
 class Planner:
@@ -116,6 +118,8 @@ class Planner:
         `looking_up`: whether the references in its new messages may be fetched. Raises MalformedRequest."""
         came = _Incoming(wire, tenant, body, access, model)
         match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
+        if len(body) > SMALL_BYTES and not (match and match.is_continued):
+            came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), body))
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
         if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
@@ -276,7 +280,10 @@ class Planner:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         will_be_known = len(body) > SMALL_BYTES
-        request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
+        begun, begun_messages = known.request if known else None, shared
+        if came.beginning is not None:
+            begun, begun_messages = came.beginning, len(came.beginning.conversation)
+        request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
         if came.model and not request.model:
             request = replace(request, named=came.model)
         if known is not None and request.healed and request.model != known.request.model:

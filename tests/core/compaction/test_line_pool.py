@@ -250,3 +250,13 @@ def test_the_names_of_lines_are_kept_as_long_as_the_lines_are():
     for n in range(12):
         pool = pool.extended(entries(*reading("\n".join(f"name_{n}_{i} = 1" for i in range(400)), f"src/{n}.py")))
     assert pool.names.keys() == {line.text for lines in pool.sources.values() for line in lines}
+
+
+def test_a_cut_that_is_made_again_costs_no_second_reading():
+    pool, gone = LinePool(), entries(*reading("def first_function():"))
+    after = pool.extended(gone)
+    assert pool.extended(list(gone)) is after
+    other = entries(*reading("def second_function():"))
+    assert pool.extended(other) == LinePool().extended(other) != after
+    assert pool.extended([]) == LinePool().extended([])
+    assert after.extended(gone) == LinePool().extended(gone).extended(gone)

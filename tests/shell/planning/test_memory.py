@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,3 +174,35 @@ def test_what_the_knowledge_holds_besides_the_request_counts():
     assert not remembered(memory, ALICE, request)
     remember(memory, ALICE, request, None, None, more_bytes=PLENTY // 2)
     assert remembered(memory, ALICE, request)
+
+
+def talk(clock, *said):
+    """A body of one agent, whose system text tells the time."""
+    listed = [{"role": "system", "content": f"It is {clock}."}]
+    listed += [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(said)]
+    return json.dumps({"messages": listed}).encode()
+
+
+def test_the_beginning_of_a_body_is_known_although_it_is_written_anew():
+    memory, words = ConversationMemory(PLENTY), [f"word {n}" for n in range(8)]
+    first = CHAT_COMPLETIONS.parse(talk("ten", *words))
+    remember(memory, ALICE, first, None, None)
+    body = talk("eleven", *words, "more")
+    beginning = memory.beginning(CHAT_COMPLETIONS, ALICE, body)
+    assert beginning.conversation.messages[1:] == first.conversation.messages[1:]
+    assert memory.beginning(CHAT_COMPLETIONS, BOB, body) is None
+    remember(memory, ALICE, CHAT_COMPLETIONS.parse(body), None, None)  # takes the place of the first
+    assert memory.beginning(CHAT_COMPLETIONS, ALICE, talk("twelve", *words)) is not None
+    assert memory.beginning(CHAT_COMPLETIONS, ALICE, talk("twelve", *words[::-1])) is None
+
+
+def test_the_beginning_of_a_body_is_looked_for_in_a_few_conversations_that_are_still_kept():
+    memory = ConversationMemory(PLENTY)
+    words = [[f"word {n} of {number}" for n in range(8)] for number in range(9)]
+    for one in words:
+        remember(memory, ALICE, CHAT_COMPLETIONS.parse(talk("ten", *one)), None, None)
+    found = [memory.beginning(CHAT_COMPLETIONS, ALICE, talk("eleven", *one)) is not None for one in words]
+    assert found == [False] + [True] * 8
+    small = ConversationMemory(100)
+    remember(small, ALICE, CHAT_COMPLETIONS.parse(talk("ten", *words[0])), None, None)
+    assert small.beginning(CHAT_COMPLETIONS, ALICE, talk("eleven", *words[0])) is None
