@@ -47,6 +47,17 @@ SIZE_LINES: Final = _SizeLines()
 """Looked up for each event of a stream."""
 
 
+def chunk_at(data: bytes, at: int) -> bytes:
+    """The whole chunk that begins here, if its length has a line in `SIZE_LINES`, with which it begins; else nothing.
+
+    >>> chunk_at(b"2\\r\\nhi\\r\\n3\\r\\nyou\\r\\n", 7)
+    b'3\\r\\nyou\\r\\n'
+    """
+    line = _SIZE_LINE.match(data, at)
+    chunk = data[at : line.end() + int(line[1], 16) + len(LINE_END)] if line is not None else b""
+    return chunk if chunk.startswith(SIZE_LINES[len(chunk)]) and chunk.endswith(LINE_END) else b""
+
+
 def body_of(chunk: bytes) -> bytes:
     """What a chunk contains whose length has a line in `SIZE_LINES`, with which it begins.
 

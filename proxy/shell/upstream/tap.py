@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.shell.upstream.chunks import LINE_END, SIZE_LINES, Chunks, body_of
+from proxy.shell.upstream.chunks import LINE_END, SIZE_LINES, Chunks, body_of, chunk_at
 
 if TYPE_CHECKING:
     import aiohttp
@@ -104,18 +104,12 @@ class Tap(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         write = self._write
-        if write is not None and data.startswith(SIZE_LINES[len(data)]) and data.endswith(LINE_END):
-            self.last = self._now()
-            try:
-                write(data)
-            except Exception as error:
-                self.end(error)
-                return
-            self._written.append(data)
-            if len(self._written) >= _CHUNKS_AT_ONCE:
-                self._note_written()
-        else:
+        if write is None:
             self._parse(data)
+        elif data.startswith(SIZE_LINES[len(data)]) and data.endswith(LINE_END):
+            self._pass(data, write)
+        else:
+            self._pass_several(data)
 
     def eof_received(self) -> None:
         self._protocol.eof_received()
@@ -136,6 +130,26 @@ class Tap(asyncio.Protocol):
         chunk ended with them."""
         is_between = self._chunks.is_at_start and self._chunks.body_bytes == self._content.total_bytes
         self._write = taker.chunk_writer(self._shut) if is_between else None
+
+    def _pass(self, chunk: bytes, write: Callable[[bytes], None]) -> None:
+        self.last = self._now()
+        try:
+            write(chunk)
+        except Exception as error:
+            self.end(error)
+            return
+        self._written.append(chunk)
+        if len(self._written) >= _CHUNKS_AT_ONCE:
+            self._note_written()
+
+    def _pass_several(self, data: bytes) -> None:
+        """On a busy machine, several chunks arrive at once."""
+        at = 0
+        while (write := self._write) is not None and (chunk := chunk_at(data, at)):
+            self._pass(chunk, write)
+            at += len(chunk)
+        if rest := data[at:]:
+            self._parse(rest)
 
     def _shut(self) -> None:
         self._write = None

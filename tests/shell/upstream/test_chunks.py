@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.shell.upstream.chunks import LONGEST_CHUNK, SIZE_LINES, Chunks
+from proxy.shell.upstream.chunks import LONGEST_CHUNK, SIZE_LINES, Chunks, chunk_at
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -95,8 +95,22 @@ def test_the_length_of_a_whole_chunk_tells_how_it_begins(size: int) -> None:
         assert line == ()
 
 
+@given(st.binary(max_size=9), st.binary(min_size=1, max_size=40), st.binary(max_size=9), st.integers(0, 60))
+def test_a_chunk_is_found_whole_or_not_at_all(before: bytes, body: bytes, after: bytes, cut: int) -> None:
+    data = (before + chunk(body) + after)[: len(before) + cut]
+    whole = cut >= len(chunk(body))
+    assert chunk_at(data, len(before)) == (chunk(body) if whole else b"")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"0\r\n\r\n", b"05\r\nhello\r\n", b"A\r\n0123456789\r\n", b"5\r\nhelloxx", b"5;a\r\n"]
+)
+def test_what_is_unusual_is_no_chunk(data: bytes) -> None:
+    assert chunk_at(data, 0) == b""
+
+
 def test_for_no_length_there_is_a_line_that_says_another_size() -> None:
     for length in range(1, LONGEST_CHUNK + 100):
         line = SIZE_LINES[length]
         assert line == () or (int(line, 16) > 0 and len(chunk(b"x" * int(line, 16))) == length)
-    assert len(SIZE_LINES) <= LONGEST_CHUNK
+    assert len(SIZE_LINES) <= LONGEST_CHUNK + 1, "and 0"

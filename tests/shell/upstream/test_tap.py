@@ -48,6 +48,8 @@ class Client:
         self.is_ready = True
         self.takes_chunks = True
         self.fails = False
+        self.fills_at = 0
+        """Number of the chunk after which there is no room any more."""
         self.got = b""
         self.chunks = 0
         """Those that came with their framing."""
@@ -76,6 +78,8 @@ class Client:
         size, _, rest = chunk.partition(b"\r\n")
         assert rest[int(size, 16) :] == b"\r\n"
         self.chunks += 1
+        if self.chunks == self.fills_at:
+            self.fill()
         self.got += rest[:-2]
 
 
@@ -162,6 +166,24 @@ async def test_chunks_within_a_chunk_are_its_content() -> None:
     outer = chunk(inner * 2 + b"!")
     found.arrive(outer[:4], inner, inner, outer[-3:], chunk(b"end"), END)
     assert (found.client.got, found.client.chunks) == (inner * 2 + b"!end", 1)
+
+
+async def test_several_chunks_in_one_read_pass_the_parser_by_up_to_what_is_no_whole_chunk() -> None:
+    found = Exchanged()
+    found.arrive(chunk(b"a") + chunk(b"b"), chunk(b"c") + chunk(b"d") + b"1\r\n", b"e\r\n", chunk(b"f") + END)
+    assert (found.client.got, found.client.chunks) == (b"abcdef", 5)
+    assert found.client.noted == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert found.content.is_eof()
+
+
+async def test_of_several_chunks_those_wait_for_the_reader_that_there_is_no_room_for() -> None:
+    found = Exchanged()
+    found.client.fills_at = 2
+    found.tap.data_received(b"".join(map(chunk, (b"a", b"b", b"c", b"d"))))
+    assert (found.client.got, found.tap.over.done()) == (b"ab", True)
+    found.client.is_ready = True
+    found.read()
+    assert found.client.got == b"abcd"
 
 
 async def test_a_chunk_whose_line_end_is_missing_is_an_error_as_ever() -> None:
