@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,14 +35,16 @@ _ABSENT = f"({OURS} did not take part.)"
 
 
 def machine() -> str:
-    """This machine, in one line."""
+    """This machine, in one line, with the interpreter: a build without profile-guided optimisation takes a fifth more
+    CPU than those of distributions."""
     names = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if "model name" in line
     ]
     model = names[0] if names else platform.machine()
-    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, Python {platform.python_version()}"
+    python = f"Python {platform.python_version()} ({Path(sys.executable).resolve()})"
+    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, {python}"
 
 
 def targets_table(results: Results) -> str:
