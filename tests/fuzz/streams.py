@@ -58,7 +58,7 @@ class StreamRules:
         for event in events:
             self.wire.says_something(data_of(event))
         for pieces in _cut(case):
-            assert self._answered(pieces, 2) == whole
+            assert _as_sent(self._answered(pieces, 2)) == _as_sent(whole)
             assert _split(pieces) == events
             assert asyncio.run(self._held(pieces)) == case
 
@@ -104,6 +104,11 @@ class StreamRules:
 
 Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
 """What becomes of a stream: what is told, what the model said, its end, and its end if no round follows."""
+
+
+def _as_sent(rounds: Sequence[Round]) -> list[tuple[bytes, AssistantMessage | None, bytes]]:
+    """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it."""
+    return [(told + last_words, said, told + stopped) for told, said, last_words, stopped in rounds]
 
 
 @st.composite
