@@ -23,6 +23,7 @@ import h11
 
 PATIENCE_SECONDS: Final = 300.0
 """For anything that must happen: machines are shared."""
+_SENT_AT_ONCE: Final = 1024 * 1024
 KEY: Final = "sk-faults-canary-key"
 CANARY: Final = "content-canary-7f3a"
 """In every message that is sent; neither may appear anywhere."""
@@ -152,16 +153,18 @@ class Stage:
     async def say(self, method: bytes, path: str, headers: Mapping[str, str], body: bytes) -> Heard:
         """One request on a connection of its own."""
         lines = [b"%s %s HTTP/1.1" % (method, path.encode()), *(f"{n}: {v}".encode() for n, v in headers.items())]
-        return await self.send(b"\r\n".join([*lines, b"", b""]) + body)
+        return await self.send(b"\r\n".join([*lines, b"", b""]), body)
 
-    async def send(self, raw: bytes) -> Heard:
+    async def send(self, *pieces: bytes) -> Heard:
         """Send these bytes on a new connection; the response."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
                 with contextlib.suppress(ConnectionError):
-                    writer.write(raw)
-                    await writer.drain()
+                    for raw in pieces:
+                        for start in range(0, len(raw), _SENT_AT_ONCE):  # a connection copies what it cannot send yet
+                            writer.write(raw[start : start + _SENT_AT_ONCE])
+                            await writer.drain()
                 return await _heard(reader)
             finally:
                 writer.close()
