@@ -176,6 +176,7 @@ TRIED_ELSEWHERE = {
     "shell/endpoints/operator_api.py": "handbook/test_api_page.py",
     "shell/endpoints/parts.py": "journeys/test_operator_api_journeys.py",
     "shell/endpoints/refusals.py": "live/test_live_limits.py",
+    "shell/endpoints/response_sender.py": "live/test_live_passing.py",
     "shell/endpoints/status.py": "journeys/test_decisions_journeys.py",
     "shell/http/keepalive.py": "overflow_journeys/test_keepalive.py",
     "shell/models/knowledge.py": "shell/models/test_learning.py",

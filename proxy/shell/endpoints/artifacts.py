@@ -28,7 +28,7 @@ from proxy.shell.artifacts.folder import is_artifact
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.endpoints.artifact_rights import ArtifactRights
-from proxy.shell.endpoints.dispatch import ResponseSender, request_id_of
+from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.relay.relay import header
 from proxy.shell.resources.logs import logger

@@ -29,8 +29,8 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.by_hash import ArtifactsByHash, Record
 from proxy.shell.artifacts.tenants import Tenants
-from proxy.shell.endpoints.dispatch import request_id_of
 from proxy.shell.endpoints.guard import Guard
+from proxy.shell.endpoints.response_sender import request_id_of
 from proxy.shell.http.bodies import read_body
 from proxy.shell.http.disconnect import UntilClientLeaves
 from proxy.shell.http.unpacking import can_unpack, unpack

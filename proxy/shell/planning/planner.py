@@ -19,14 +19,11 @@ from proxy.core.compaction.plain_plan import plain_plan
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import Message
-from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
-from proxy.core.retrieval_tool.assistant_message import OwnCall
-from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
@@ -36,6 +33,7 @@ from proxy.shell.planning.prefix import LastSent
 from proxy.shell.planning.refused_seals import RefusedSeals
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire
+from proxy.wire.repairs import repaired
 from proxy.wire.request import Request
 
 MEMORY_BYTES: Final = 40 * 1024 * 1024
@@ -194,18 +192,8 @@ class Planner:
     async def plan_repaired(self, refused: Planned, refusal: str = "", *, keeping: bool) -> Planned:
         """A plan for the repaired history of a request that was refused because its calls and results do not pair up.
         `refusal`: the words that name the call, if only the upstream has it."""
-        wire, request = refused.wire, refused.request
         text = lacking_result(self._pipelines.language)
-        if not request.shape.is_whole:
-            lacking = wire.result(OwnCall(0, wire.unanswered_in(refusal), "", b""), text)
-            history = bytes(HISTORY_BYTES) + request.history
-            request = wire.continued_from(request, wire.continues(request), [lacking])
-            request = replace(request, history=history, healed=(0,))
-            return await self._made_for(refused, request, keeping=keeping)
-        request = request.repaired(
-            unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat),
-            lambda message, call: wire.message(wire.missing_result(message, call, text)),
-        )
+        request = repaired(refused.wire, refused.request, refusal, text)
         return await self._made_for(refused, request, keeping=keeping)
 
     async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
