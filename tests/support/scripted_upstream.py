@@ -129,7 +129,8 @@ class ScriptedUpstream:
         self._running.add(task)
         self._writers.append(writer)
         task.add_done_callback(self._running.discard)
-        task.add_done_callback(lambda _: writer.close())  # also of one that ended before it began
+        # Also of one that ended before it began. Only here: a TLS transport that is closed twice cannot be aborted.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _run(self, connection: Connection) -> None:
         self.connections += 1
@@ -139,8 +140,6 @@ class ScriptedUpstream:
             pass  # the other side has gone; a script that minds waits for it
         except Exception as failure:
             self._failures.append(failure)
-        finally:
-            connection.writer.close()
 
 
 def answering(*answers: bytes, seen: list[Request] | None = None) -> Script:
