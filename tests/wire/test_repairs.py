@@ -37,3 +37,21 @@ def test_a_call_that_only_the_upstream_has_is_answered_by_the_id_in_its_refusal(
     )
     assert (healed.healed, len(healed.history)) == ((0,), HISTORY_BYTES + len(request.history))
     assert json.loads(healed.body)["previous_response_id"] == "resp_1"
+
+
+def test_a_second_result_of_one_call_stays_only_where_the_wire_allows_several():
+    again = {"role": "tool", "tool_call_id": "c1", "content": "once more"}
+    once = {"role": "tool", "tool_call_id": "c1", "content": "first"}
+    chat = CHAT_COMPLETIONS.parse(json.dumps({"messages": [ASKED, CALLED, once, again, ORPHAN]}).encode())
+    messages = repaired(CHAT_COMPLETIONS, chat, "", "it was interrupted").conversation.messages
+    assert [message.text() for message in messages if message.role == "tool"] == ["first"]
+
+    items = [
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "first"},
+        {"type": "function_call_output", "call_id": "c1", "output": "once more"},
+        {"type": "function_call_output", "call_id": "c2", "output": "of no call"},
+    ]
+    responses = RESPONSES.parse(json.dumps({"input": items}).encode())
+    messages = repaired(RESPONSES, responses, "", "it was interrupted").conversation.messages
+    assert messages == responses.conversation.messages[:3]
