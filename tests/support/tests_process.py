@@ -93,7 +93,7 @@ def memory_given_back() -> Iterator[None]:
     if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
         tokenizer._load.cache_clear()
     gc.collect()
-    gc.freeze()  # what modules keep stays: each collection would scan it again, which took 20 to 40 ms after some hundred
+    gc.freeze()  # what modules keep stays; after some hundred of them, each collection took up to 40 ms
     if trim is not None:
         trim(0)
 
