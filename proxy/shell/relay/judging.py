@@ -242,4 +242,5 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
-    return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
+    verdict = planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
+    return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
