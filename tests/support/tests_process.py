@@ -9,13 +9,17 @@ import ctypes
 import gc
 import linecache
 import os
+import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 from _pytest.doctest import DoctestModule
+from httpx._transports import default as transports
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
@@ -31,6 +35,23 @@ if "HYPOTHESIS_PROFILE" not in os.environ:
     # Hypothesis tries constants that it finds in the modules that are loaded, for 170 MB and 2 s in a fresh checkout:
     # what a test tries would depend on which others run.
     providers._get_local_constants = lambda: providers._local_constants
+
+
+@cache
+def _usual_context(trust_env: bool, *_named: str | None) -> ssl.SSLContext:
+    return create_ssl_context(trust_env=trust_env)
+
+
+def _shared_context(verify: ssl.SSLContext | bool = True, cert: None = None, trust_env: bool = True) -> ssl.SSLContext:
+    """To read the certificates of all authorities takes 20 ms, and hundreds of clients of HTTP are made: they are read
+    once for all that name no others."""
+    if verify is not True or cert is not None:
+        return create_ssl_context(verify, cert, trust_env)
+    return _usual_context(trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+create_ssl_context: Final = httpx.create_ssl_context
+httpx.create_ssl_context = transports.create_ssl_context = _shared_context
 
 _TESTS: Final = Path(__file__).parents[1]
 _PATIENCE_MODULES: Final = 6
@@ -93,7 +114,6 @@ def memory_given_back() -> Iterator[None]:
     if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
         tokenizer._load.cache_clear()
     gc.collect()
-    gc.freeze()  # what modules keep stays; after some hundred of them, each collection took up to 40 ms
     if trim is not None:
         trim(0)
 
