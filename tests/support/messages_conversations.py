@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from support.shuffled import shuffled
-from support.strategies import SHORT_TEXTS, TEXTS
+from support.strategies import SHORT_TEXTS, TEXTS, is_enough
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
@@ -95,7 +95,8 @@ def histories(draw: Any) -> list[dict[str, Any]]:
         if draw(st.integers(0, 5)) == 0:
             found.append(system("Answer briefly."))
         for _ in range(draw(st.integers(1 if found[-1]["role"] == "system" else 0, 3))):
-            found += _exchanges(draw, len(found) * 100)
+            if found[-1]["role"] == "system" or not is_enough(found):
+                found += _exchanges(draw, len(found) * 100)
         if draw(st.integers(0, 3)) == 0 and len(found) < 20:
             for number in range(draw(st.integers(5, 30))):
                 first = len(found) * 100

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from support.shuffled import shuffled
-from support.strategies import TEXTS
+from support.strategies import TEXTS, is_enough
 
 Items = list[dict[str, Any]]
 
@@ -131,6 +131,8 @@ def inputs(draw: Any, most: int = 12) -> Items:
     if draw(st.integers(0, 4)) == 0:
         found = []
     for number in range(draw(st.integers(1, most))):
+        if number and is_enough(found):
+            break
         kind = draw(st.sampled_from(["exchange"] * 6 + ["message", "message", "odd", "answer"]))
         at = number * 1_000
         match kind:
