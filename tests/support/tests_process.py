@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import linecache
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +18,8 @@ from typing import Any, Final
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import is_hypothesis_test, settings
-from hypothesis.internal.conjecture import providers
+from hypothesis.internal.conjecture import engine, providers
+from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
 from proxy.shell.models import tokenizer
@@ -31,11 +33,28 @@ if "HYPOTHESIS_PROFILE" not in os.environ:
     # Hypothesis tries constants that it finds in the modules that are loaded, for 170 MB and 2 s in a fresh checkout:
     # what a test tries would depend on which others run.
     providers._get_local_constants = lambda: providers._local_constants
+_keep_result = engine.ConjectureRunner._cache
+
+
+def _keep_result_without_values(self: engine.ConjectureRunner, data: ConjectureData) -> None:
+    """A property keeps the results of all its examples, each with every text that was drawn: 130 MB for 300 large
+    bodies. Hypothesis reads the texts only to make an example smaller that has failed."""
+    if data.status < Status.INTERESTING:
+        getattr(data.spans, "span_values", {}).clear()  # older versions have none
+    _keep_result(self, data)
+
+
+engine.ConjectureRunner._cache = _keep_result_without_values
 
 _TESTS: Final = Path(__file__).parents[1]
 _PATIENCE_MODULES: Final = 6
 _idle_modules: Final[list[None]] = []
 """One for each module since a vocabulary was asked for."""
+_STATM: Final = Path("/proc/self/statm")
+_WORTH_BYTES: Final = 8 * 1024 * 1024
+"""Growth after which memory is given back; to look costs 10 µs, to give back some milliseconds."""
+_least_bytes: Final = [0]
+"""What the process held when it last gave back."""
 _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
 with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -67,17 +86,36 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     linecache.clearcache()  # pytest has looked where each test stands
     gc.collect()
     gc.freeze()
+    gc.collect()  # of nothing: a full collection waits until a quarter more is alive than at the last one
     tune_allocator()
-    if trim is not None:
-        trim(0)
+    give_back()
     app.tune_interpreter = reloading.forget_what_is_gone = lambda: None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """The examples of a property refer to each other in circles, which add up to a hundred megabytes in a module."""
-    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+    """What a test has left in circles is collected: examples of a property add up to a hundred megabytes in a module.
+    When much is free, it goes back to the system before the next test takes more."""
+    grown = _resident_bytes() - _least_bytes[0] > _WORTH_BYTES
+    if grown or (isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)):
         gc.collect()
+    if grown:
+        give_back()
+
+
+def give_back() -> None:
+    """Free blocks, which the C library would keep, go back to the system."""
+    if trim is not None:
+        trim(0)
+    _least_bytes[0] = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    """What the process holds; 0 where the system does not say."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -93,8 +131,7 @@ def memory_given_back() -> Iterator[None]:
     if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
         tokenizer._load.cache_clear()
     gc.collect()
-    if trim is not None:
-        trim(0)
+    give_back()
 
 
 def _counted() -> tuple[int, int]:
