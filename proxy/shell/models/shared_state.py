@@ -26,6 +26,7 @@ from proxy.shell.models.knowledge import Knowledge
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.resources.bounded import with_newest
+from proxy.shell.resources.recurring import Recurring
 from proxy.shell.resources.state_contact import (
     ANSWER_SECONDS,
     TROUBLE,
@@ -82,8 +83,7 @@ class SharedLearning:
         self._forgotten: float | None = None
         """The last forgetting that this process has followed; None: it has not asked yet."""
         self._lesson = asyncio.Event()
-        self._loop: asyncio.Task[None] | None = None
-        self._is_closing = False
+        self._comparisons = Recurring(self._compare_when_due, "shared-state")
 
     @property
     def problem(self) -> str | None:
@@ -95,14 +95,11 @@ class SharedLearning:
         for learning in self._learning.values():
             learning.on_lesson = self._lesson.set
         await self.compare()
-        self._loop = asyncio.create_task(self._compare_for_ever(), name="shared-state")
+        self._comparisons.start()
 
     async def close(self) -> None:
         """Stop comparing; a lesson of the last moment is still told if the server answers."""
-        self._is_closing = True
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._comparisons.stop()
         if self.problem is None:
             await self.compare()
         for learning in self._learning.values():
@@ -113,14 +110,13 @@ class SharedLearning:
         self._lesson.clear()
         await self._contact.speak(USER, self._compare)
 
-    async def _compare_for_ever(self) -> None:
-        while not self._is_closing:  # a library may swallow the cancellation
-            if self.problem is not None:
-                await asyncio.sleep(COMPARE_SECONDS)  # no lesson makes a server come back
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COMPARE_SECONDS):  # unlike wait_for before Python 3.12, never loses a cancel
-                    await self._lesson.wait()
-            await self.compare()
+    async def _compare_when_due(self) -> None:
+        if self.problem is not None:
+            await asyncio.sleep(COMPARE_SECONDS)  # no lesson makes a server come back
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COMPARE_SECONDS):  # unlike wait_for before Python 3.12, never loses a cancel
+                await self._lesson.wait()
+        await self.compare()
 
     async def _compare(self) -> None:
         keys = self._keys

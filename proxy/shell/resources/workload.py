@@ -29,7 +29,7 @@ APART_BYTES: Final = 4 * 1024 * 1024
 """Of a memory block that gets its own mapping from the system. Each of its pages then costs a fault: at 256 KB, the
 bodies of 100 turns up to 2 MB took 0.18 s more of CPU."""
 KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
-"""Free memory at the end of the heap before it is given back at once; the rest is given back every two seconds."""
+"""Free memory at the end of the heap before it is given back at once; the rest is given back every second."""
 ARENAS: Final = 1
 """Heaps for all threads together. The C library would make one for each, and give back little of what is free in any
 but the first: 3.6 MB more after a start, 20 MB after 2 MB conversations. Threads that count at once are as fast."""
@@ -39,7 +39,7 @@ _M_ARENA_MAX: Final = -8
 """https://man7.org/linux/man-pages/man3/mallopt.3.html"""
 STARTED_SECONDS: Final = 0.5
 """From the start until what it has left free is given back: 3.5 MB, from modules and the catalogue being read."""
-LOOK_SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 1.0
 """Between two checks for memory to give back."""
 WORTH_BYTES: Final = 4 * 1024 * 1024
 """Of bodies worked on: below this, what the C library keeps for later is not worth a check."""

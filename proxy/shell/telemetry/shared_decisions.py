@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from proxy.shell.resources.recurring import Recurring
 from proxy.shell.resources.state_contact import StateContact, key_of
 from proxy.shell.telemetry.history import History
 from proxy.shell.telemetry.ledger import BEGINNING
@@ -48,8 +49,7 @@ class SharedDecisions:
         self._clock = clock
         self._is_same_server = False
         """Whether the stream is known to be the one that was read before."""
-        self._loop: asyncio.Task[None] | None = None
-        self._is_closing = False
+        self._exchanges = Recurring(self._exchange_soon, "shared-decisions")
 
     @property
     def problem(self) -> str | None:
@@ -58,14 +58,11 @@ class SharedDecisions:
 
     async def start(self) -> None:
         """Exchange from now on."""
-        self._loop = asyncio.create_task(self._exchange_for_ever(), name="shared-decisions")
+        self._exchanges.start()
 
     async def close(self) -> None:
         """Stop; what was finished in the last moment is still told if the server answers."""
-        self._is_closing = True
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._exchanges.stop()
         if self.problem is None:
             await self._history.write()
             await self.exchange()
@@ -75,10 +72,9 @@ class SharedDecisions:
         await self._contact.speak(USER, self._exchange)
         self._is_same_server = self.problem is None
 
-    async def _exchange_for_ever(self) -> None:
-        while not self._is_closing:  # a library may swallow the cancellation
-            await asyncio.sleep(EXCHANGE_SECONDS)
-            await self.exchange()
+    async def _exchange_soon(self) -> None:
+        await asyncio.sleep(EXCHANGE_SECONDS)
+        await self.exchange()
 
     async def _exchange(self) -> None:
         heard = await self._history.heard()
