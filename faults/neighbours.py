@@ -101,7 +101,7 @@ async def large_beside_small(_: Extent) -> list[Tried]:
     """A result of 50 MB is planned while a client asks whether the proxy is well."""
     tried = Tried("Nobody waits for another's large request", "/healthz beside a request of 50 MB")
     placeholder = "the result"
-    before, _, after = with_result(placeholder).partition(placeholder.encode())
+    before, after = with_result(placeholder).split(placeholder.encode())
     repeated = json.dumps(long_text(1) + "\n")[1:-1].encode()  # written and held once for all 150
     async with staged() as stage:
         large = asyncio.create_task(stage.ask(before, *[repeated] * 150, after))
