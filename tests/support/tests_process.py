@@ -22,6 +22,7 @@ from hypothesis.internal.conjecture import engine, providers
 from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
+from proxy.demo import counting
 from proxy.shell.models import tokenizer
 from proxy.shell.resources.workload import _malloc_trim, tune_allocator
 
@@ -130,6 +131,7 @@ def memory_given_back() -> Iterator[None]:
         _idle_modules.clear()
     if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
         tokenizer._load.cache_clear()
+    counting.count.cache_clear()  # it holds a thousand texts
     gc.collect()
     give_back()
 
