@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import linecache
 import mmap
@@ -13,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from _pytest.doctest import DoctestModule
@@ -25,6 +26,9 @@ from proxy import app, reloading
 from proxy.demo import counting
 from proxy.shell.models import tokenizer
 from proxy.shell.resources.workload import _malloc_trim, tune_allocator
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
@@ -46,6 +50,21 @@ def _keep_result_without_values(self: engine.ConjectureRunner, data: ConjectureD
 
 
 engine.ConjectureRunner._cache = _keep_result_without_values
+
+_OPENAI_ENCODING: Final = counting.ENCODING
+# A model in a test counts with gpt-4's vocabulary: loaded, it takes 25 MB, and that of gpt-4o 50, with 75 on the way.
+counting.ENCODING = "cl100k_base"
+_make_encoding: Final = tokenizer._load.__wrapped__
+
+
+@functools.lru_cache(1)
+def _load_alone(name: str) -> Encoding:
+    """One vocabulary at a time: the other is let go before this one is made."""
+    _load_alone.cache_clear()
+    return _make_encoding(name)
+
+
+tokenizer._load = _load_alone
 
 _TESTS: Final = Path(__file__).parents[1]
 _PATIENCE_MODULES: Final = 6
@@ -85,9 +104,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What is loaded by now stays: no collection scans it. Each application that starts in a process of its own does
     the same; started here, it would scan all that pytest holds, hundreds of times."""
     linecache.clearcache()  # pytest has looked where each test stands
-    gc.collect()
-    gc.freeze()
-    gc.collect()  # of nothing: a full collection waits until a quarter more is alive than at the last one
+    collect_and_keep()
     tune_allocator()
     give_back()
     app.tune_interpreter = reloading.forget_what_is_gone = lambda: None
@@ -102,6 +119,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         gc.collect()
     if grown:
         give_back()
+
+
+def collect_and_keep() -> None:
+    """What is alive stays, and is not looked at again. Then nothing is, as far as the collector knows: it does not look
+    at everything before a quarter more is alive than last time, and a large example may be few objects."""
+    gc.collect()
+    gc.freeze()
+    gc.collect()
 
 
 def give_back() -> None:
@@ -122,18 +147,27 @@ def _resident_bytes() -> int:
 @pytest.fixture(autouse=True, scope="module")
 def memory_given_back() -> Iterator[None]:
     """What the tests of a module have left goes back to the system: free blocks, which the C library would keep, and
-    the vocabulary of a tokenizer, 50 MB. It takes 0.6 s to load and to let go, and modules that count stand near each
-    other: it stays for some that do not. Two never stay."""
+    the vocabulary of a tokenizer, up to 50 MB. It takes up to 0.6 s to load and to let go, and modules that count stand
+    near each other: it stays for some that do not."""
     before = _counted()
     yield
     _idle_modules.append(None)
     if _counted() != before:
         _idle_modules.clear()
-    if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
+    if len(_idle_modules) >= _PATIENCE_MODULES:
         tokenizer._load.cache_clear()
     counting.count.cache_clear()  # it holds a thousand texts
-    gc.collect()
+    collect_and_keep()
     give_back()
+
+
+@pytest.fixture
+def counted_as_gpt_4o(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Models count with the vocabulary of gpt-4o, where that is the subject or the proxy does so, too."""
+    monkeypatch.setattr(counting, "ENCODING", _OPENAI_ENCODING)
+    counting.count.cache_clear()
+    yield
+    counting.count.cache_clear()
 
 
 def _counted() -> tuple[int, int]:
