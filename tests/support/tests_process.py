@@ -62,6 +62,7 @@ def _load_alone(name: str) -> Encoding:
     """One vocabulary at a time: the other is let go before this one is made."""
     if _load_alone.cache_info().currsize:
         _load_alone.cache_clear()
+    give_back()
     return _make_encoding(name)
 
 
