@@ -90,7 +90,8 @@ def test_the_folder_of_a_contender_goes_away_with_it() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_several_workers_are_so_many_processes_behind_one_port() -> None:
+def test_several_workers_are_so_many_processes_behind_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.running._LAST_WORDS_SECONDS", 0.1)
     one, two = with_workers(1), with_workers(2)
 
     assert one.name != two.name

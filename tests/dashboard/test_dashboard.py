@@ -19,6 +19,7 @@ from support.browser import CHROMIUM, Page, browser
 from support.journey import KEY, Received, World, call, long_text, result, world
 
 from proxy.core.conversation.edit import Reason
+from proxy.shell.endpoints import events
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"
@@ -66,6 +67,17 @@ def page(stage: World, chromium: Page) -> Iterator[Page]:
     assert chromium.complaints == []
     strangers = [url for url in chromium.requested if not url.startswith((root(stage) + "/", "data:image/svg+xml,"))]
     assert strangers == []
+
+
+@pytest.fixture
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy looks for news twenty times as often."""
+    monkeypatch.setattr(events, "LOOK_SECONDS", events.LOOK_SECONDS / 20)
+
+
+def hurry(page: Page) -> None:
+    """What the page does after a while, it does from now on after a tenth of it."""
+    page.value("{ const later = setTimeout; window.setTimeout = (then, wait) => later(then, wait / 10) }")
 
 
 def shown(page: Page, what: str) -> str:
@@ -253,6 +265,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page: Page) -> N
 
 
 @needs_chromium
+@pytest.mark.usefixtures("look_often")
 def test_a_request_appears_when_it_happens_and_older_ones_when_asked_for(chromium: Page, tmp_path: Path) -> None:
     chromium.complaints.clear()
     with world(tmp_path / "kept", 8_000, None, [{}]) as built:
@@ -261,6 +274,7 @@ def test_a_request_appears_when_it_happens_and_older_ones_when_asked_for(chromiu
         built.logged("request_done", 60)
         chromium.open(f"{root(built)}/?{uuid.uuid4()}")
         chromium.until(f"{ROWS}.length === 50 && !document.querySelector('#older').hidden")
+        hurry(chromium)
         chromium.value("document.querySelector('#older').click()")
         chromium.until(f"{ROWS}.length === 60 && document.querySelector('#older').hidden")
         built.ask({"model": "brand-new", "messages": [{"role": "user", "content": "hi"}]})
@@ -302,6 +316,7 @@ def luminance(colour: str) -> float:
 
 
 @needs_chromium
+@pytest.mark.usefixtures("look_often")
 def test_a_request_under_way_is_shown_until_it_is_over(chromium: Page, tmp_path: Path) -> None:
     over = threading.Event()
 
@@ -334,6 +349,7 @@ def test_a_proxy_that_is_gone_is_said_to_be(chromium: Page, tmp_path: Path) -> N
         short_lived = stack.enter_context(world(tmp_path / "kept", 8_000, None, [{}]))
         chromium.open(root(short_lived) + "/")
         chromium.until("document.querySelector('#state')?.dataset.state === 'live'")
+        hurry(chromium)
         assert not chromium.value("document.querySelector('#empty').hidden")
         assert shown(chromium, "#base-url") == short_lived.proxies[0]
     chromium.until("document.querySelector('#state').dataset.state === 'lost'")

@@ -108,7 +108,8 @@ def lines_of(stream: httpx.Response) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any) -> None:
+def test_a_request_is_told_while_it_runs_and_when_it_is_over(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "LOOK_SECONDS", 0.05)
     over = threading.Event()
 
     async def hold(received: Any, send: Any) -> bool:
@@ -145,7 +146,7 @@ def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.Mon
 
 
 def test_a_stream_of_events_ends_so_that_it_keeps_nothing_alive(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "LIFE_SECONDS", 1)
+    monkeypatch.setattr(events, "LIFE_SECONDS", 0.1)
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert answer.text.startswith("retry: ")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -30,9 +31,12 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy with flags and settings of the test's own."""
+    """Starts a proxy with flags and settings of the test's own, in a folder of its own; several may start at once."""
     with contextlib.ExitStack() as stack:
-        yield lambda *flags, **settings: stack.enter_context(running(tmp_path / "proxy", *flags, **settings))
+        numbers = itertools.count()
+        yield lambda *flags, **settings: stack.enter_context(
+            running(tmp_path / f"proxy-{next(numbers)}", *flags, **settings)
+        )
 
 
 class Client:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,8 @@ class Lingering:
         self.served: list[int] = []
         """The connection of each request."""
         self.finish = asyncio.Event()
-        self.closed = asyncio.Event()
+        self.closed = asyncio.Semaphore(0)
+        """Released for each connection that the proxy closed."""
 
     async def __call__(self, connection: Connection) -> None:
         while True:
@@ -159,7 +161,7 @@ class Lingering:
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if ends[1].done():
-                    self.closed.set()
+                    self.closed.release()
                     return
             finally:
                 for task in ends:
@@ -201,12 +203,22 @@ async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(
         assert len(lingering.served) == 2
 
 
-async def test_an_upstream_that_never_ends_its_body_is_let_go_soon(proxy: Any, connect: Any) -> None:
+async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_failure_on_another_path_either(
+    proxy: Any, connect: Any
+) -> None:
     lingering = Lingering(ANSWER, DONE)
-    async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
+    async with (
+        ScriptedUpstream(lingering, proxy.upstream_port),
+        connect(proxy) as client,
+        connect(proxy) as completing,
+    ):
         client.ask(CHAT, BODY)
-        await _took(client, ANSWER, DONE)
-        await soon(lingering.closed.wait())
+        completing.ask("POST /v1/completions", BODY, "x-request-id: completions")
+        for one in (client, completing):
+            await _took(one, ANSWER, DONE)
+        for _ in range(2):
+            await soon(lingering.closed.acquire())
+    assert not [line for line in proxy.log().splitlines() if '"completions"' in line and "passthrough_failed" in line]
 
 
 async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connect: Any) -> None:
@@ -215,7 +227,7 @@ async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connec
         async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
             client.ask(CHAT, BODY, f"x-request-id: too-early-{number}")
             await _took(client, *told)
-            await soon(lingering.closed.wait())
+            await soon(lingering.closed.acquire())
         done = await proxy.logged(event="request_done", request_id=f"too-early-{number}")
         assert done["outcome"] == "client_left"
 
@@ -229,15 +241,6 @@ async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(
         serving.die.set()
         assert await client.chunk() == b""  # a whole body
     assert (await proxy.logged(event="request_done", request_id="broke-late"))["outcome"] == "answered"
-
-
-async def test_another_path_is_no_failure_either_when_its_client_has_all(proxy: Any, connect: Any) -> None:
-    lingering = Lingering(ANSWER, DONE)
-    async with ScriptedUpstream(lingering, proxy.upstream_port), connect(proxy) as client:
-        client.ask("POST /v1/completions", BODY, "x-request-id: completions")
-        await _took(client, ANSWER, DONE)
-        await soon(lingering.closed.wait())
-    assert not [line for line in proxy.log().splitlines() if '"completions"' in line and "passthrough_failed" in line]
 
 
 def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> None:
@@ -276,11 +279,10 @@ async def _ended(proxy: Any) -> int:
     return await asyncio.wait_for(asyncio.to_thread(proxy.process.wait), 15)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
-async def test_a_running_stream_may_end_within_the_grace(
-    number: signal.Signals, status: int, start: Any, connect: Any
+async def a_running_stream_may_end_within_the_grace(
+    start: Any, connect: Any, number: signal.Signals = signal.SIGTERM, status: int = -signal.SIGTERM
 ) -> None:
-    proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -293,8 +295,12 @@ async def test_a_running_stream_may_end_within_the_grace(
         assert await _ended(proxy) == status
 
 
-async def test_a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) -> None:
-    proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="1"), Serving()
+async def so_it_may_after_control_c(start: Any, connect: Any) -> None:
+    await a_running_stream_may_end_within_the_grace(start, connect, signal.SIGINT, 130)
+
+
+async def a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) -> None:
+    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="1"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY, "x-request-id: cut")
         await client.head()
@@ -307,8 +313,8 @@ async def test_a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) 
     assert (await proxy.logged(event="request_done", request_id="cut"))["outcome"] == "server_stopping"
 
 
-async def test_two_workers_share_the_port_and_end_together(start: Any, connect: Any) -> None:
-    proxy = start("--workers", "2")
+async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) -> None:
+    proxy = await start("--workers", "2")
 
     async def refuse_lists(connection: Connection) -> None:
         await answering(OK)(connection)
@@ -328,8 +334,8 @@ async def test_two_workers_share_the_port_and_end_together(start: Any, connect: 
     assert _group(proxy.process.pid) == []
 
 
-async def test_workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
-    proxy, serving = start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
+    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -342,8 +348,8 @@ async def test_workers_that_end_take_no_new_connections_while_a_stream_runs(star
         await _ended(proxy)
 
 
-async def test_busy_connections_are_told_that_their_next_answer_is_the_last(start: Any, connect: Any) -> None:
-    proxy, asked = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), asyncio.Semaphore(0)
+async def busy_connections_are_told_that_their_next_answer_is_the_last(start: Any, connect: Any) -> None:
+    proxy, asked = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), asyncio.Semaphore(0)
     ended: list[bytes] = []
 
     async def busy() -> None:
@@ -366,8 +372,8 @@ async def test_busy_connections_are_told_that_their_next_answer_is_the_last(star
     assert await _ended(proxy) == -signal.SIGTERM
 
 
-async def test_a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
-    proxy = start(SERVER__SHUTDOWN_GRACE_SECONDS="600", SERVER__HOST_NAMES='["proxy"]')
+async def a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
+    proxy = await start(SERVER__SHUTDOWN_GRACE_SECONDS="600", SERVER__HOST_NAMES='["proxy"]')
     async with connect(proxy) as listening:
         listening.ask("GET /events")
         await listening.head()
@@ -377,8 +383,8 @@ async def test_a_page_that_listens_does_not_hold_up_the_end(start: Any, connect:
         assert await _ended(proxy) == -signal.SIGTERM
 
 
-async def test_an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
-    proxy, serving = start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
+    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
     async with (
         ScriptedUpstream(serving, proxy.upstream_port),
         connect(proxy) as streaming,
@@ -402,9 +408,8 @@ async def test_an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end
         await _ended(proxy)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_a_hangup_of_the_terminal_ends_no_stream(workers: int, start: Any, connect: Any) -> None:
-    proxy, serving = start("--workers", str(workers)), Serving()
+async def a_hangup_of_the_terminal_ends_no_stream(start: Any, connect: Any, workers: int = 1) -> None:
+    proxy, serving = await start("--workers", str(workers)), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -418,8 +423,12 @@ async def test_a_hangup_of_the_terminal_ends_no_stream(workers: int, start: Any,
         assert (await client.answer())[0] == 200
 
 
-async def test_workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
-    proxy, serving = start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
+async def nor_does_it_of_two_workers(start: Any, connect: Any) -> None:
+    await a_hangup_of_the_terminal_ends_no_stream(start, connect, workers=2)
+
+
+async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
+    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="10"), Serving()
     async with ScriptedUpstream(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
         await client.head()
@@ -433,6 +442,29 @@ async def test_workers_end_when_their_parent_was_killed(start: Any, connect: Any
     while _group(proxy.process.pid) and time.monotonic() < last_try:  # noqa: ASYNC110 - nobody reports it
         await asyncio.sleep(0.02)
     assert _group(proxy.process.pid) == []
+
+
+SIDE_BY_SIDE = [
+    (
+        a_running_stream_may_end_within_the_grace,
+        so_it_may_after_control_c,
+        a_stream_is_cut_when_the_grace_is_over,
+        an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end,
+    ),
+    (
+        busy_connections_are_told_that_their_next_answer_is_the_last,
+        a_page_that_listens_does_not_hold_up_the_end,
+        a_hangup_of_the_terminal_ends_no_stream,
+    ),
+    (two_workers_share_the_port_and_end_together, workers_that_end_take_no_new_connections_while_a_stream_runs),
+    (nor_does_it_of_two_workers, workers_end_when_their_parent_was_killed),
+]
+"""Each mostly waits, for a proxy of its own."""
+
+
+@pytest.mark.parametrize("stories", SIDE_BY_SIDE, ids=lambda stories: " and ".join(story.__name__ for story in stories))
+async def test_the_end(stories: tuple[Any, ...], start: Any, connect: Any) -> None:
+    await asyncio.gather(*(story(partial(asyncio.to_thread, start), connect) for story in stories))
 
 
 async def test_a_port_that_is_taken_is_told_in_one_line(proxy: Any) -> None:

@@ -114,6 +114,19 @@ async def test_another_protocol_is_refused_at_once(proxy: Any, client: Any) -> N
     assert await _refusal(client) == (400, "malformed_request", b"close")
 
 
+async def test_http_2_without_asking_is_refused_at_once(client: Any) -> None:
+    client.writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert await _refusal(client) == (400, "malformed_request", b"close")
+
+
+async def test_a_refusal_ends_a_connection_whose_client_still_waits_for_leave_to_send(client: Any) -> None:
+    client.ask(CHAT, None, "content-length: 999999999", "expect: 100-continue")
+    status, _, body = await client.answer()
+    assert (status, json.loads(body)["error"]["code"]) == (413, "body_too_large")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await client.reader.read() == b""
+
+
 async def test_requests_sent_ahead_are_answered_in_turn(proxy: Any, connect: Any) -> None:
     async def script(connection: Connection) -> None:
         while True:

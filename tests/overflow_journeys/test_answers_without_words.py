@@ -10,6 +10,8 @@ import pytest
 from support.overflow_stage import COMPLETION, EVENTS, JSON, STREAM, Stage, accepting, saying, staged
 from support.overflow_words import assert_valid, conversation, estimate, openai_error, too_long, window
 
+from proxy.shell.relay.peeking import HELD_BYTES
+
 EMPTY_BODIES = pytest.mark.parametrize(
     "nothing", [b"", b"{}", b'{"choices": []}'], ids=["no bytes", "object", "choices"]
 )
@@ -73,6 +75,16 @@ async def test_an_empty_message_is_an_answer(tmp_path: Path, body: dict[str, obj
         stage.model.plays(saying(200, raw))
         answer = await stage.ask(conversation(9_500))
         assert (answer.status, answer.body, answer.attempts) == (200, raw, "1")
+
+
+async def test_a_stream_whose_beginning_is_too_long_to_be_held_is_no_empty_answer(tmp_path: Path) -> None:
+    padded = b": " + b"x" * (8 * HELD_BYTES) + b"\n\n" + STREAM
+    for stream in (True, False):
+        async with staged(tmp_path) as stage:
+            stage.model.plays(saying(200, padded, EVENTS), accepting)
+            answer = await stage.ask(conversation(9_500, stream=stream))
+            assert (answer.status, answer.body, answer.attempts) == (200, padded, "1")
+            assert len(stage.model.bodies) == 1
 
 
 async def test_a_stream_that_begins_without_a_choice_passes_byte_for_byte(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from support.scripted_upstream import ScriptedUpstream
 from support.waiting import until
 
 from proxy.config.settings import Settings
+from proxy.shell.models.calibration import MIN_SAMPLES
 
 MODEL = "gemma3:12b"
 LONG = conversation(20_000, model=MODEL)
@@ -149,6 +150,19 @@ async def test_a_low_count_within_a_window_that_is_certain_proves_nothing_agains
     server = Ollama(allocates=32_768)
     server.counts = 700  # without what was in its cache
     async with running(tmp_path, server) as world:
+        _, headers, _ = await world.ask(LONG)
+        assert headers["x-context-proxy-attempts"] == "1"
+        assert not world.log("limit_learned")
+
+
+async def test_nor_does_it_against_a_ratio_that_other_content_has_taught(tmp_path: Path) -> None:
+    server = Ollama(allocates=32_768)
+    async with running(tmp_path, server) as world:
+        for turn in range(1, MIN_SAMPLES + 1):
+            await world.ask(conversation(10_000 + turn, model=MODEL))
+            await until(lambda: len(world.log("request_done")) == turn)  # noqa: B023
+        assert world.log("ratio_learned")
+        server.counts = 3_300  # as of a table whose columns are padded with blanks
         _, headers, _ = await world.ask(LONG)
         assert headers["x-context-proxy-attempts"] == "1"
         assert not world.log("limit_learned")

@@ -97,11 +97,13 @@ def does_not_fit(
     *,
     window_is_told: bool = False,
     says_sizes: bool = True,
+    sizes: tuple[int, int] | None = None,
 ) -> str:
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `window_is_told`: whether the upstream has
     just stated the window, by its own count, of which nothing else is known yet. `says_sizes`: whether the message
-    begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`."""
+    begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan
+    that the upstream has refused although it fits by our count."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.ceiling_tokens)
@@ -121,6 +123,8 @@ def does_not_fit(
     ):
         if limit is not None and found > limit:
             text.append(_OPENAI_OTHER.format(limit=limit, found=found, unit=unit))
+    if not text and sizes is not None:
+        text.append(_OPENAI_OTHER.format(limit=sizes[1], found=sizes[0], unit="tokens"))
     largest = []
     for entry in plan.largest:
         is_put_in = entry.index in put_in

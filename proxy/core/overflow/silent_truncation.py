@@ -21,10 +21,11 @@ after turn, and one turn in a thousand equals a window by chance."""
 _LANDED_SHARE_OF_ESTIMATE: Final = 0.6
 """Of an estimate that was never compared with anything: English prose has 0.68 of it."""
 _FAR_SHARE: Final = 0.5
-"""Of the expectation of a known counter: any lower count was cut, even if it is no window: Ollama drops whole
+"""Of the expectation of the model's own counter: any lower count was cut, even if it is no window: Ollama drops whole
 messages."""
 _FAR_SHARE_OF_ESTIMATE: Final = 0.25
-"""The same for an estimate; tokenizers differ by at most half."""
+"""The same for an estimate, whether or not it was compared with counts: where JSON has 0.96 of it, Arabic has 0.41 and
+Hindi 0.33."""
 
 
 class Counted(NamedTuple):
@@ -58,7 +59,7 @@ def window_of_a_cut(
     for landing in (total, prompt):
         if landing >= 2 * _WINDOW_STEP and landing % _WINDOW_STEP == 0 and landing < expected:
             return landing
-    if not may_be_far or prompt + counted.cached >= expected * (_FAR_SHARE if ratio else _FAR_SHARE_OF_ESTIMATE):
+    if not may_be_far or prompt + counted.cached >= expected * (_FAR_SHARE if is_exact else _FAR_SHARE_OF_ESTIMATE):
         return None
     window = SMALLEST_WINDOW_TOKENS
     while window < total:

@@ -200,6 +200,9 @@ class Connection(asyncio.Protocol):
         self._is_busy, self._stop_chunks = False, None
         if self._transport.is_closing() or self._is_refused:
             return
+        if self._requests.is_held_back:  # what came next could be that body, or a request
+            self._end()
+            return
         self._connections.waiting[self] = None
         self._wait(self._limits.keep_alive_seconds)
         if self._held:
@@ -237,13 +240,18 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: ProxyError) -> None:
         """Say why nothing more is read, and close once the client has had time to read that."""
-        self._is_refused = True
         self._connections.waiting.pop(self, None)
         logger().info("request_refused", status=error.status, outcome=error.code, problem=error.message)
         self._transport.write(_answer(error))
         if self._is_busy:  # in the middle of a body: its reader has to be told
+            self._is_refused = True
             self._transport.close()
             return
+        self._end()
+
+    def _end(self) -> None:
+        """Ignore further input, and close once the client has had time to read what was written."""
+        self._is_refused = True
         self._transport.write_eof()
         self._timer_in(_LINGER_SECONDS, self.close)
 

@@ -21,9 +21,11 @@ _MAX_TRAILER_BYTES: Final = 8192
 """Of all lines after the last chunk: one of nginx's header buffers."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _NEEDED: Final = re.compile(
-    rb"\r\n(content-length|transfer-encoding|upgrade)[ \t]*:[ \t]*([^\r\n]*)(?=\r\n)", re.IGNORECASE
+    rb"\r\n(content-length|transfer-encoding|upgrade|expect)[ \t]*:[ \t]*([^\r\n]*)(?=\r\n)", re.IGNORECASE
 )
-"""The headers that state the length of a request, or ask for another protocol."""
+"""The headers that state the length of a request, ask for another protocol, or have its body wait."""
+_HTTP_2: Final = b"PRI "
+"""How a client begins that speaks HTTP/2 without having asked (RFC 9113 3.4). No other method begins like this."""
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n]*)?\r\n")
 
@@ -46,6 +48,13 @@ class Requests:
         """Missing bytes of a body of known length."""
         self._chunks: _Chunks | None = None
         """The state of a chunked body."""
+        self._waits = False
+        """Whether the client has asked for a `100 Continue`, and nothing of its body has arrived."""
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether a body may never arrive, because its client waits for leave to send it (RFC 9110 10.1.1)."""
+        return self._waits and self.is_in_body
 
     @property
     def is_between(self) -> bool:
@@ -65,6 +74,7 @@ class Requests:
         """
         if not self.is_in_body:
             return self._take_head(data)
+        self._waits = False
         end = self._end_of_body(data, 0)
         return (data, b"") if end == len(data) else (data[:end], data[end:])
 
@@ -89,7 +99,10 @@ class Requests:
         end += len(_END_OF_HEAD)
         head = data[:end]
         self._check(head)
+        if head.startswith(_HTTP_2):
+            raise MalformedRequest("HTTP/2 is not spoken here; HTTP/1.1 is")
         told = self._begin(head)
+        self._waits = self._waits and end == len(data)
         stop = self._end_of_body(data, end) if self.is_in_body else end
         if told is head:
             return (data, b"") if stop == len(data) else (data[:stop], data[stop:])
@@ -110,18 +123,21 @@ class Requests:
     def _begin(self, head: bytes) -> bytes:
         """Note the length of the body and return the head for the parser. Upgrades are not offered, so a request for
         one is ignored (RFC 9110 7.8). The parser would take what follows, body included, for the other protocol."""
-        lengths, is_chunked, wishes = list[bytes](), False, False
+        lengths, is_chunked, wishes, waits = list[bytes](), False, False, False
         for name, value in _NEEDED.findall(head):
             if len(name) == len(b"content-length"):
                 lengths.append(value.rstrip(b" \t"))
             elif len(name) == len(b"upgrade"):
                 wishes = True
+            elif len(name) == len(b"expect"):
+                waits = True
             else:
                 is_chunked = True
         if len(lengths) > 1 or (lengths and is_chunked) or (lengths and not _LENGTH.fullmatch(lengths[0])):
             raise MalformedRequest("the request does not say plainly how long its body is")
         self._left = int(lengths[0]) if lengths else 0
         self._chunks = _Chunks() if is_chunked else None
+        self._waits = waits
         return _without_upgrade(head) if wishes else head
 
     def _end_of_body(self, data: bytes, at: int) -> int:

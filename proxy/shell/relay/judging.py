@@ -120,8 +120,8 @@ class Judge:
         known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
         # If the window is certain and the prompt fits, a mere estimate proves no cut: some servers do not count tokens
-        # that they had in their cache.
-        may_be_far = self._is_own_server and (known_ratio is not None or profile.certain_window_tokens is None)
+        # that they had in their cache, and a ratio that other content has taught is wrong for blanks and other scripts.
+        may_be_far = self._is_own_server and (is_exact or profile.certain_window_tokens is None)
         window = window_of_a_cut(sent, counted, known_ratio, is_exact=is_exact, may_be_far=may_be_far)
         if window is None or not planned.plan.fits:
             return None
@@ -242,4 +242,5 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
     )
-    return planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
+    verdict = planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
+    return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict

@@ -101,6 +101,11 @@ class PeekedResponse:
         """What it is judged by: what was read, from the first event with content on if there is one."""
         return self._telling or self.evidence
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no event with content has arrived, and one may follow."""
+        return not self.is_whole and not self._telling
+
     async def look(self, early: PassEarly | None = None) -> None:
         """Read as much as is needed to judge the response; bytes without content go to `early`. Raises
         UpstreamUnreachable and UpstreamTimeout."""

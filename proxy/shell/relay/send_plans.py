@@ -141,6 +141,7 @@ class SendPlans:
             self._language,
             planned.request.put_in,
             window_is_told=is_told,
+            sizes=sizes_of(planned.plan, profile.window_tokens, refused),
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 

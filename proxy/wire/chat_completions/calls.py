@@ -51,9 +51,17 @@ def _meant(call: Any) -> list[Any]:
 
 
 def texts_of_call(call: Any) -> Iterator[str]:
-    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text."""
+    """Name and arguments of a call to a function, or to a custom tool, whose `input` is free text. Mistral's API takes
+    arguments as an object, too (https://docs.mistral.ai/api); a model reads them as JSON.
+
+    >>> list(texts_of_call({"function": {"name": "ls", "arguments": {"path": "."}}}))
+    ['ls', '{"path":"."}']
+    """
     for kind in ("function", "custom") if isinstance(call, dict) else ():
         called = call.get(kind)
         for name in ("name", "arguments", "input"):
-            if isinstance(called, dict) and isinstance(text := called.get(name), str):
+            text = called.get(name) if isinstance(called, dict) else None
+            if isinstance(text, str):
                 yield text
+            elif isinstance(text, dict):
+                yield jsontext.dump(text).decode()

@@ -50,6 +50,10 @@ _SEALED: Final = ("reasoning_details", "thinking_blocks")
 https://docs.litellm.ai/docs/reasoning_content"""
 _SIGNS_OF_SEALS: Final = tuple(f'"{name}"'.encode() for name in _SEALED)
 _IMAGE: Final = b'"image_url"'
+_WORDS: Final = ("thinking", "refusal")
+"""Parts of an assistant's content that a model reads as text, and the members in which they have it: a text or, in
+Mistral's thoughts, a list of parts. https://docs.mistral.ai/studio-api/conversations/reasoning,
+https://platform.openai.com/docs/api-reference/chat/create"""
 
 
 class _Head(msgspec.Struct, gc=False):
@@ -203,8 +207,8 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         """The parts of its content that are not text: images, audio, files."""
         if b'"type"' not in self.raw:
             return ()
-        parts = _listed(self.content())
-        return [part for part in parts if isinstance(part, dict) and not isinstance(part.get("text"), str)]
+        parts = [part for part in _listed(self.content()) if isinstance(part, dict)]
+        return [part for part in parts if not isinstance(part.get("text"), str) and part.get("type") not in _WORDS]
 
     def media(self) -> Sequence[ImageView | None]:
         """The images among those parts, None for others."""
@@ -321,6 +325,10 @@ def _listed(found: Any) -> list[Any]:
 
 def _texts_inside(inside: _Inside) -> Iterator[str]:
     yield from texts_of(inside.content)
+    for part in _listed(inside.content):
+        if isinstance(part, dict) and not isinstance(part.get("text"), str):
+            for name in _WORDS:
+                yield from texts_of(part.get(name))
     for text in (inside.reasoning_content, inside.reasoning, inside.refusal):
         if isinstance(text, str):
             yield text

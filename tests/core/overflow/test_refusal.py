@@ -74,6 +74,14 @@ def test_a_window_that_the_upstream_has_just_told_is_not_told_larger():
     assert requested == made.after.tokens * 1_500 // 2_000 > window
 
 
+def test_a_plan_that_fits_by_our_count_is_told_by_the_sizes_of_the_upstream():
+    made = planned([user("x")], pipeline(Budget(2_000)))
+    assert made.fits
+    told = does_not_fit(made, "gpt-x", 4_000, "en", sizes=(5_000, 4_000))
+    begin = "This model's maximum context length is 4000 tokens. However, your messages resulted in 5000 tokens."
+    assert told.startswith(begin + " That is the request for gpt-x")
+
+
 @pytest.mark.parametrize("ratio", [0.85, 1.4])
 def test_sizes_are_told_in_the_tokens_of_the_model(ratio):
     made, told = refused(budget=Budget(int(3_750 / ratio), ratio=ratio))

@@ -29,6 +29,9 @@ RATIOS = st.none() | st.floats(0.5, 3.0)
         (45_000, Counted(3_210, 99), None, False, None),
         (45_000, Counted(12_000, 99), None, True, None),
         (45_000, Counted(12_000, 99), 1.0, True, 16_384),
+        # A ratio that JSON taught: the same estimator expects twice as many tokens of Arabic, and thrice of Hindi.
+        (45_000, Counted(16_000, 99), 0.99, True, None),
+        (45_000, Counted(9_001, 99), 0.99, True, 16_384),
         # What was cached is counted apart by some.
         (45_000, Counted(1_000, 99, cached=43_000), 1.0, True, None),
         (45_000, Counted(10_000, 99, cached=15_000), 1.0, True, None),

@@ -183,6 +183,32 @@ def test_another_protocol_is_refused_with_its_first_byte(sent: bytes) -> None:
         taken(sent)
 
 
+def test_a_client_that_begins_with_http_2_is_told_so() -> None:
+    with pytest.raises(MalformedRequest, match="HTTP/2"):
+        taken(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", cuts=[2, 9])
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 3", b"transfer-encoding: chunked"])
+def test_a_body_is_held_back_until_some_of_it_arrives(length: bytes) -> None:
+    head = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\n%b\r\n\r\n" % length
+    requests = Requests(LIMIT)
+    assert not requests.is_held_back
+    requests.take(head)
+    assert requests.is_held_back
+    requests.take(b"3")
+    assert not requests.is_held_back
+    requests = Requests(LIMIT)
+    requests.take(head + b"3")
+    assert not requests.is_held_back
+
+
+@pytest.mark.parametrize("rest", [b"content-length: 3\r\n\r\n", b"expect: 100-continue\r\n\r\n"])
+def test_no_body_is_held_back_without_a_wish_or_without_a_body(rest: bytes) -> None:
+    requests = Requests(LIMIT)
+    requests.take(b"POST / HTTP/1.1\r\n" + rest)
+    assert not requests.is_held_back
+
+
 @pytest.mark.parametrize(
     "rest",
     [

@@ -49,7 +49,12 @@ def test_only_so_many_calls_are_compared(monkeypatch):
 def test_a_model_reads_the_name_and_the_arguments_of_a_call():
     assert list(texts_of_call(LOOK)) == ["look", '{"x": 1}']
     assert list(texts_of_call(PATCH)) == ["patch", "*** Begin"]
-    assert list(texts_of_call({"function": {"name": 5, "arguments": {}}, "custom": "odd"})) == []
+    assert list(texts_of_call({"function": {"name": 5, "arguments": 7}, "custom": "odd"})) == []
+
+
+def test_a_model_reads_arguments_that_are_an_object_as_json():
+    called = {"function": {"name": "write", "arguments": {"path": "a", "text": "é" * 9}}}
+    assert list(texts_of_call(called)) == ["write", '{"path":"a","text":"ééééééééé"}']
 
 
 @given(VALUES)

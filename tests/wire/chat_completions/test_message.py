@@ -70,9 +70,22 @@ def test_every_text_a_model_reads_is_given():
         reasoning_content="c",
         reasoning="d",
         refusal="e",
-        tool_calls=[{"function": {"name": "f", "arguments": "g"}}, {"function": {"arguments": {"no": "text"}}}],
+        tool_calls=[{"function": {"name": "f", "arguments": "g"}}, {"function": {"arguments": ["no text"]}}],
     )
     assert message.text() == "\n".join("abcdefg")
+
+
+def test_thoughts_and_refusals_among_the_parts_are_text_and_no_media():
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]},
+        {"type": "thinking", "thinking": "b"},
+        {"type": "refusal", "refusal": "c"},
+        {"type": "thinking", "thinking": 7},
+        {"type": "text", "text": "d", "thinking": "no"},
+    ]
+    message = read(role="assistant", content=parts)
+    assert sorted(message.text().split("\n")) == ["a", "b", "c", "d"]
+    assert list(message.media()) == []
 
 
 def test_parts_without_text_are_media():
