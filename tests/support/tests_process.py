@@ -60,7 +60,9 @@ _make_encoding: Final = tokenizer._load.__wrapped__
 @functools.lru_cache(1)
 def _load_alone(name: str) -> Encoding:
     """One vocabulary at a time: the other is let go before this one is made."""
-    _load_alone.cache_clear()
+    if _load_alone.cache_info().currsize:
+        _load_alone.cache_clear()
+    give_back()
     return _make_encoding(name)
 
 
@@ -114,6 +116,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """What a test has left in circles is collected: examples of a property add up to a hundred megabytes in a module.
     When much is free, it goes back to the system before the next test takes more."""
+    gc.enable()  # the command line works without, and a test that ran it would leave hundreds of others without
     grown = _resident_bytes() - _least_bytes[0] > _WORTH_BYTES
     if grown or (isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)):
         gc.collect()
