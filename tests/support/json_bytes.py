@@ -7,6 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from support.shuffled import shuffled
+
 BLANKS = st.sampled_from([b"", b"", b"", b" ", b"\n", b"\t ", b"\r\n  "])
 
 NUMBERS = st.one_of(
@@ -20,7 +22,7 @@ def spelled(text: str, how: str) -> bytes:
     """A JSON string: as UTF-8, with ASCII only, or with every character escaped."""
     if how == "escaped":
         units = text.encode("utf-16-be", "surrogatepass")
-        return b'"' + b"".join(b"\\u%02x%02x" % pair for pair in zip(units[::2], units[1::2], strict=True)) + b'"'
+        return b'"' + (r"\u" + units.hex("-", 2).replace("-", r"\u") if units else "").encode() + b'"'
     if how == "utf-8":
         try:
             return json.dumps(text, ensure_ascii=False).encode()
@@ -39,13 +41,6 @@ STRINGS = st.builds(spelled, TEXTS, SPELLINGS)
 ATOMS = st.one_of(STRINGS, STRINGS, NUMBERS, st.sampled_from([b"null", b"true", b"false", b'"\xff"']))
 
 
-@st.composite
-def arrays_of(draw: Any, items: st.SearchStrategy[bytes], max_size: int = 4) -> tuple[bytes, list[bytes]]:
-    """An array, and its items."""
-    found = draw(st.lists(items, max_size=max_size))
-    return spelled_array(found, draw(BLANKS)), found
-
-
 def spelled_array(items: list[bytes], blank: bytes = b"") -> bytes:
     between = blank + b"," + blank
     return b"[" + blank + between.join(items) + blank + b"]"
@@ -58,11 +53,15 @@ def spelled_object(members: list[tuple[bytes, bytes]], blank: bytes = b"") -> by
 
 def _nested(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     members = st.lists(st.tuples(STRINGS, inner), max_size=3)
-    return st.one_of(arrays_of(inner).map(lambda made: made[0]), st.builds(spelled_object, members, BLANKS))
+    arrays = st.builds(spelled_array, st.lists(inner, max_size=4), BLANKS)
+    return st.one_of(arrays, st.builds(spelled_object, members, BLANKS))
 
 
 VALUES = st.one_of(ATOMS, _nested(ATOMS), _nested(st.one_of(ATOMS, _nested(ATOMS))))
 """Any JSON value, nested up to three deep."""
+ROLES = st.sampled_from(["system", "user", "assistant", "tool", "developer"])
+CONTENTS = st.one_of(STRINGS, VALUES)
+MORE_MEMBERS = st.lists(st.tuples(STRINGS, VALUES), max_size=1)
 
 
 @st.composite
@@ -70,19 +69,20 @@ def messages(draw: Any) -> bytes:
     """A message as clients send them, in any spelling, with members that nobody knows; sometimes any value at all."""
     if draw(st.integers(0, 9)) == 0:
         return draw(VALUES)
-    role = draw(st.sampled_from(["system", "user", "assistant", "tool", "developer"]))
-    members = [(b'"role"', spelled(role, draw(SPELLINGS))), (b'"content"', draw(st.one_of(STRINGS, VALUES)))]
+    role = draw(ROLES)
+    members = [(b'"role"', spelled(role, draw(SPELLINGS))), (b'"content"', draw(CONTENTS))]
     if role == "assistant" and draw(st.booleans()):
         call = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": draw(ANY_TEXT)}}
         members.append((b'"tool_calls"', json.dumps([call]).encode()))
     if role == "tool":
         members.append((b'"tool_call_id"', b'"call_1"'))
-    members += draw(st.lists(st.tuples(STRINGS, VALUES), max_size=1))
-    return spelled_object(draw(st.permutations(members)), draw(BLANKS))
+    members += draw(MORE_MEMBERS)
+    return spelled_object(shuffled(draw, members), draw(BLANKS))
 
 
+MESSAGES = messages()
 MESSAGE_LISTS = st.one_of(
-    st.lists(messages(), max_size=5),
-    st.builds(lambda some, times: some * times, st.lists(messages(), min_size=1, max_size=3), st.integers(5, 60)),
+    st.lists(MESSAGES, max_size=5),
+    st.builds(lambda some, times: some * times, st.lists(MESSAGES, min_size=1, max_size=3), st.integers(5, 60)),
 )
 """Few messages, or up to 180."""

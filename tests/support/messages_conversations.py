@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from support.shuffled import shuffled
 from support.strategies import SHORT_TEXTS, TEXTS
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -40,8 +41,8 @@ def system(content: Any) -> dict[str, Any]:
     return {"role": "system", "content": content}
 
 
-NON_EMPTY = TEXTS.filter(lambda said: bool(said.strip()))
-SHORT = SHORT_TEXTS.filter(lambda said: bool(said.strip()))
+NON_EMPTY = TEXTS.map(lambda said: said if said.strip() else f"{said}words")
+SHORT = SHORT_TEXTS.map(lambda said: said if said.strip() else f"{said}words")
 RESULTS = st.one_of(
     NON_EMPTY,
     NON_EMPTY,
@@ -51,7 +52,6 @@ RESULTS = st.one_of(
 ASKED = st.one_of(NON_EMPTY, st.lists(st.one_of(NON_EMPTY.map(text), st.just(IMAGE)), min_size=1, max_size=3))
 
 
-@st.composite
 def _exchanges(draw: Any, first: int) -> list[dict[str, Any]]:
     count = draw(st.sampled_from([1, 1, 1, 2, 6]))
     blocks: list[dict[str, Any]] = []
@@ -61,8 +61,7 @@ def _exchanges(draw: Any, first: int) -> list[dict[str, Any]]:
         blocks.append(text(draw(NON_EMPTY)))
     numbers = list(range(first, first + count))
     blocks += [use(number, path=draw(SHORT_TEXTS)) for number in numbers]
-    answered = draw(st.permutations(numbers))
-    results: list[dict[str, Any]] = [result(number, draw(RESULTS)) for number in answered]
+    results: list[dict[str, Any]] = [result(number, draw(RESULTS)) for number in shuffled(draw, numbers)]
     match draw(st.integers(0, 7)):
         case 0:
             results.append(text("<system-reminder>Mind the plan.</system-reminder>"))
@@ -96,7 +95,7 @@ def histories(draw: Any) -> list[dict[str, Any]]:
         if draw(st.integers(0, 5)) == 0:
             found.append(system("Answer briefly."))
         for _ in range(draw(st.integers(1 if found[-1]["role"] == "system" else 0, 3))):
-            found += draw(_exchanges(len(found) * 100))
+            found += _exchanges(draw, len(found) * 100)
         if draw(st.integers(0, 3)) == 0 and len(found) < 20:
             for number in range(draw(st.integers(5, 30))):
                 first = len(found) * 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from support.json_bytes import BLANKS, MESSAGE_LISTS, STRINGS, VALUES, messages, spelled_array, spelled_object
+from support.json_bytes import BLANKS, MESSAGE_LISTS, MESSAGES, STRINGS, VALUES, spelled_array, spelled_object
 
 MEMBERS = st.lists(
     st.one_of(
@@ -13,6 +13,7 @@ MEMBERS = st.lists(
     ),
     max_size=3,
 )
+NEXT_MESSAGES = st.lists(MESSAGES, max_size=3)
 MESSAGES_NAMES = st.sampled_from([b'"messages"'] * 8 + [b'"\\u006dessages"', b'"mess\\u0061ges"'])
 
 
@@ -36,13 +37,13 @@ def next_bodies(draw, pieces):
         at = draw(st.integers(0, len(items)))
         match draw(st.sampled_from(["append", "append", "insert", "remove", "change", "cut"])):
             case "append":
-                items += draw(st.lists(messages(), max_size=3))
+                items += draw(NEXT_MESSAGES)
             case "insert":
-                items.insert(at, draw(messages()))
+                items.insert(at, draw(MESSAGES))
             case "remove":
                 del items[at : at + 1]
             case "change":
-                items[at : at + 1] = [draw(messages())]
+                items[at : at + 1] = [draw(MESSAGES)]
             case _:
                 del items[at:]
     if draw(st.booleans()):

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from support.shuffled import shuffled
 from support.strategies import TEXTS
 
 Items = list[dict[str, Any]]
@@ -24,7 +25,6 @@ CONTENTS = st.one_of(
 )
 
 
-@st.composite
 def messages(draw: Any) -> Items:
     item = {"role": draw(st.sampled_from(["user", "user", "developer", "system"])), "content": draw(CONTENTS)}
     return [{"type": "message", **item} if draw(st.booleans()) else item]
@@ -39,7 +39,6 @@ def answer(number: int, text: str) -> dict[str, Any]:
     return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
 
 
-@st.composite
 def calls(draw: Any, number: int) -> tuple[dict[str, Any], Items]:
     """A call, and what answers it."""
     name, text = f"call_{number}", draw(TEXTS)
@@ -76,7 +75,6 @@ def calls(draw: Any, number: int) -> tuple[dict[str, Any], Items]:
     return {**call, "call_id": name}, outputs
 
 
-@st.composite
 def exchanges(draw: Any, number: int) -> Items:
     """Parallel calls, and their outputs in any order; now and then with something between."""
     found: Items = []
@@ -88,42 +86,42 @@ def exchanges(draw: Any, number: int) -> Items:
     for position in range(draw(st.integers(1, 3))):
         if position and draw(st.integers(0, 3)) == 0:
             found.append(thought(number + 10 + position))
-        call, answers = draw(calls(number + position))
+        call, answers = calls(draw, number + position)
         found.append(call)
         outputs += answers
-    outputs = draw(st.permutations(outputs))
+    outputs = shuffled(draw, outputs)
     if draw(st.integers(0, 7)) == 0:
-        between = draw(
-            st.one_of(messages(), odd(number + 50), exchanges(number + 60) if number % 1_000 == 0 else odd(number + 50))
-        )
+        match draw(st.integers(0, 2)):
+            case 0:
+                between = messages(draw)
+            case 1 if number % 1_000 == 0:
+                between = exchanges(draw, number + 60)
+            case _:
+                between = odd(draw, number + 50)
         at = draw(st.integers(0, len(outputs)))
         outputs = [*outputs[:at], *between, *outputs[at:]]
     return found + outputs
 
 
-@st.composite
 def odd(draw: Any, number: int) -> Items:
     """What stands by itself."""
     search = {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": {"type": "search"}}
     tool = {"type": "function", "name": "cat", "parameters": {}}
     found_tools = {"type": "tool_search_output", "call_id": f"ts_{number}", "tools": [tool], "execution": "client"}
-    return draw(
-        st.sampled_from(
-            [
-                [thought(number), search, thought(number + 1), answer(number, "found it")],
-                [search, {**search, "id": f"ws_{number + 1}"}, answer(number, "found it")],
-                [{"type": "mcp_call", "id": f"mcp_{number}", "name": "x", "arguments": "{}", "output": "line\n" * 900}],
-                [{"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "gAAA" * 200}],
-                [{"type": "additional_tools", "role": "developer", "tools": [tool]}],
-                [{"type": "configuration_update", "reasoning": {"effort": "low"}}],
-                [{"type": "tool_search_call", "call_id": f"ts_{number}", "arguments": {}}, found_tools],
-                [{"type": "hologram", "id": f"h_{number}", "light": [1, 2], "words": "x" * 900}],
-                [thought(number), {"type": "hologram", "id": f"h_{number}"}, answer(number, "look")],
-                [{"type": "item_reference", "id": f"msg_{number}"}],
-                [{"id": f"msg_{number}"}],
-            ]
-        )
-    )
+    kinds: list[Items] = [
+        [thought(number), search, thought(number + 1), answer(number, "found it")],
+        [search, {**search, "id": f"ws_{number + 1}"}, answer(number, "found it")],
+        [{"type": "mcp_call", "id": f"mcp_{number}", "name": "x", "arguments": "{}", "output": "line\n" * 900}],
+        [{"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "gAAA" * 200}],
+        [{"type": "additional_tools", "role": "developer", "tools": [tool]}],
+        [{"type": "configuration_update", "reasoning": {"effort": "low"}}],
+        [{"type": "tool_search_call", "call_id": f"ts_{number}", "arguments": {}}, found_tools],
+        [{"type": "hologram", "id": f"h_{number}", "light": [1, 2], "words": "x" * 900}],
+        [thought(number), {"type": "hologram", "id": f"h_{number}"}, answer(number, "look")],
+        [{"type": "item_reference", "id": f"msg_{number}"}],
+        [{"id": f"msg_{number}"}],
+    ]
+    return kinds[draw(st.integers(0, len(kinds) - 1))]
 
 
 @st.composite
@@ -137,11 +135,11 @@ def inputs(draw: Any, most: int = 12) -> Items:
         at = number * 1_000
         match kind:
             case "exchange":
-                found += draw(exchanges(at))
+                found += exchanges(draw, at)
             case "message":
-                found += draw(messages())
+                found += messages(draw)
             case "odd":
-                found += draw(odd(at))
+                found += odd(draw, at)
             case _:
                 found += [answer(at, draw(TEXTS))]
     return found

@@ -81,14 +81,18 @@ def exchange(
     return [{"role": "assistant", "content": words, "tool_calls": calls}, *answers]
 
 
-@st.composite
-def exchanges(draw: Any, first_call: int) -> list[dict[str, Any]]:
-    results = draw(st.lists(CONTENTS, min_size=1, max_size=draw(st.sampled_from([1, 1, 1, 3, 8]))))
+RESULTS = {most: st.lists(CONTENTS, min_size=1, max_size=most) for most in (1, 3, 8)}
+WORDS = st.one_of(st.none(), TEXTS)
+"""Made once, as a strategy that is made for each draw costs more than the draw."""
+
+
+def _exchanges(draw: Any, first_call: int) -> list[dict[str, Any]]:
+    results = draw(RESULTS[draw(st.sampled_from([1, 1, 1, 3, 8]))])
     made = exchange(
         results,
         first_call=first_call,
         tool=draw(TOOL_NAMES),
-        words=draw(st.one_of(st.none(), TEXTS)),
+        words=draw(WORDS),
         arguments=json.dumps({"path": draw(SHORT_TEXTS)}),
     )
     if draw(st.integers(0, 5)) == 0:
@@ -99,17 +103,18 @@ def exchanges(draw: Any, first_call: int) -> list[dict[str, Any]]:
 SYSTEM_MESSAGES = st.builds(
     lambda role, content: {"role": role, "content": content}, st.sampled_from(["system", "developer"]), CONTENTS
 )
+FIRST_MESSAGES = st.lists(SYSTEM_MESSAGES, max_size=2)
 
 
 @st.composite
 def valid_histories(draw: Any, max_turns: int = 3) -> list[dict[str, Any]]:
     """A history as agents send it: every call is answered, the last message is not the model's."""
-    found: list[dict[str, Any]] = draw(st.lists(SYSTEM_MESSAGES, max_size=2))
+    found: list[dict[str, Any]] = draw(FIRST_MESSAGES)
     turns = draw(st.integers(1, max_turns))
     for turn in range(turns):
         found.append({"role": "user", "content": draw(CONTENTS)})
         for _ in range(draw(st.integers(0, 3))):
-            found += draw(exchanges(len(found) * 100))
+            found += _exchanges(draw, len(found) * 100)
         if draw(st.integers(0, 2)) == 0 and len(found) < 20:  # long runs of one kind
             unit = draw(UNITS)
             for number in range(draw(st.integers(5, 40))):
@@ -121,6 +126,7 @@ def valid_histories(draw: Any, max_turns: int = 3) -> list[dict[str, Any]]:
     return found
 
 
+VALID_HISTORIES = valid_histories()
 ODD_MESSAGES = st.one_of(
     st.builds(lambda role, content: {"role": role, "content": content}, st.sampled_from(["", "tool", "x"]), CONTENTS),
     st.builds(lambda text: {"role": "tool", "tool_call_id": "call_nobody", "content": text}, TEXTS),
@@ -135,7 +141,7 @@ ODD_MESSAGES = st.one_of(
 @st.composite
 def any_histories(draw: Any) -> list[Any]:
     """A history, or what a careless client made of one: cut, shuffled, with foreign things in it."""
-    found: list[Any] = list(draw(valid_histories()))
+    found: list[Any] = list(draw(VALID_HISTORIES))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(found)))
         match draw(st.sampled_from(["insert", "remove", "swap", "cut_front", "cut_end"])):
@@ -213,8 +219,9 @@ def pipeline(
 
 @st.composite
 def budgets(draw: Any) -> Budget:
-    """Rooms from nothing to all, in one unit or in several."""
-    tokens = draw(st.sampled_from([0, 50, 500, 1_500, 3_000, 8_000, 30_000, 1_000_000]))
+    """Rooms from nothing to all, in one unit or in several; seldom one in which no last resort helps, as each plan then
+    tries them all on every message."""
+    tokens = draw(st.sampled_from([500, 1_500, 3_000, 8_000, 30_000] * 2 + [0, 50, 1_000_000]))
     chars = draw(st.sampled_from([None, None, None, 2_000, 20_000]))
     size = draw(st.sampled_from([None, None, None, 4_000, 40_000]))
     fill, low = draw(st.sampled_from([(1.0, 0.7), (1.0, 0.7), (0.85, 0.7), (1.0, 0.3), (1.0, 0.95), (0.3, 0.7)]))

@@ -11,13 +11,17 @@ import gc
 import linecache
 import mmap
 import os
+import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import httpx
 import pytest
 from _pytest.doctest import DoctestModule
+from httpx._transports import default as transports
 from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import engine, providers
 from hypothesis.internal.conjecture.data import ConjectureData, Status
@@ -67,6 +71,23 @@ def _load_alone(name: str) -> Encoding:
 
 
 tokenizer._load = _load_alone
+
+
+@cache
+def _usual_context(trust_env: bool, *_named: str | None) -> ssl.SSLContext:
+    return create_ssl_context(trust_env=trust_env)
+
+
+def _shared_context(verify: ssl.SSLContext | bool = True, cert: None = None, trust_env: bool = True) -> ssl.SSLContext:
+    """To read the certificates of all authorities takes 20 ms, and hundreds of clients of HTTP are made: they are read
+    once for all that name no others."""
+    if verify is not True or cert is not None:
+        return create_ssl_context(verify, cert, trust_env)
+    return _usual_context(trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+create_ssl_context: Final = httpx.create_ssl_context
+httpx.create_ssl_context = transports.create_ssl_context = _shared_context
 
 _TESTS: Final = Path(__file__).parents[1]
 _PATIENCE_MODULES: Final = 6
