@@ -101,11 +101,10 @@ async def large_beside_small(_: Extent) -> list[Tried]:
     """A result of 50 MB is planned while a client asks whether the proxy is well."""
     tried = Tried("Nobody waits for another's large request", "/healthz beside a request of 50 MB")
     placeholder = "the result"
-    # Written as JSON once for all repetitions: 50 MB as text, as JSON and as bytes took 240.
-    written = json.dumps(long_text(1) + "\n")[1:-1].encode() * 150
+    before, after = with_result(placeholder).split(placeholder.encode())
+    repeated = json.dumps(long_text(1) + "\n")[1:-1].encode()  # written and held once for all 150
     async with staged() as stage:
-        large = asyncio.create_task(stage.ask(with_result(placeholder).replace(placeholder.encode(), written)))
-        del written
+        large = asyncio.create_task(stage.ask(before, *[repeated] * 150, after))
         while not large.done():
             begun = time.perf_counter()
             is_well = await stage.is_well()
@@ -122,8 +121,10 @@ async def slow_bodies(_: Extent) -> list[Tried]:
     async with staged() as stage:
         _reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
-        writer.write(f"{head}content-length: 60000000\r\n\r\n".encode() + b" " * 40_000_000)
-        await writer.drain()
+        writer.write(f"{head}content-length: 60000000\r\n\r\n".encode())
+        for _piece in range(40):  # not held here as a whole
+            writer.write(b" " * 1_000_000)
+            await writer.drain()
 
         async def drip() -> None:
             while True:

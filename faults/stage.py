@@ -138,22 +138,22 @@ class Stage:
     folder: Path
     process: asyncio.subprocess.Process
 
-    async def ask(self, body: bytes, *, key: str = KEY, path: str = "/v1/chat/completions", **headers: str) -> Heard:
-        """Post a body and read the whole response."""
+    async def ask(self, *body: bytes, key: str = KEY, path: str = "/v1/chat/completions", **headers: str) -> Heard:
+        """Post a body, which may come in pieces, and read the whole response."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        head = {"host": "x", "content-type": "application/json", "content-length": str(len(body)), **named}
+        head = {"host": "x", "content-type": "application/json", "content-length": str(sum(map(len, body))), **named}
         if key:
             head["authorization"] = f"Bearer {key}"
-        return await self.say(b"POST", path, head, body)
+        return await self.say(b"POST", path, head, *body)
 
     async def get(self, path: str, *, key: str = KEY) -> Heard:
         """Get a page."""
-        return await self.say(b"GET", path, {"host": "x", "authorization": f"Bearer {key}"}, b"")
+        return await self.say(b"GET", path, {"host": "x", "authorization": f"Bearer {key}"})
 
-    async def say(self, method: bytes, path: str, headers: Mapping[str, str], body: bytes) -> Heard:
+    async def say(self, method: bytes, path: str, headers: Mapping[str, str], *body: bytes) -> Heard:
         """One request on a connection of its own."""
         lines = [b"%s %s HTTP/1.1" % (method, path.encode()), *(f"{n}: {v}".encode() for n, v in headers.items())]
-        return await self.send(b"\r\n".join([*lines, b"", b""]), body)
+        return await self.send(b"\r\n".join([*lines, b"", b""]), *body)
 
     async def send(self, *pieces: bytes) -> Heard:
         """Send these bytes on a new connection; the response."""

@@ -34,7 +34,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is the build red?"}]
         for turn in range(12):
             messages += [call(turn), result(turn, long_text(120 if turn != 8 else 3_000, f"turn-{turn}"))]
-            assert built.ask({"model": "gpt-oss", "messages": messages}, x_request_id=f"turn-{turn}").status_code == 200
+            assert (
+                built.ask({"model": "own-model", "messages": messages}, x_request_id=f"turn-{turn}").status_code == 200
+            )
         built.ask({"model": "m", "messages": [{"role": "system", "content": "word " * 20_000}]}, x_request_id="refused")
         called = call(1, HOSTILE)
         hostile = {"model": HOSTILE, "messages": [{"role": HOSTILE, "content": HOSTILE}, called, result(1, "x")]}
@@ -177,7 +179,7 @@ def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page: Page) -> Non
     page.value("document.querySelector('#requests .row').focus()")
     page.press("ArrowDown")
     page.press("ArrowDown")
-    assert page.value("document.activeElement.querySelector('.model').textContent") == "gpt-oss"
+    assert page.value("document.activeElement.querySelector('.model').textContent") == "own-model"
     page.press("Enter")
     page.until("!document.querySelector('#detail').hidden")
     assert page.value("document.activeElement.id") == "detail-title"

@@ -41,6 +41,11 @@ def _shortened(messages: Messages, folder: Path, keep: int) -> list[dict[str, An
     return result
 
 
+@pytest.fixture(autouse=True)
+def as_who_watches_sees_it(counted_as_gpt_4o: None) -> None:
+    """The demo counts here as it does everywhere."""
+
+
 @pytest.fixture
 def shorten() -> Shorten:
     return _shortened

@@ -131,6 +131,7 @@ def test_what_cannot_fit_does_not_end_the_session(build: Any) -> None:
     assert world.ask({"model": "m", "messages": messages}).status_code == 200
 
 
+@pytest.mark.usefixtures("counted_as_gpt_4o")
 def test_a_window_smaller_than_anybody_said_is_found_out_unseen_and_remembered(build: Any) -> None:
     world = build(8_000, defaults={"context_window": None}, models=[])
     messages = [SYSTEM, TASK]

@@ -114,6 +114,7 @@ def grown(exchanges: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.usefixtures("counted_as_gpt_4o")
 def test_a_run_longer_than_the_window_goes_on_behind_a_prefix_that_stands_still(lines: Build) -> None:
     window = 6_000
     model, learning = [{"match": "*", "tokenizer": "o200k_base"}], {"enabled": False}

@@ -94,6 +94,7 @@ def test_each_excerpt_is_logged_once_in_the_life_of_a_conversation(build: Any) -
     assert len(world.log("request_planned")) == 3
 
 
+@pytest.mark.usefixtures("counted_as_gpt_4o")
 def test_neither_content_nor_keys_reach_the_log(build: Any) -> None:
     world = build(4_000)
     request = one_call(LONG + " sk-in-content-canary", model="gpt-4o")

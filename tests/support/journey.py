@@ -56,6 +56,8 @@ class Upstream:
     folder: Path
     answer: Answer | None = None
     received: list[Received] = field(default_factory=list)
+    _contents: dict[bytes, bytes] = field(default_factory=dict)
+    """Of the files: what is read again with each request is held once."""
 
     def __post_init__(self) -> None:
         self._server = create_model_server(self.window_tokens)
@@ -70,7 +72,8 @@ class Upstream:
             body += message.get("body", b"")
             if not message.get("more_body", False):
                 break
-        request = Received(body, dict(scope["headers"]), kept_in(self.folder))
+        files = {name: self._contents.setdefault(read, read) for name, read in kept_in(self.folder).items()}
+        request = Received(body, dict(scope["headers"]), files)
         self.received.append(request)
         if self.answer is not None and await self.answer(request, send):
             return

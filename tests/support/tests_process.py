@@ -6,26 +6,33 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import linecache
+import mmap
 import os
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
 from _pytest.doctest import DoctestModule
 from httpx._transports import default as transports
 from hypothesis import is_hypothesis_test, settings
-from hypothesis.internal.conjecture import providers
+from hypothesis.internal.conjecture import engine, providers
+from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
+from proxy.demo import counting
 from proxy.shell.models import tokenizer
 from proxy.shell.resources.workload import _malloc_trim, tune_allocator
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
@@ -35,6 +42,35 @@ if "HYPOTHESIS_PROFILE" not in os.environ:
     # Hypothesis tries constants that it finds in the modules that are loaded, for 170 MB and 2 s in a fresh checkout:
     # what a test tries would depend on which others run.
     providers._get_local_constants = lambda: providers._local_constants
+_keep_result = engine.ConjectureRunner._cache
+
+
+def _keep_result_without_values(self: engine.ConjectureRunner, data: ConjectureData) -> None:
+    """A property keeps the results of all its examples, each with every text that was drawn: 130 MB for 300 large
+    bodies. Hypothesis reads the texts only to make an example smaller that has failed."""
+    if data.status < Status.INTERESTING:
+        getattr(data.spans, "span_values", {}).clear()  # older versions have none
+    _keep_result(self, data)
+
+
+engine.ConjectureRunner._cache = _keep_result_without_values
+
+_OPENAI_ENCODING: Final = counting.ENCODING
+# A model in a test counts with gpt-4's vocabulary: loaded, it takes 25 MB, and that of gpt-4o 50, with 75 on the way.
+counting.ENCODING = "cl100k_base"
+_make_encoding: Final = tokenizer._load.__wrapped__
+
+
+@functools.lru_cache(1)
+def _load_alone(name: str) -> Encoding:
+    """One vocabulary at a time: the other is let go before this one is made."""
+    if _load_alone.cache_info().currsize:
+        _load_alone.cache_clear()
+    give_back()
+    return _make_encoding(name)
+
+
+tokenizer._load = _load_alone
 
 
 @cache
@@ -57,6 +93,11 @@ _TESTS: Final = Path(__file__).parents[1]
 _PATIENCE_MODULES: Final = 6
 _idle_modules: Final[list[None]] = []
 """One for each module since a vocabulary was asked for."""
+_STATM: Final = Path("/proc/self/statm")
+_WORTH_BYTES: Final = 8 * 1024 * 1024
+"""Growth after which memory is given back; to look costs 10 µs, to give back some milliseconds."""
+_least_bytes: Final = [0]
+"""What the process held when it last gave back."""
 _M_ARENA_MAX: Final = -8
 """glibc's number of the option: how many heaps threads may have of their own."""
 with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -86,36 +127,71 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What is loaded by now stays: no collection scans it. Each application that starts in a process of its own does
     the same; started here, it would scan all that pytest holds, hundreds of times."""
     linecache.clearcache()  # pytest has looked where each test stands
-    gc.collect()
-    gc.freeze()
+    collect_and_keep()
     tune_allocator()
-    if trim is not None:
-        trim(0)
+    give_back()
     app.tune_interpreter = reloading.forget_what_is_gone = lambda: None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """The examples of a property refer to each other in circles, which add up to a hundred megabytes in a module."""
-    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+    """What a test has left in circles is collected: examples of a property add up to a hundred megabytes in a module.
+    When much is free, it goes back to the system before the next test takes more."""
+    gc.enable()  # the command line works without, and a test that ran it would leave hundreds of others without
+    grown = _resident_bytes() - _least_bytes[0] > _WORTH_BYTES
+    if grown or (isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)):
         gc.collect()
+    if grown:
+        give_back()
+
+
+def collect_and_keep() -> None:
+    """What is alive stays, and is not looked at again. Then nothing is, as far as the collector knows: it does not look
+    at everything before a quarter more is alive than last time, and a large example may be few objects."""
+    gc.collect()
+    gc.freeze()
+    gc.collect()
+
+
+def give_back() -> None:
+    """Free blocks, which the C library would keep, go back to the system."""
+    if trim is not None:
+        trim(0)
+    _least_bytes[0] = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    """What the process holds; 0 where the system does not say."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 @pytest.fixture(autouse=True, scope="module")
 def memory_given_back() -> Iterator[None]:
     """What the tests of a module have left goes back to the system: free blocks, which the C library would keep, and
-    the vocabulary of a tokenizer, 50 MB. It takes 0.6 s to load and to let go, and modules that count stand near each
-    other: it stays for some that do not. Two never stay."""
+    the vocabulary of a tokenizer, up to 50 MB. It takes up to 0.6 s to load and to let go, and modules that count stand
+    near each other: it stays for some that do not."""
     before = _counted()
     yield
     _idle_modules.append(None)
     if _counted() != before:
         _idle_modules.clear()
-    if len(_idle_modules) >= _PATIENCE_MODULES or tokenizer._load.cache_info().currsize > 1:
+    if len(_idle_modules) >= _PATIENCE_MODULES:
         tokenizer._load.cache_clear()
-    gc.collect()
-    if trim is not None:
-        trim(0)
+    counting.count.cache_clear()  # it holds a thousand texts
+    collect_and_keep()
+    give_back()
+
+
+@pytest.fixture
+def counted_as_gpt_4o(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Models count with the vocabulary of gpt-4o, where that is the subject or the proxy does so, too."""
+    monkeypatch.setattr(counting, "ENCODING", _OPENAI_ENCODING)
+    counting.count.cache_clear()
+    yield
+    counting.count.cache_clear()
 
 
 def _counted() -> tuple[int, int]:

@@ -90,6 +90,6 @@ def test_the_work_grows_with_the_stream_and_not_with_its_square(monkeypatch, pie
     monkeypatch.setattr(sse, "_BLANK_LINE", counting)
     event = b"data: " + b"x" * (event_bytes - 8) + b"\n\n"
     stream = event * (1_000_000 // event_bytes)
-    events, rest = split([stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes)])
+    events, rest = split(stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes))
     assert (events, rest) == ([event] * (1_000_000 // event_bytes), b"")
     assert counting.looked_at <= 4 * len(stream)  # each byte, and three before each piece

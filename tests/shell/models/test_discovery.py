@@ -165,7 +165,7 @@ FAILURES: list[tuple[dict[str, Any], str, float]] = [
     ({"return_value": httpx.Response(307, headers={"location": URL})}, "it answered 307", REFRESH_SECONDS),
     ({"return_value": httpx.Response(200, text="<html>")}, "its answer is no list of models", REFRESH_SECONDS),
     (
-        {"side_effect": lambda _: httpx.Response(200, content=b" " * (MAX_ANSWER_BYTES + 1))},
+        {"side_effect": lambda _: httpx.Response(200, content=bytes(MAX_ANSWER_BYTES + 1))},
         "longer than",
         REFRESH_SECONDS,
     ),

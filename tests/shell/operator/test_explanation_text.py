@@ -29,7 +29,7 @@ def conversation(exchanges: int = 150, lines: int = 60) -> dict[str, Any]:
     messages = [system(), user("find the fault")]
     for number in range(exchanges):
         messages += exchange([f"canary line {number}\n" * lines], first_call=number)
-    return {"model": "gpt-4o", "messages": messages}
+    return {"model": "m", "messages": messages}
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_difference_does_not_steer_the_terminal(explain):
 
 def test_media_that_go_behind_their_batch_are_shown_as_put_in(explain):
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
-    request = conversation(1, 1)
+    request = {**conversation(1, 1), "model": "gpt-4o"}  # which can see, and looks in the messages of users only
     request["messages"][3]["content"] = [{"type": "text", "text": "seen"}, picture]
     request["messages"].append(user("and now?"))
     _, output, _ = explain(request, "--diff", window=200_000)

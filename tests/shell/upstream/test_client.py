@@ -542,11 +542,15 @@ async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_no
 
     async def script(connection: Connection) -> None:
         await connection.head()
+        transport = connection.writer.transport
+        transport.pause_reading()  # type: ignore[attr-defined] # the transport of a socket has it
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         await connection.send(OK)
         await answered.wait()
+        transport.resume_reading()  # type: ignore[attr-defined]
         await connection.until_closed()
 
-    body = b"z" * 30_000_000  # more than the sockets and the reader take by themselves
+    body = b"z" * 12_000_000  # more than the sockets take by themselves
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(2):
             assert await post(upstream, body) == b"ok"
