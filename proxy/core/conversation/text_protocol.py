@@ -14,7 +14,7 @@ _MAX_QUOTED_CHARACTERS: Final = 4_000
 _OPENING_CHARACTERS: Final = 80
 _MIN_OPENING_CHARACTERS: Final = 4
 _OPENS_OUTPUT: Final = re.compile(
-    r"\s*(?:"
+    r"(?:"
     r"<(?:output|returncode|stdout|stderr|results?|observations?|tool_(?:response|result|output)|function_results?|"
     r"command_output|execution_results?|terminal_output|error|warnings?)\b"
     r"|[\[(*#\s]*(?:observations?|call id|(?:tool|command|terminal|shell|execution|function|code)[ _]"
@@ -27,7 +27,7 @@ _OPENS_OUTPUT: Final = re.compile(
     re.IGNORECASE,
 )
 """How mini-swe-agent, smolagents, OpenHands, SWE-agent, LangChain's ReAct prompt and home-made agent loops begin tool
-output."""
+output, after blanks: two repetitions that both take blanks would try each division of a long run of them."""
 
 
 def opens_as_output(text: str) -> bool:
@@ -38,7 +38,7 @@ def opens_as_output(text: str) -> bool:
     >>> opens_as_output("Please go on.")
     False
     """
-    return _OPENS_OUTPUT.match(text) is not None
+    return _OPENS_OUTPUT.match(text, len(text) - len(text.lstrip())) is not None
 
 
 def opening(text: str) -> str:

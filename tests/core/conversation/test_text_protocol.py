@@ -12,6 +12,8 @@ from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as
     [
         "<output>\n3 files\n</output>",
         "\n<tool_response>{}</tool_response>",
+        " " * 100_000 + "<output>\n3 files\n</output>",
+        "\n " * 50_000 + "[ Observation: 3 files",
         "Observation: 3 files",
         "[Tool Output] 3 files",
         "### Command output:\n3 files",
@@ -36,6 +38,8 @@ def test_the_output_of_a_tool_is_known_by_how_agents_begin_it(text):
         "Results are good, go on",
         "输出格式请用 JSON",
         "",
+        " " * 100_000,
+        "#( " * 50_000,
     ],
 )
 def test_the_words_of_a_person_are_not_taken_for_output(text):
