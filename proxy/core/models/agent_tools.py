@@ -14,7 +14,7 @@ _SHELL: Final = re.compile(
     r"bash|shell|terminal|powershell|(?:run|exec|execute)_?(?:command|cmd)|^exec$|^cmd$", re.IGNORECASE
 )
 _READER: Final = re.compile(
-    r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.*edit|grep|search_?files?", re.IGNORECASE
+    r"(?:read|view|open|cat)_?(?:many_?)?files?|^read$|^view$|str_replace.{0,40}edit|grep|search_?files?", re.IGNORECASE
 )
 _SUBAGENT: Final = re.compile(r"^(?:task|agent)$|sub_?agent|dispatch_?agent|delegate|spawn_?agent", re.IGNORECASE)
 """Names in the tool lists of Claude Code, Codex, opencode, qwen-code, Cline and OpenHands. Claude Code has called it

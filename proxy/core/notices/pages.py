@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Self
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading.grep import Hits
@@ -68,14 +70,40 @@ def quoted(text: str, way: ArtifactAccess | None = None) -> str:
     if "context-proxy" not in text.lower():
         return text
     places = _places_of(way) if way is not None else ()
+    line_end, names = -1, _NamesOfLine([], [])
 
     def marked(found: re.Match[str]) -> str:
-        end = text.find("\n", found.end())
-        line = text[found.end() : len(text) if end < 0 else end]
-        named = [line[: name.start()] for name in _NAMED.finditer(line)]
-        return found[0] if named and all(before.endswith(places) for before in named) else QUOTED
+        nonlocal line_end, names
+        if found.end() > line_end:
+            line_end = text.find("\n", found.end())
+            line_end = len(text) if line_end < 0 else line_end
+            names = _NamesOfLine.of(text, found.end(), line_end, places)
+        return found[0] if names.are_all_reached_from(found.end()) else QUOTED
 
     return _foreign().sub(marked, text)
+
+
+class _NamesOfLine(NamedTuple):
+    """The artifact names of a line, read once however many marks are in it."""
+
+    starts: list[int]
+    origins: list[int]
+    """Where the place of each name begins, or that of a later one if it begins before: -1 if one has none."""
+
+    @classmethod
+    def of(cls, text: str, begin: int, end: int, places: Sequence[str]) -> Self:
+        starts = [name.start() for name in _NAMED.finditer(text, begin, end)]
+        origins, first = [], end
+        for start in reversed(starts):
+            fitting = [start - len(place) for place in places if text.endswith(place, begin, start)]
+            first = min(first, max(fitting, default=-1))
+            origins.append(first)
+        return cls(starts, origins[::-1])
+
+    def are_all_reached_from(self, position: int) -> bool:
+        """Whether names follow, each at its place, which begins there or later."""
+        index = bisect_left(self.starts, position)
+        return index < len(self.starts) and self.origins[index] >= position
 
 
 def _places_of(way: ArtifactAccess) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ def tools(*names):
         (["execute_command"], AgentFileAccess.SHELL),
         (["exec"], AgentFileAccess.SHELL),
         (["get_weather", "task_list", "ReadAloud", "executive"], AgentFileAccess.NOTHING),
+        (["str_replace" * 100_000], AgentFileAccess.NOTHING),
         ([], AgentFileAccess.NOTHING),
     ],
 )

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.reading_texts import ARTIFACT, answer
 
+from proxy.core.notices.artifact_access import ArtifactAccess
 from proxy.core.notices.catalogue import MARK
 from proxy.core.notices.pages import listing_header, quoted, search_header
 from proxy.core.notices.writing import is_ours
@@ -50,3 +55,21 @@ def test_a_search_says_whether_something_was_not_searched(language):
     assert part.startswith(whole.removesuffix("]\n"))
     assert "1,234" in part
     assert listing_header(50, 1_239, language).startswith(MARK)
+
+
+PIECES = (MARK, "[ Context-Proxy:", ARTIFACT, "/d/", "/other/", "\n", " ", "x", "]")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_a_notice_passes_for_ours_if_each_name_after_it_in_its_line_is_where_the_agent_finds_it(text):
+    def said(mark):
+        before = mark.string[mark.end() :].split("\n")[0].split(ARTIFACT)[:-1]
+        return mark[0] if before and all(place.endswith("/d/") for place in before) else "[quoted text:"
+
+    assert quoted(text, ArtifactAccess(folder="/d")) == re.sub(r"(?i)\[ ?context-proxy:", said, text)
+
+
+@pytest.mark.parametrize("notice", [MARK, f"{MARK}/d/{ARTIFACT} ", f"{MARK}/other/{ARTIFACT} "])
+def test_a_line_of_many_notices_is_read_once_and_not_once_for_each(notice):
+    told = quoted(notice * 100_000, ArtifactAccess(folder="/d"))
+    assert told.count("[quoted text:") == (0 if "/d/" in notice else 100_000)
