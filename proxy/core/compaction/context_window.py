@@ -29,6 +29,9 @@ from proxy.core.tokens.counters import Counter
 
 MAX_EXCHANGED_CHARS: Final = 16_000
 """Of an interchangeable user message: a step may have tried to shorten a longer one, where its words decide."""
+_PATIENCE: Final = 16
+"""Desperate cuts in a row before the next one waits for a sixteenth more messages; after twice as many, for two
+sixteenths. Without it, 300 results of 400 bytes without a call took 40 s in a window of 8 000."""
 
 
 class ContextWindow:
@@ -46,7 +49,7 @@ class ContextWindow:
         self._total = base
         self._fixed = base
         """Size of what can never be given up: system texts, and everything that is not a message."""
-        self._open_calls: frozenset[str] = frozenset()
+        self._open_calls: set[str] = set()
         self._moved: tuple[Moved, ...] = ()
         """Media moved out of the results of a batch that is not complete yet."""
         self._left_out: list[Edit] = []
@@ -56,12 +59,18 @@ class ContextWindow:
         """The units of these: start and stop of each."""
         self._has_calls = False
         """Whether any message has a call or a result: then tools do not answer in user messages."""
-        self._openings: frozenset[str] = frozenset()
+        self._openings: set[str] = set()
         """How user messages have begun so far, while there were no calls."""
         self._edited = False
         """Whether any kept message has been edited."""
         self.is_desperate = False
         """Whether even messages that must stay were to be cut, now or earlier."""
+        self.images_at_most = 0
+        """How many images are kept, or more: counted as messages are added, and anew whenever a limit is applied."""
+        self._desperate_cuts = 0
+        """How many of the last cuts, one after the other, were of messages that must stay."""
+        self._resting = range(0)
+        """The numbers of messages at which nothing is cut."""
 
     def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
         """The window if other messages had stood in place of some of its own, (own, other); None if another window
@@ -89,9 +98,11 @@ class ContextWindow:
         twin.units = list(self.units)
         twin._left_out, twin._blocks = list(self._left_out), list(self._blocks)
         twin.omission_note = self.omission_note
-        twin._open_calls, twin._moved = self._open_calls, self._moved
+        twin._open_calls, twin._moved = set(self._open_calls), self._moved
         twin._edited, twin.is_desperate = self._edited, self.is_desperate
-        twin._has_calls, twin._openings = self._has_calls, self._openings
+        twin._has_calls, twin._openings = self._has_calls, set(self._openings)
+        twin.images_at_most = self.images_at_most
+        twin._desperate_cuts, twin._resting = self._desperate_cuts, self._resting
         return twin
 
     @property
@@ -131,10 +142,11 @@ class ContextWindow:
             self._edited = True
             self._moved += entry.moved
         if is_result:
-            self._open_calls -= {entry.message.answers}
+            self._open_calls.discard(entry.message.answers)
         else:
-            called = frozenset([call.id for call in entry.message.calls])
-            self._open_calls = self._open_calls | called if is_companion else called
+            if not is_companion:
+                self._open_calls.clear()
+            self._open_calls.update([call.id for call in entry.message.calls])
         if self._moved and not self._open_calls:
             self.end_batch()
         self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
@@ -152,11 +164,13 @@ class ContextWindow:
         """Whether a user message is the output of a tool, passed to the model by a text protocol: it belongs to the
         assistant message before it."""
         text = next((text for _, text in entry.original.texts()), "")
-        seen, begun = self._openings, opening(text)
-        self._openings = seen | {begun} if begun else seen
+        begun = opening(text)
+        was_seen = begun in self._openings
+        if begun:
+            self._openings.add(begun)
         if not self.units or self.units[-1].role != "assistant":
             return False
-        return opens_as_output(text) or begun in seen
+        return was_seen or opens_as_output(text)
 
     @property
     def batch_is_open(self) -> bool:
@@ -334,6 +348,18 @@ class ContextWindow:
     def is_hopeless(self, budget: Budget) -> bool:
         """Whether what can never be given up is too large by itself, so that nothing is sent."""
         return budget.refuses(self._fixed)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing is cut at this number of messages."""
+        return len(self.entries) in self._resting
+
+    def rest(self, *, after_desperate: bool) -> None:
+        """A cut was made. One of messages that must stay reads all of them and frees no room, so that it would be made
+        again with each message: after some in a row, the next waits for more and more of them."""
+        self._desperate_cuts = self._desperate_cuts + 1 if after_desperate else 0
+        count = len(self.entries)
+        self._resting = range(count + 1, count + count * (self._desperate_cuts // _PATIENCE) // _PATIENCE)
 
     def over(self, mark: Mark) -> Size | None:
         """By how much the total exceeds a mark."""

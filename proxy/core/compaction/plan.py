@@ -180,7 +180,7 @@ def plan(
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
     window = last.window
-    is_settled = window.complete and pipeline.is_replayed
+    is_settled = window.complete and pipeline.is_replayed and not window.is_resting
     if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
         window = window.copy()
         window.end_batch()
@@ -223,9 +223,12 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
         entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain)
         before += entry.original_size
         window.add(entry)
+        if pipeline.images is not None:
+            window.images_at_most += entry.images
         if window.complete and pipeline.is_replayed:
             _limit_images(window, pipeline)
-            _settle(window, pipeline)
+            if not window.is_resting:
+                _settle(window, pipeline)
     return Progress(window, len(messages), tools, before, progress.earlier)
 
 
@@ -233,18 +236,17 @@ def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
     """One point of the replay for the number of images: if there are too many, the oldest are described until half of
     the limit is left; in the newest unit, no more than needed."""
     limit = pipeline.images
-    if limit is None:
+    if limit is None or window.images_at_most <= limit.max_images:
         return
     counts = [(entry, entry.images) for entry in window.all() if entry.images]
     total = sum(count for _, count in counts)
-    if total <= limit.max_images:
-        return
     newest = window.units[-1].start
-    for entry, count in counts:
+    for entry, count in counts if total > limit.max_images else ():
         if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
-            return
+            break
         window.redo(prepared(entry.index, entry.original, entry.tool, limit.local, pipeline.notices, pipeline.counter))
         total -= count
+    window.images_at_most = total
 
 
 def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
@@ -260,12 +262,14 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
         _cut(less_cut, pipeline, unused)
         if less_cut.over(high) is None:
             window.become(less_cut)
-    if window.over(high) is not None:
+    is_desperate = window.over(high) is not None
+    if is_desperate:
         window.is_desperate = as_it_was.is_desperate = True
         window.note_what_is_gone(pipeline.notices, 0, brief=True)
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
         window.become(as_it_was)  # a note would be longer than everything it replaces
+    window.rest(after_desperate=is_desperate)
 
 
 def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> float:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -649,3 +650,31 @@ def test_the_note_goes_over_to_a_message_that_stands_in_place_of_its_carrier(sai
     point = progress.exchanged({carrier: new[carrier]}, steps)
     assert point is not None
     assert plan(new, Size(), steps, point)[0] == plan(new, Size(), steps)[0]
+
+
+def results_without_a_call(count, size=1):
+    return [user(), *({"role": "tool", "tool_call_id": f"c{n}", "content": "ok\n" * size} for n in range(count))]
+
+
+def test_what_must_stay_is_not_cut_anew_with_each_of_the_messages_that_follow():
+    tried = []
+
+    def resort(window, _):
+        tried.append(len(window.entries))
+        return iter(())
+
+    made = dataclasses.replace(pipeline(Budget(500)), last_resorts=(resort,))
+    planned(results_without_a_call(1_000), made)
+    assert tried[:16] == list(range(tried[0], tried[0] + 16))
+    assert len(tried) < 80
+    assert tried[-1] == 1_001
+
+
+@pytest.mark.parametrize("size", [1, 200])
+def test_a_conversation_whose_cuts_wait_is_planned_alike_at_once_and_turn_by_turn(size):
+    history, made = conversation(results_without_a_call(60, size)), pipeline(Budget(1_500))
+    by_turns = turn_by_turn(history, made)
+    for stop in range(1, 62, 6):
+        at_once = planned(Conversation(history.messages[:stop]), made)
+        assert at_once.messages == by_turns[stop].messages
+    assert by_turns[-1].fits is (size == 1)

@@ -8,7 +8,7 @@ messages are spared as long as large ones can be cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
+from proxy.core.conversation.message import Address
 from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
@@ -32,6 +33,8 @@ TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=0.5)
 """For texts of people and models: neither end is worth more."""
 _ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room, tried in turn: what an excerpt costs in tokens is known only after it is made."""
+Tried: TypeAlias = dict[tuple[int, Address], int]
+"""The bytes that were last allowed to each text, by its message and its place there."""
 
 
 class CutToFit(Struct, frozen=True):
@@ -51,6 +54,7 @@ class CutToFit(Struct, frozen=True):
         """One change for each message and attempt."""
         if goal.tokens is not None:
             goal = replace(goal, tokens=int(goal.tokens * self.times))
+        tried: Tried = {}
         for share in _ATTEMPTS:
             over, entries = window.over(goal), self.messages(window)
             if over is None or not entries:
@@ -63,7 +67,7 @@ class CutToFit(Struct, frozen=True):
                 held * over.bytes // max(1, sum(entry.size.bytes for entry in entries)),
             )
             left = max(self.least_tokens, int(max(0, held - excess) * share))
-            yield from excerpted(entries, left, self.notices, self.reason, self.limits)
+            yield from excerpted(entries, left, self.notices, self.reason, self.limits, tried)
 
 
 class CutArguments(Struct, frozen=True):
@@ -122,14 +126,16 @@ def excerpted(
     notices: Notices,
     reason: Reason,
     limits: ExcerptLimits = RESULT_LIMITS,
+    tried: Tried | None = None,
 ) -> Iterator[Change]:
     """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` also
-    hold."""
+    hold. What was the last that was `tried` is not tried again."""
+    tried = {} if tried is None else tried
     left = goal_tokens
     for position, entry in enumerate(sorted(entries, key=lambda entry: entry.size.tokens)):
         allowed = left // (len(entries) - position)
         if entry.size.tokens > allowed:
-            edits = tuple(_excerpted(entry, allowed, notices, reason, limits))
+            edits = tuple(_excerpted(entry, allowed, notices, reason, limits, tried))
             if edits:
                 yield Change(edits)
             left -= min(allowed, entry.size.tokens)
@@ -138,7 +144,7 @@ def excerpted(
 
 
 def _excerpted(
-    entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits
+    entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits, tried: Tried
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
@@ -147,7 +153,8 @@ def _excerpted(
     for position, (path, text, length) in enumerate(sorted(texts, key=lambda found: found[2])):
         share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
         allowed_bytes -= min(share, length)
-        if length > share:
+        if length > share and tried.get((entry.index, path)) != share:
+            tried[entry.index, path] = share
             edit = shortened_result(
                 entry.index, path, text, entry.tool, replace(limits, max_bytes=share), notices, reason
             )

@@ -6,8 +6,11 @@ import pytest
 from support.strategies import conversation, exchange, notices, part, pipeline, planned, system, user
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.steps.cut_to_fit import excerpted
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.plan import plan
+from proxy.core.compaction.steps.cut_to_fit import CutToFit, excerpted
 from proxy.core.conversation.edit import Reason
+from proxy.core.conversation.size import Size
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.catalogue import MARK
 from proxy.core.text.excerpt import ExcerptLimits
@@ -134,3 +137,10 @@ def test_what_fits_together_is_not_cut():
 
 def planned_messages(results):
     return [message for message in conversation(exchange(results)) if message.role == "tool"]
+
+
+def test_an_excerpt_that_was_not_enough_is_not_made_again():
+    history = conversation([user(), *exchange(["some line\n" * 40] * 5)])
+    window = plan(history, Size(), pipeline(Budget(10**9)))[1].window
+    step = CutToFit(notices(), ContextWindow.newest_results, Reason.NEWEST_RESULT)
+    assert [change.edits[0].message for change in step(window, Budget(10).ceiling)] == [2, 3, 4, 5, 6]
