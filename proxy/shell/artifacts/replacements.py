@@ -47,7 +47,7 @@ class Replacements:
 
     def add(self, request_id: str, tenant: str, edits: Iterable[Edit], artifacts: Sequence[Artifact]) -> None:
         """A request was sent with these edits; `artifacts`: all that was taken out of it."""
-        texts: dict[str, str] = {}
+        replaced: dict[str, Content] = {}
         note = ""
         for edit in edits:  # a later edit of the same place stands for an earlier one
             if edit.artifact is None:
@@ -55,12 +55,17 @@ class Replacements:
             if edit.reason is Reason.OMISSION_NOTE:
                 note = in_words(edit.becomes)
             else:
-                texts[edit.artifact.id] = in_words(edit.becomes)
-        left_out = frozenset([artifact.id for artifact in artifacts if artifact.id not in texts])
-        if not texts and not left_out:
+                replaced[edit.artifact.id] = edit.becomes
+        left_out = frozenset([artifact.id for artifact in artifacts if artifact.id not in replaced])
+        if not replaced and not left_out:
             return
-        held_bytes = _ENTRY_BYTES * (1 + len(texts) + len(left_out)) + _bytes_of(note)
-        held_bytes += sum(map(_bytes_of, texts.values()))
+        held_bytes = _ENTRY_BYTES * (1 + len(replaced) + len(left_out)) + _bytes_of(note)
+        texts: dict[str, str] = {}
+        for artifact_id, content in replaced.items():
+            text = texts[artifact_id] = in_words(content)
+            held_bytes += _bytes_of(text)
+            if held_bytes > MAX_REQUEST_BYTES:  # each of a thousand images may stand in the words about all of them
+                return
         if held_bytes <= MAX_REQUEST_BYTES:
             self._requests.put((request_id, tenant), _Request(texts, left_out, note), held_bytes)
 

@@ -9,6 +9,7 @@ from proxy.core.content_types.kinds import ContentKind, MediaType
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import Carried, Content, Parts, Shown, Words
+from proxy.shell.artifacts import replacements
 from proxy.shell.artifacts.replacements import MAX_BYTES, MAX_REQUEST_BYTES, MAX_REQUESTS, Replacements
 
 MINE, OTHERS = "5eed", "0123"
@@ -85,3 +86,15 @@ def test_the_memory_is_bounded_and_one_large_request_pushes_out_no_others(kept: 
     kept.add("huge", MINE, [cut(letter * (MAX_REQUEST_BYTES + 1))], [LOG])
     assert kept.find("huge", MINE, LOG.id) is None
     assert kept.find("r-99", MINE, LOG.id) == long
+
+
+@pytest.mark.parametrize(("artifacts", "read"), [(1, 1), (1_000, 39)])
+def test_words_about_a_thousand_images_are_not_read_for_each_of_them(
+    kept: Replacements, artifacts: int, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Content] = []
+    monkeypatch.setattr(replacements, "in_words", lambda content: asked.append(content) or content)
+    taken = [Artifact(b"%d" % (number % artifacts), "Read") for number in range(1_000)]
+    kept.add("r", MINE, [cut("an image. " * 10_240, artifact) for artifact in taken], taken)
+    assert len(asked) == read
+    assert (kept.find("r", MINE, taken[0].id) is None) == (artifacts > 1)
