@@ -246,7 +246,7 @@ What limits the targets that are not met (figures of November 2026, taken one by
   leave out, 0.2 s the forwarding; in this run, beside all the others, everything took a third longer than alone.
 * **Start.** Nearly all of it is imports. In this run they come from caches that the other contenders have emptied; by
   itself, a new process answers `/healthz` after 0.33 to 0.53 s.
-* **100 turns to 2 MB.** A third of it is forwarding in Python; the rest reads, counts and plans one new exchange a turn.
+* **100 turns to 2 MB.** A third of it is forwarding in Python; the rest reads, counts and plans one exchange a turn.
 * **A last message that is reworded.** Its text is new in each turn, and near the window each text is counted exactly.
 * **Memory.** 40 MB of remembered conversations, 70 of a vocabulary, 70 before the first request; the rest is given back
   within seconds: 170 MB three seconds after the last request.
