@@ -8,11 +8,11 @@ bytes that would be sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import Budget, Mark
+from proxy.core.compaction.cut_pacing import CutPacing
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
@@ -24,14 +24,7 @@ from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
-from proxy.core.text.identifiers import names_in
 from proxy.core.tokens.counters import Counter
-
-MAX_EXCHANGED_CHARS: Final = 16_000
-"""Of an interchangeable user message: a step may have tried to shorten a longer one, where its words decide."""
-_PATIENCE: Final = 16
-"""Desperate cuts in a row before the next one waits for a sixteenth more messages; after twice as many, for two
-sixteenths. Without it, 300 results of 400 bytes without a call took 40 s in a window of 8 000."""
 
 
 class ContextWindow:
@@ -67,10 +60,7 @@ class ContextWindow:
         """Whether even messages that must stay were to be cut, now or earlier."""
         self.images_at_most = 0
         """How many images are kept, or more: counted as messages are added, and anew whenever a limit is applied."""
-        self._desperate_cuts = 0
-        """How many of the last cuts, one after the other, were of messages that must stay."""
-        self._resting = range(0)
-        """The numbers of messages at which nothing is cut."""
+        self.pacing = CutPacing()
 
     def exchanged(self, others: Sequence[tuple[TrackedMessage, TrackedMessage]]) -> ContextWindow | None:
         """The window if other messages had stood in place of some of its own, (own, other); None if another window
@@ -102,7 +92,7 @@ class ContextWindow:
         twin._edited, twin.is_desperate = self._edited, self.is_desperate
         twin._has_calls, twin._openings = self._has_calls, set(self._openings)
         twin.images_at_most = self.images_at_most
-        twin._desperate_cuts, twin._resting = self._desperate_cuts, self._resting
+        twin.pacing = self.pacing
         return twin
 
     @property
@@ -349,18 +339,6 @@ class ContextWindow:
         """Whether what can never be given up is too large by itself, so that nothing is sent."""
         return budget.refuses(self._fixed)
 
-    @property
-    def is_resting(self) -> bool:
-        """Whether nothing is cut at this number of messages."""
-        return len(self.entries) in self._resting
-
-    def rest(self, *, after_desperate: bool) -> None:
-        """A cut was made. One of messages that must stay reads all of them and frees no room, so that it would be made
-        again with each message: after some in a row, the next waits for more and more of them."""
-        self._desperate_cuts = self._desperate_cuts + 1 if after_desperate else 0
-        count = len(self.entries)
-        self._resting = range(count + 1, count + count * (self._desperate_cuts // _PATIENCE) // _PATIENCE)
-
     def over(self, mark: Mark) -> Size | None:
         """By how much the total exceeds a mark."""
         return mark.excess(self.total)
@@ -400,24 +378,3 @@ class ContextWindow:
             if entry is not None:
                 yield entry.message if entry.index != carrier else self.omission_note.onto(entry.message)
                 yield from entry.following
-
-
-def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens: int) -> bool:
-    """Whether nothing that happens to other messages depends on which of two messages stands in a place: while no step
-    touches them, only their size, their names and their first words decide. `task_tokens`: what the first user message
-    keeps when it has to be cut."""
-    if one.edits or other.edits or one.following or one.size != other.size:
-        return False
-    if one.message.role not in SYSTEM_ROLES and (
-        one.message.role != "user" or one.size.chars > MAX_EXCHANGED_CHARS or one.size.tokens > task_tokens
-    ):
-        return False
-    return _bearing(one.message) == _bearing(other.message)
-
-
-def _bearing(message: Message) -> tuple[object, ...]:
-    """What of a message, besides its size, decides about others."""
-    text = next((text for _, text in message.texts()), "")
-    joins = message.is_companion, message.must_stay, message.is_marked, message.answers, message.images
-    told = opening(text), opens_as_output(text), frozenset(names_in(message.text()))
-    return message.role, *joins, bool(message.calls), *told

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
-from proxy.core.compaction.context_window import ContextWindow, are_interchangeable
+from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.interchangeable import are_interchangeable
 from proxy.core.compaction.message_report import MessageReport
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
@@ -180,7 +181,7 @@ def plan(
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
     window = last.window
-    is_settled = window.complete and pipeline.is_replayed and not window.is_resting
+    is_settled = window.complete and pipeline.is_replayed and not window.pacing.rests_at(len(messages))
     if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
         window = window.copy()
         window.end_batch()
@@ -227,7 +228,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             window.images_at_most += entry.images
         if window.complete and pipeline.is_replayed:
             _limit_images(window, pipeline)
-            if not window.is_resting:
+            if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)
     return Progress(window, len(messages), tools, before, progress.earlier)
 
@@ -269,7 +270,7 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
         window.become(as_it_was)  # a note would be longer than everything it replaces
-    window.rest(after_desperate=is_desperate)
+    window.pacing = window.pacing.after_cut(len(window.entries), is_desperate=is_desperate)
 
 
 def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> float:

@@ -33,7 +33,7 @@ TEXT_LIMITS: Final = ExcerptLimits(max_lines=1_000_000, head_share=0.5)
 """For texts of people and models: neither end is worth more."""
 _ATTEMPTS: Final = (1.0, 0.93, 0.8, 0.5, 0.2, 0.0)
 """Shares of the room, tried in turn: what an excerpt costs in tokens is known only after it is made."""
-Tried: TypeAlias = dict[tuple[int, Address], int]
+_Allowed: TypeAlias = dict[tuple[int, Address], int]
 """The bytes that were last allowed to each text, by its message and its place there."""
 
 
@@ -54,7 +54,7 @@ class CutToFit(Struct, frozen=True):
         """One change for each message and attempt."""
         if goal.tokens is not None:
             goal = replace(goal, tokens=int(goal.tokens * self.times))
-        tried: Tried = {}
+        last_allowed: _Allowed = {}
         for share in _ATTEMPTS:
             over, entries = window.over(goal), self.messages(window)
             if over is None or not entries:
@@ -67,7 +67,7 @@ class CutToFit(Struct, frozen=True):
                 held * over.bytes // max(1, sum(entry.size.bytes for entry in entries)),
             )
             left = max(self.least_tokens, int(max(0, held - excess) * share))
-            yield from excerpted(entries, left, self.notices, self.reason, self.limits, tried)
+            yield from excerpted(entries, left, self.notices, self.reason, self.limits, last_allowed)
 
 
 class CutArguments(Struct, frozen=True):
@@ -126,16 +126,16 @@ def excerpted(
     notices: Notices,
     reason: Reason,
     limits: ExcerptLimits = RESULT_LIMITS,
-    tried: Tried | None = None,
+    last_allowed: _Allowed | None = None,
 ) -> Iterator[Change]:
     """Changes that bring messages down to about `goal_tokens` together, the largest giving most; `limits` also
-    hold. What was the last that was `tried` is not tried again."""
-    tried = {} if tried is None else tried
+    hold. `last_allowed`: by earlier attempts, whose excerpts are not made again."""
+    last_allowed = {} if last_allowed is None else last_allowed
     left = goal_tokens
     for position, entry in enumerate(sorted(entries, key=lambda entry: entry.size.tokens)):
         allowed = left // (len(entries) - position)
         if entry.size.tokens > allowed:
-            edits = tuple(_excerpted(entry, allowed, notices, reason, limits, tried))
+            edits = tuple(_excerpted(entry, allowed, notices, reason, limits, last_allowed))
             if edits:
                 yield Change(edits)
             left -= min(allowed, entry.size.tokens)
@@ -144,7 +144,12 @@ def excerpted(
 
 
 def _excerpted(
-    entry: TrackedMessage, allowed_tokens: int, notices: Notices, reason: Reason, limits: ExcerptLimits, tried: Tried
+    entry: TrackedMessage,
+    allowed_tokens: int,
+    notices: Notices,
+    reason: Reason,
+    limits: ExcerptLimits,
+    last_allowed: _Allowed,
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
@@ -153,8 +158,8 @@ def _excerpted(
     for position, (path, text, length) in enumerate(sorted(texts, key=lambda found: found[2])):
         share = max(_MIN_TEXT_BYTES, allowed_bytes // (len(texts) - position))
         allowed_bytes -= min(share, length)
-        if length > share and tried.get((entry.index, path)) != share:
-            tried[entry.index, path] = share
+        if length > share and last_allowed.get((entry.index, path)) != share:
+            last_allowed[entry.index, path] = share
             edit = shortened_result(
                 entry.index, path, text, entry.tool, replace(limits, max_bytes=share), notices, reason
             )
