@@ -80,7 +80,7 @@ def system(content: Any = "You are an agent.") -> dict[str, Any]:
 
 
 def exchange(
-    results: list[Any], *, first_call: int = 0, tool: str = "read_file", words: str | None = None, arguments: str = "{}"
+    results: list[Any], *, first_call: int = 0, tool: str = "read_file", words: str | None = None, arguments: Any = "{}"
 ) -> list[dict[str, Any]]:
     """An assistant's parallel calls, and the result of each."""
     ids = [f"call_{first_call + number}" for number in range(len(results))]

@@ -105,6 +105,16 @@ def dump(found: Any) -> bytes:
         return json.dumps(found, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
+def dump_object(text: str) -> bytes:
+    """The object whose JSON a text is, without any change; another text becomes its only member.
+
+    >>> dump_object('{"a":  1}').decode(), dump_object("[1]").decode()
+    ('{"a":  1}', '{"text":"[1]"}')
+    """
+    raw = text.encode("utf-8", "surrogatepass")
+    return raw if isinstance(opened(raw), dict) else dump({"text": text})
+
+
 def join_object(parts: Mapping[str, Raw]) -> bytes:
     """An object from members that keep their bytes.
 

@@ -40,6 +40,9 @@ _ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "as
 """One string object per role: a conversation has thousands of messages."""
 _CONTENT: Final[Path] = ("content",)
 _CALLS: Final = "tool_calls"
+_ONE_CALL: Final = "function_call"
+"""Of the time before there were tools. https://platform.openai.com/docs/api-reference/chat/create"""
+_SIGN_OF_ONE_CALL: Final = b'"function_call"'
 _LEFT_OUT_LATER: Final = "reasoning_content"
 """The member that DeepSeek, Qwen, Kimi and GLM use. OpenRouter's `reasoning` goes back upstream unchanged."""
 _THOUGHTS: Final = (_LEFT_OUT_LATER, "reasoning")
@@ -169,14 +172,23 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
                     yield ("content", position, "text"), text
 
     def arguments(self) -> Iterator[Argument]:
-        """The arguments of each call, as the model wrote them."""
+        """The arguments of each call, as the model wrote them; those that are an object, as JSON."""
+        for at, call_id, written in self._arguments():
+            yield Argument(at, call_id, written if isinstance(written, str) else jsontext.dump(written).decode())
+
+    def _arguments(self) -> Iterator[tuple[Path, str, str | dict[str, Any]]]:
+        """The place of each call's arguments, the call's id, and the arguments. Some agents put them in as an object,
+        which vLLM, llama.cpp and Ollama take as well as its text."""
         calls = jsontext.opened(self.members().get(_CALLS)) if self.calls else None
-        for position, call in enumerate(calls if isinstance(calls, list) else ()):
+        for position, call in enumerate(_listed(calls)):
             for kind, name in _ARGUMENTS:
                 called = call.get(kind) if isinstance(call, dict) else None
-                if isinstance(called, dict) and isinstance(text := called.get(name), str):
+                if isinstance(called, dict) and isinstance(written := called.get(name), str | dict):
                     call_id = self.calls[position].id if position < len(self.calls) else ""
-                    yield Argument((_CALLS, position, kind, name), call_id, text)
+                    yield (_CALLS, position, kind, name), call_id, written
+        called = jsontext.opened(self.members().get(_ONE_CALL)) if _SIGN_OF_ONE_CALL in self.raw else None
+        if isinstance(called, dict) and isinstance(written := called.get("arguments"), str | dict):
+            yield (_ONE_CALL, "arguments"), "", written
 
     def thoughts(self) -> Iterator[tuple[Address, str]]:
         """Reasoning that is plain text."""
@@ -244,6 +256,9 @@ class ChatMessage(msgspec.Struct, frozen=True, weakref=True):
         """The message with these changes; everything else keeps its bytes."""
         plain = isinstance(self.content(), str) if any(isinstance(new, Parts) for new in changes.values()) else False
         found = {cast(Path, at): replacement(new, in_text=plain) for at, new in changes.items()}
+        if any(at[0] in (_CALLS, _ONE_CALL) for at in found):
+            objects = {at for at, _, written in self._arguments() if isinstance(written, dict)}
+            found |= {at: jsontext.dump_object(cast(str, changes[at])) for at in objects & found.keys()}
         return self.read(spliced(self.raw, found))
 
     @property

@@ -48,12 +48,6 @@ def json_of(item: Item) -> bytes:
     return jsontext.dump({"type": "text", "text": item.text, **mark_in(item.instead_of)})
 
 
-def written_input(text: str) -> bytes:
-    """The input of a call: always an object, even if its text has been cut."""
-    raw = text.encode("utf-8", "surrogatepass")
-    return raw if isinstance(jsontext.opened(raw), dict) else jsontext.dump({"text": text})
-
-
 def markable(raw: bytes) -> bytes:
     """A block, without its cache mark if it is an empty text, which may not have one."""
     block = jsontext.opened(raw) if _MARK in raw else None

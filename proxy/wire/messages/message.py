@@ -54,7 +54,7 @@ from proxy.wire.messages.blocks import (
     text_in,
     texts_of,
 )
-from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part, written_input
+from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part
 from proxy.wire.messages.heads import (
     content_in,
     content_in_first,
@@ -275,7 +275,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         if new is None:
             return None
         if isinstance(new, str):
-            return written_input(new) if at[-1:] == ("input",) else jsontext.dump(new)
+            return jsontext.dump_object(new) if at[-1:] == ("input",) else jsontext.dump(new)
         if isinstance(self.content(), str) and len(new.items) == 1 and isinstance(first := new.items[0], Words):
             return jsontext.dump(first.text)
         written = [json_of(item) for item in new.items]

@@ -167,3 +167,15 @@ def test_a_path_through_something_else_is_not_json_of_that_kind():
 def test_a_value_that_nothing_changes_keeps_its_bytes():
     assert spliced(b'{ "a" : 1 }', {}) == b'{ "a" : 1 }'
     assert spliced(b"[ 1 ]", {}) == b"[ 1 ]"
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [('{"a" : 1}', {"a": 1}), ("[1]", {"text": "[1]"}), ("cut", {"text": "cut"}), ("", {"text": ""})],
+)
+def test_the_text_of_an_object_is_that_object_and_another_text_becomes_its_member(said, written):
+    assert json.loads(jsontext.dump_object(said)) == written
+
+
+def test_half_a_surrogate_pair_may_be_in_the_text_of_an_object():
+    assert json.loads(jsontext.dump_object("a\ud800"))["text"] == "a\ud800"

@@ -136,3 +136,33 @@ def test_what_gateways_seal_can_be_left_out(name):
 def test_a_message_without_seals_is_left_alone(raw):
     found = ChatMessage.read(raw)
     assert found.unsealed() is found
+
+
+def test_arguments_that_are_an_object_are_read_as_json_and_stay_an_object():
+    calls = [
+        {"id": "1", "function": {"name": "write", "arguments": {"text": "né\ud800w"}}},
+        {"id": "2", "function": {"name": "write", "arguments": '{"text": "old"}'}},
+    ]
+    message = read(role="assistant", tool_calls=calls)
+    first, second = message.arguments()
+    assert json.loads(first.text) == calls[0]["function"]["arguments"]
+    assert (first.call_id, second.call_id, second.text) == ("1", "2", '{"text": "old"}')
+    changed = message.changed({first.at: '{"text": "cut"}', second.at: '{"text": "cut"}'})
+    assert [call["function"]["arguments"] for call in json.loads(changed.raw)["tool_calls"]] == [
+        {"text": "cut"},
+        '{"text": "cut"}',
+    ]
+
+
+@pytest.mark.parametrize("form", [json.dumps, dict], ids=["text", "object"])
+def test_the_arguments_of_a_function_call_are_read_and_changed_like_those_of_a_tool(form):
+    message = read(role="assistant", content=None, function_call={"name": "write", "arguments": form({"a": "old"})})
+    (argument,) = message.arguments()
+    assert json.loads(argument.text) == {"a": "old"}
+    changed = json.loads(message.changed({argument.at: '{"a": "cut"}'}).raw)
+    assert changed["function_call"] == {"name": "write", "arguments": form({"a": "cut"})}
+
+
+@pytest.mark.parametrize("odd", [None, 5, "x", [], {}, {"arguments": None}, {"arguments": [1]}])
+def test_a_function_call_of_an_odd_type_has_no_arguments(odd):
+    assert list(read(role="assistant", function_call=odd).arguments()) == []

@@ -10,7 +10,7 @@ from support.messages_conversations import DOCUMENT, IMAGE, MARK, PNG, spelled, 
 from proxy.core.content_types import media_type
 from proxy.core.conversation.attachment import Route
 from proxy.core.conversation.message import Carried, Shown, Words
-from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part, written_input
+from proxy.wire.messages.content_parts import is_image, json_of, markable, read_part
 
 
 def read(block):
@@ -60,18 +60,6 @@ def test_images_are_known_by_their_type_or_by_where_they_go(item, found):
 def test_a_block_keeps_its_bytes_and_a_text_the_mark_of_what_it_replaces(item, written):
     assert json.loads(json_of(item)) == json.loads(written)
     assert not isinstance(item, Carried) or json_of(item) == written
-
-
-@pytest.mark.parametrize(
-    ("said", "written"),
-    [('{"a" : 1}', {"a": 1}), ("[1]", {"text": "[1]"}), ("cut", {"text": "cut"}), ("", {"text": ""})],
-)
-def test_the_input_of_a_call_is_an_object(said, written):
-    assert json.loads(written_input(said)) == written
-
-
-def test_half_a_surrogate_pair_may_be_in_an_input():
-    assert json.loads(written_input("a\ud800"))["text"] == "a\ud800"
 
 
 def test_only_an_empty_text_loses_its_mark():

@@ -98,20 +98,31 @@ def test_words_that_have_to_stay_are_cut_in_their_middle():
     assert json.loads(made.messages[1])["tool_calls"] == newest[0]["tool_calls"]
 
 
+@pytest.mark.parametrize("form", [json.dumps, dict], ids=["text", "object"])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_arguments_that_have_to_stay_are_cut_and_stay_json(language):
+def test_arguments_that_have_to_stay_are_cut_and_stay_json(language, form):
     written = {"path": "src/main.py", "content": LOG, "edits": [{"old": "short", "new": LOG}], "force": True}
-    calls = exchange(["ok"], arguments=json.dumps(written), tool="write_file")
+    calls = exchange(["ok"], arguments=form(written), tool="write_file")
     made = planned([user("u"), *calls], pipeline(Budget(3_000), language=language))
     assert made.fits
-    sent = json.loads(json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"])
+    sent = json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"]
+    assert type(sent) is type(form(written))
+    sent = sent if isinstance(sent, dict) else json.loads(sent)
     assert (sent["path"], sent["force"], sent["edits"][0]["old"]) == ("src/main.py", True, "short")
     for text in (sent["content"], sent["edits"][0]["new"]):
         assert text.startswith("00000 a line")
         assert text.endswith("a line of a log\n")
         assert text.count(MARK) == 1
-    assert json.dumps(written).encode() in {artifact.content for artifact in made.artifacts}
+    assert written in [json.loads(artifact.content) for artifact in made.artifacts if artifact.tool == "arguments"]
     assert made.after.tokens > 0.6 * 3_000
+
+
+def test_the_arguments_of_a_function_call_are_cut_like_those_of_a_tool():
+    called = {"role": "assistant", "content": None, "function_call": {"name": "w", "arguments": json.dumps({"a": LOG})}}
+    made = planned([user("u"), called, {"role": "function", "name": "w", "content": "ok"}], pipeline(Budget(3_000)))
+    assert made.fits
+    sent = json.loads(json.loads(made.messages[1])["function_call"]["arguments"])
+    assert sent["a"].count(MARK) == 1
 
 
 def test_arguments_that_are_no_json_are_cut_as_text():
