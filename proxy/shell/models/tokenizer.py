@@ -13,6 +13,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from msgspec import Struct
 from proxy.core.models.names import last_part, plainest
 from proxy.core.tokens.byte_weights import DEEPSEEK, GLM, KIMI, QWEN
 from proxy.core.tokens.counters import ByteClassCounter, Counter
+from proxy.shell.models.counted_pieces import CountedPieces
 from proxy.wire.model_list import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
@@ -110,10 +112,10 @@ class TiktokenCounter(Struct, frozen=True):
             return 0
         if len(text) > MAX_COUNTED_CHARACTERS:
             return _ESTIMATE.count(text)
-        encoding = _encoding(self.name)
+        counted = _counted_pieces(self.name)
         if len(text) <= SLICE_CHARACTERS:
-            return _count_slice(encoding, text)
-        return sum(_count_slice(encoding, piece) for piece in _slices(text))
+            return counted.count(text)
+        return sum(map(counted.count, _slices(text)))
 
 
 def counter_for(tokenizer: str | None, model: str) -> Counter:
@@ -155,13 +157,13 @@ def _contents(vocabulary: _Vocabulary) -> bytes | None:
     return contents if hashlib.sha256(contents).hexdigest() == vocabulary.sha256 else None
 
 
-def _encoding(name: str) -> Encoding:
+def _counted_pieces(name: str) -> CountedPieces:
     with _loading:  # otherwise two threads would both load, at 80 MB each
         return _load(name)
 
 
 @functools.cache
-def _load(name: str) -> Encoding:
+def _load(name: str) -> CountedPieces:
     """Made from our file: tiktoken.get_encoding would download a file that its cache lacks."""
     from tiktoken import Encoding  # noqa: PLC0415  # 27 ms that a start need not wait for
 
@@ -171,7 +173,7 @@ def _load(name: str) -> Encoding:
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)}
     )
     ranks.clear()  # the encoding keeps it for calls never made here, and counts with its own copy: 22 MB
-    return encoding
+    return CountedPieces(partial(_counted, encoding))
 
 
 def _ranks(contents: bytes) -> dict[bytes, int]:
@@ -190,9 +192,9 @@ def _slices(text: str) -> Iterator[str]:
     yield text[start:] if start else text
 
 
-def _count_slice(encoding: Encoding, text: str) -> int:
+def _counted(encoding: Encoding, text: str) -> int:
     try:
-        return len(encoding.encode(text, disallowed_special=()))
+        return len(encoding.encode_ordinary(text))
     except ValueError:  # its regex engine gave up
         return _ESTIMATE.count(text)
     except BaseException as panic:  # a panic in Rust arrives as a BaseException of a class that cannot be imported

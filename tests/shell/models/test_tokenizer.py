@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.tokens.counters import ByteClassCounter
-from proxy.shell.models import tokenizer
+from proxy.shell.models import counted_pieces, tokenizer
+from proxy.shell.models.counted_pieces import CountedPieces
 from proxy.shell.models.tokenizer import MAX_COUNTED_CHARACTERS, SLICE_CHARACTERS, TiktokenCounter, counter_for
 
 ENCODINGS = ["o200k_base", "cl100k_base"]
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=300) | st.text(
-    "abAB01 \n\r\t.'sé令😀\ud800", max_size=300
+    "abAB01 \n\r\t./}'sé令😀\ud800\u2028\u00a0\u0301", max_size=300
 )
 
 
@@ -46,6 +48,7 @@ def counts(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_CACHE_DIR", str(tokenizer.VOCABULARY_FOLDER))
         patch.setattr(socket, "getaddrinfo", refuse)
+        patch.setattr(counted_pieces, "PIECE_CHARACTERS", 1)  # texts are cut wherever they may be
         tokenizer._load.cache_clear()
         counter = counter_for(request.param, "gpt-4o")
         ours = [counter.count(text) for text in texts]
@@ -70,8 +73,12 @@ class Failing:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
-    def encode(self, text: str, *, disallowed_special: tuple[()]) -> list[int]:
+    def encode_ordinary(self, text: str) -> list[int]:
         raise self.error
+
+
+def failing(error: BaseException) -> CountedPieces:
+    return CountedPieces(partial(tokenizer._counted, Failing(error)))
 
 
 def test_a_text_has_as_many_tokens_as_tiktoken_says(counts):
@@ -124,12 +131,12 @@ def test_a_text_past_every_window_is_estimated():
 
 @pytest.mark.parametrize("error", [ValueError("gave up"), PanicException("gave up")])
 def test_where_the_tokenizer_gives_up_the_estimate_stands_in(monkeypatch, error):
-    monkeypatch.setattr(tokenizer, "_encoding", lambda name: Failing(error))
+    monkeypatch.setattr(tokenizer, "_counted_pieces", lambda name: failing(error))
     assert TiktokenCounter("o200k_base", exact=True).count("some text") == ByteClassCounter().count("some text")
 
 
 def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
-    monkeypatch.setattr(tokenizer, "_encoding", lambda name: Failing(KeyboardInterrupt()))
+    monkeypatch.setattr(tokenizer, "_counted_pieces", lambda name: failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         TiktokenCounter("o200k_base", exact=True).count("some text")
 
