@@ -248,8 +248,8 @@ What limits the targets that are not met (figures of November 2026, taken one by
   itself, a new process answers `/healthz` after 0.33 to 0.53 s.
 * **100 turns to 2 MB.** A third of it is forwarding in Python; the rest reads, counts and plans one exchange a turn.
 * **A last message that is reworded.** Its text is new in each turn, and near the window each text is counted exactly.
-* **Memory.** 40 MB of remembered conversations, 70 of a vocabulary, 70 before the first request; the rest is given back
-  within seconds: 170 MB three seconds after the last request.
+* **Memory.** 75 MB before the first request, 45 of a vocabulary, 30 of remembered conversations; the rest Python keeps
+  free between what it remembers.
 * **Four workers.** They share the sizes of messages, but each has to read every message once.
 * **The exponent**, if it is over its target: the cost of a turn beyond nginx is mostly copying its body, and bodies
   grow; a proxy that only forwards has 1.3 to 1.5 here (`context-proxy-off`). Planning a turn costs the same at 20 KB
