@@ -210,10 +210,10 @@ class Session:
                     self.results.add(f"exponent{suffix}", name, slope)
 
     def written_anew(self) -> None:
-        """A sample: the CPU of a whole run, and that of the very same run written anew, as a multiple of it.
+        """A sample: the CPU of a whole run, and that of runs like it that are written anew, as a multiple of it.
 
-        Each has its own key, because a proxy remembers a conversation under the key that it came with. Another one
-        comes first each time: what a proxy might remember across keys favours none.
+        Each is of its own words and has its own key, because a proxy may remember texts that it has counted and
+        conversations under their key. Another one comes first each time.
         """
         rows = list(_ANEW)
         for again in range(self._effort.rounds):
@@ -223,7 +223,8 @@ class Session:
                 seconds: dict[str, float] = {}
                 for row in (*rows[first:], *rows[:first]):
                     headers = {**proxy.headers, "Authorization": f"Bearer sk-bench-{row}"}
-                    seen = self._send(proxy, row, _ANEW[row], 40_000 + again, requests=ANEW_TURNS, headers=headers)
+                    seed = 40_000 + again * len(rows) + rows.index(row)
+                    seen = self._send(proxy, row, _ANEW[row], seed, requests=ANEW_TURNS, headers=headers)
                     if seen is not None:
                         seconds[row] = seen.cpu_seconds[-1] - seen.cpu_seconds[0]
                 plain = seconds.pop("anew", None)

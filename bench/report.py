@@ -327,8 +327,8 @@ passes it on. `context-proxy-off` is this project with `enabled: false`, which o
   figure is the CPU of all turns in the run whose total is the median, less the same of nginx (or of this project
   switched off). The exponent is the k of *total up to turn n ~ n^k*, by least squares on logarithms over the second
   half of the turns: 1 is the same work in each turn, 2 is everything anew in each.
-* **Written anew**: the CPU of all {anew_turns} turns of a conversation that has to be cut, and that of the very same
-  conversation with something in it that changes in each turn, under another key, so that nothing is known of it. Each
+* **Written anew**: the CPU of all {anew_turns} turns of a conversation that has to be cut, and that of one like it with
+  something in it that changes in each turn; of other words and under another key, so that nothing is known of it. Each
   run has its own ratio; the figures are medians of {rounds} runs.
 * **{workers} workers**: the conversation of the {turns} turns comes over {worker_connections} kept-alive connections,
   one request at a time, each on a connection chosen by the seed. The figure is the CPU of all processes of

@@ -54,7 +54,7 @@ def test_a_first_token_is_compared_with_that_of_the_same_round_without_a_proxy_a
     }
 
 
-def test_a_conversation_that_is_written_anew_is_the_plain_one_under_another_key() -> None:
+def test_a_conversation_that_is_written_anew_is_of_other_words_and_under_another_key() -> None:
     spent = {"of_an_agent": 2.0, "of_an_agent_clock": 3.0}
     client = _Client(lambda job: Seen(cpu_seconds=[1.0, 1.0 + spent.get(job.workload, 1.0)]))
     session = _session(client)
@@ -66,7 +66,7 @@ def test_a_conversation_that_is_written_anew_is_the_plain_one_under_another_key(
     assert session.results.samples["anew_last", OURS] == [0.5, 0.5]
     assert {job.port for job in client.jobs} == {_PORTS[OURS]}
     runs = client.jobs[:5], client.jobs[5:]
-    assert [{job.seed for job in run} for run in runs] == [{40_000}, {40_001}]
+    assert sorted(job.seed for job in client.jobs) == list(range(40_000, 40_010))
     for run in runs:
         assert len({job.workload for job in run}) == len({job.headers["Authorization"] for job in run}) == 5
     assert runs[0][0].workload != runs[1][0].workload  # another one comes first
