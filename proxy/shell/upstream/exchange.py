@@ -61,7 +61,7 @@ class Exchange:
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
-        self._tap = Tap(protocol, transport)
+        self._tap = Tap.of(protocol, transport)
         transport.writelines((request, body))  # in one system call, and without copying them together
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
@@ -93,7 +93,6 @@ class Exchange:
     def _release(self) -> None:
         if self._connection is None:
             return
-        self._tap.remove()
         transport = self._protocol.transport
         if transport is None or transport.get_write_buffer_size():
             self.close()  # a response before the whole request was sent: the rest must not precede the next one

@@ -39,10 +39,10 @@ class Taker(Protocol):
 
 
 class Tap(asyncio.Protocol):
-    """Stands between a connection and aiohttp's protocol during one exchange. While there is a taker, what arrives of a
-    body goes on in the same callback: events come by the thousand, and waking a task for each of them took a quarter of
-    its CPU. A chunk that goes on as it is touches little memory besides: with many streams, each has left the caches
-    when its next event comes, and what is done with an event costs five times what it costs when done again at once."""
+    """Stands between a connection and aiohttp's protocol. While there is a taker, what arrives of a body goes on in the
+    same callback: events come by the thousand, and waking a task for each of them took a quarter of its CPU. A chunk
+    that goes on as it is touches little memory besides: with many streams, each has left the caches when its next event
+    comes, and what is done with an event costs five times what it costs when done again at once."""
 
     __slots__ = (
         "_chunks",
@@ -81,6 +81,15 @@ class Tap(asyncio.Protocol):
         """Chunks that are not noted yet."""
         transport.set_protocol(self)
 
+    @staticmethod
+    def of(protocol: ResponseHandler, transport: asyncio.Transport) -> Tap:
+        """The tap of a connection, at the beginning of an exchange. It stays when that is over, because a transport
+        whose protocol is set stops and starts reading: in uvloop, that takes two system calls."""
+        found = transport.get_protocol()
+        tap = found if isinstance(found, Tap) else Tap(protocol, transport)
+        tap._chunks = Chunks()
+        return tap
+
     def begin(self, content: aiohttp.StreamReader, taker: Taker, read_bytes: int) -> None:
         """From now on, `taker` takes what arrives; nothing may wait for its reader."""
         self.over, self.last, self.read_bytes = self._new_future(), self._now(), read_bytes
@@ -96,11 +105,6 @@ class Tap(asyncio.Protocol):
                 self.over.set_result(None)
             else:
                 self.over.set_exception(error)
-
-    def remove(self) -> None:
-        """The exchange is over."""
-        if self._transport.get_protocol() is self:
-            self._transport.set_protocol(self._protocol)
 
     def data_received(self, data: bytes) -> None:
         write = self._write

@@ -91,7 +91,8 @@ class Exchanged:
         self.protocol = ResponseHandler(asyncio.get_running_loop())
         self.protocol.connection_made(self.socket)
         self.protocol.set_response_params(read_until_eof=True, auto_decompress=False)
-        self.tap = Tap(self.protocol, self.socket)
+        self.socket.set_protocol(self.protocol)
+        self.tap = Tap.of(self.protocol, self.socket)
         self.tap.data_received(head)
         self.content: StreamReader = self.protocol._buffer[0][0][1]
         self.read_bytes = 0
@@ -224,15 +225,34 @@ async def test_a_write_that_fails_fails_the_reader_and_nothing_more_is_written()
     assert (found.client.got, found.client.noted) == (b"", [])
 
 
-async def test_a_connection_that_is_lost_ends_the_taking_and_an_exchange_that_is_over_leaves_it_alone() -> None:
+async def test_a_connection_that_is_lost_ends_the_taking() -> None:
     found = Exchanged()
     found.arrive(chunk(b"a"))
     found.tap.connection_lost(None)
     assert found.tap.over.done()
     assert found.client.noted == [b"a"]
     assert found.content.exception() is not None
-    found.tap.remove()
-    assert found.socket.protocol is found.protocol
+
+
+async def test_a_connection_keeps_its_tap_and_each_exchange_begins_anew() -> None:
+    found = Exchanged()
+    found.arrive(chunk(b"a"), END)
+    assert Tap.of(found.protocol, found.socket) is found.tap is found.socket.protocol
+    found.protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+    found.tap.data_received(HEAD)
+    found.content, found.read_bytes = found.protocol._buffer[-1][0][1], 0
+    found.begin()
+    found.arrive(chunk(b"b"), chunk(b"c"), END)
+    assert (found.client.got, found.client.chunks) == (b"abc", 3)
+
+
+async def test_between_two_exchanges_everything_is_the_http_clients() -> None:
+    found = Exchanged()
+    found.arrive(chunk(b"a"), END)
+    before = found.client.got
+    found.tap.data_received(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+    assert found.protocol.should_close
+    assert found.client.got == before
 
 
 @settings(max_examples=300)
