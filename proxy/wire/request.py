@@ -168,9 +168,9 @@ class Request:
         return Request(
             body,
             members,
-            Conversation((*self.conversation.messages[:count], *messages)),
+            Conversation(self.conversation.messages[:count] + tuple(messages)),
             self.shape,
-            (*self.ends[:count], *ends),
+            self.ends[:count] + ends,
             added_bytes=self.added_bytes if put_in or healed else 0,
             has_images=self.has_images or self.shape.may_hold_images(body[self.ends[count - 1] :]),
             put_in=put_in,
