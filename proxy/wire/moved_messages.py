@@ -31,11 +31,11 @@ def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Reques
     ends, messages, goes_on = known.ends, known.conversation.messages, known.shape.goes_on
     if not 0 < last < len(ends) or known.added_bytes or known.put_in or known.healed:
         return None
-    old, before, end = memoryview(known.body), ends[last - 1], ends[last]
-    at = body.find(old[before:end], max(0, before - _MAX_MOVED_BYTES), end + _MAX_MOVED_BYTES)
+    before, end = ends[last - 1], ends[last]
+    at = body.find(known.body[before:end], max(0, before - _MAX_MOVED_BYTES), end + _MAX_MOVED_BYTES)
     if at < 0:
         return None
-    moved = at - before
+    old, moved = memoryview(bytes(known.body)), at - before
 
     def is_there(start: int, end: int) -> bool:
         return body.startswith(old[start:end], start + moved)

@@ -17,6 +17,7 @@ from proxy.core.conversation.pairing import Unpaired
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
+from proxy.core.text.rope import Body, begins_like
 from proxy.errors import MalformedRequest
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
@@ -64,7 +65,7 @@ class RequestShape(NamedTuple):
 class Request:
     """One request, read once."""
 
-    body: bytes = field(repr=False)
+    body: Body = field(repr=False)
     """As received, decompressed."""
     members: Mapping[str, Raw] = field(repr=False)
     """Its members in order, unopened; the list of messages is included only to keep its position."""
@@ -107,7 +108,7 @@ class Request:
         """Of the body, including the messages that were put into the conversation."""
         return len(self.body) + self.added_bytes
 
-    def shared_messages(self, body: bytes, more_than: int = 0) -> int:
+    def shared_messages(self, body: Body, more_than: int = 0) -> int:
         """How many of its messages begin another body, byte for byte, compared and not hashed; 0 unless they are more
         than `more_than`.
 
@@ -118,14 +119,14 @@ class Request:
             return 0
         end = ends[more_than]
         start = max(0, end - _PROBE_BYTES)
-        if body[start:end] != self.body[start:end]:
+        if isinstance(body, bytes) and body[start:end] != self.body[start:end]:
             return 0  # the usual case if many conversations begin alike
-        view = memoryview(self.body)
-        if not body.startswith(view[:end]):
+        if not begins_like(body, self.body, end):
             return 0
         shared = len(ends)
-        if not body.startswith(view[: ends[-1]]):
-            shared = bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not body.startswith(view[:end]))
+        if not begins_like(body, self.body, ends[-1]):
+            own = self.body
+            shared = bisect.bisect_left(ends, True, more_than + 1, key=lambda end: not begins_like(body, own, end))
         while shared and self.shape.goes_on(self.conversation.messages[shared - 1]):
             shared -= 1
         return shared if shared > more_than else 0
@@ -156,7 +157,7 @@ class Request:
     def followed(
         self,
         count: int,
-        body: bytes,
+        body: Body,
         members: Mapping[str, Raw],
         messages: Sequence[Message],
         ends: tuple[int, ...],
@@ -249,7 +250,7 @@ class Request:
 
 
 def read_request(
-    shape: RequestShape, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
+    shape: RequestShape, body: Body, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
 ) -> Request:
     """Read a body. Its first `shared` messages are those of a `known` request, byte for byte, and are not read again.
     `will_be_known`: whether a later body may be read in this way by means of this one, so that the ends of its messages
@@ -259,6 +260,7 @@ def read_request(
     """
     if known is not None and shared and (continued := _continue(shape, body, known, shared)):
         return continued
+    body = bytes(body)
     try:
         members = dict(jsontext.members(body))
     except jsontext.NotJson as error:
@@ -285,10 +287,11 @@ def _items(shape: RequestShape, array: Raw | None) -> Sequence[Raw]:
     return jsontext.items(plain)
 
 
-def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
+def _continue(shape: RequestShape, body: Body, known: Request, count: int) -> Request | None:
     """The request whose first `count` messages are known; None if the rest of the body is not simple to read."""
     end, name = known.ends[count - 1], shape.messages
-    rest = body[end:].lstrip(b" \t\r\n")
+    new = body[end:]
+    rest = new.lstrip(b" \t\r\n")
     if not rest.startswith((b",", b"]")) or b'"%b"' % name.encode() in rest or _ESCAPED_LETTER.search(rest):
         return None
     if shape.reads_anew(rest):
@@ -305,7 +308,8 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
     # Copied, because a view of any of them would keep alive a second copy of everything new.
     tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
     messages = [message for message, _ in read]
-    return known.followed(count, body, {**head, **tail}, messages, _ends_from(body, end, items, read))
+    ends = tuple([end + place for place in _ends_from(new, 0, items, read)])
+    return known.followed(count, body, {**head, **tail}, messages, ends)
 
 
 def _members_before_messages(known: Request) -> dict[str, Raw]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,30 @@ def server_side() -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(CERTIFICATE)
     return context
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(
+    scheme: str, start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived: list[bytes] = []
+
+    async def script(connection: Connection) -> None:
+        while (request := await connection.request()).line.startswith(b"POST"):
+            arrived.append(request.body)
+            await connection.send(CHUNKED + chunk(EVENTS[1] + END) + LAST_CHUNK)
+        await connection.send(NO_QUESTION)
+
+    said = [{"role": "user", "content": f"{turn} " * (300_000 if not turn else 20_000)} for turn in range(6)]
+    bodies = [json.dumps({"model": "m", "messages": said[: turn + 1]}).encode() for turn in range(len(said))]
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    async with ScriptedUpstream(script, tls=server_side() if scheme == "https" else None) as upstream:
+        proxy = start("--upstream", f"{scheme}://127.0.0.1:{upstream.port}/v1")
+        async with connect(proxy) as client:
+            for body in bodies:
+                client.ask(CHAT, body)
+                assert (await client.answer())[0] == 200
+    assert arrived == bodies
 
 
 @pytest.mark.parametrize("is_lumped", [False, True])

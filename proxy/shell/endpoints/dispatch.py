@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.config.settings import ServerSettings
+from proxy.core.text.rope import Body
 from proxy.errors import (
     MalformedRequest,
     ProxyError,
@@ -125,7 +126,7 @@ class FittedEndpoint:
         route: Route,
         wire: Wire,
         road: Road,
-        body: bytes,
+        body: Body,
         decision: Decision,
         alive: KeepAlive,
         sender: ResponseSender,

@@ -12,9 +12,14 @@ from typing import Final
 
 from starlette.types import Receive
 
+from proxy.core.text.rope import Body, Rope
 from proxy.errors import BodyTooLarge, ClientLeft, RequestTimeout
 from proxy.shell.resources.workload import Share
 
+_ROPE_BYTES: Final = 256 * 1024
+"""A shorter body is joined: with 200 KB, sending it in pieces costs more."""
+_LEAST_PIECE_BYTES: Final = 4 * 1024
+"""On average: what comes in smaller pieces is joined, too."""
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
 """As nginx's lingering_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_timeout"""
@@ -22,10 +27,10 @@ _DISCARD_SECONDS: Final = 5.0
 
 async def read_body(
     receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float, share: Share | None = None
-) -> bytes:
-    """The whole body; each piece waits for room in the `share`. Raises BodyTooLarge, before reading if the length is
-    announced; ClientLeft; and RequestTimeout if the client pauses for this long, not counting the time for which it is
-    held up."""
+) -> Body:
+    """The whole body, a long one in the pieces that arrive; each waits for room in the `share`. Raises BodyTooLarge,
+    before reading if the length is announced; ClientLeft; and RequestTimeout if the client pauses for this long, not
+    counting the time for which it is held up."""
     if announced_bytes > limit_bytes:
         raise too_large(f"{announced_bytes:,} bytes", limit_bytes)
     pieces: list[bytes] = []
@@ -36,7 +41,10 @@ async def read_body(
         if length > limit_bytes:
             raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
         pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if len(pieces) == 1:
+        return pieces[0]
+    is_long = length >= max(_ROPE_BYTES, _LEAST_PIECE_BYTES * len(pieces))
+    return Rope(pieces) if is_long else b"".join(pieces)
 
 
 class BodyStream:

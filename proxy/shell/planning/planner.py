@@ -24,6 +24,7 @@ from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
+from proxy.core.text.rope import Body
 from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match
 from proxy.shell.planning.pipelines import Pipelines, resolving
@@ -56,9 +57,8 @@ _COPIES: Final = 4
 class Lookup(Protocol):
     """Finds what is kept elsewhere: images on the web, artifacts."""
 
-    def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
-        """Whether a body may hold references after position `start`, decided by its bytes. `may_name_images`: whether a
-        piece of the body may name an image."""
+    def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
+        """Whether the new bytes of a body may hold references. `may_name_images`: whether they may name an image."""
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """What these references resolve to."""
@@ -73,7 +73,7 @@ class _Incoming(NamedTuple):
 
     wire: Wire
     tenant: bytes
-    body: bytes
+    body: Body
     access: ArtifactAccess
     """How its client gets at artifacts."""
     model: str = ""
@@ -108,7 +108,7 @@ class Planner:
         self,
         wire: Wire,
         tenant: bytes,
-        body: bytes,
+        body: Body,
         access: ArtifactAccess = NOWHERE,
         model: str = "",
         *,
@@ -116,13 +116,14 @@ class Planner:
     ) -> Planned:
         """The plan for a body; `access` is how its client gets at artifacts, `model` is used if the body names none.
         `looking_up`: whether the references in its new messages may be fetched. Raises MalformedRequest."""
-        came = _Incoming(wire, tenant, body, access, model)
         match = self._memory.find((wire.path, tenant), body) if len(body) > SMALL_BYTES else None
+        body = match.held(body) if match else bytes(body)
+        came = _Incoming(wire, tenant, body, access, model)
         if len(body) > SMALL_BYTES and not (match and match.is_continued):
-            came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), body))
+            came = came._replace(beginning=self._memory.beginning(wire, (wire.path, tenant), bytes(body)))
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
-        if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
+        if looking_up and self._lookup and self._lookup.may_refer(body[known_bytes:], wire.may_name_images):
             started = time.perf_counter()
             resolved = await self._resolved(wire, self._lookup, tenant, body, match)
             lookup_seconds = time.perf_counter() - started
@@ -242,7 +243,7 @@ class Planner:
         return await in_thread(self._plan, came, match, resolved)
 
     async def _resolved(
-        self, wire: Wire, lookup: Lookup, tenant: bytes, body: bytes, match: Match[Planned] | None
+        self, wire: Wire, lookup: Lookup, tenant: bytes, body: Body, match: Match[Planned] | None
     ) -> Resolved:
         """What the references in the messages resolve to: the known ones, and those that new messages add."""
         known = _known(match)
@@ -251,7 +252,7 @@ class Planner:
         found = await lookup.resolve(wanted, tenant.hex()) if wanted else _NOTHING
         return {**known, **found} if found else known
 
-    def _is_quick(self, wire: Wire, body: bytes, match: Match[Planned] | None) -> bool:
+    def _is_quick(self, wire: Wire, body: Body, match: Match[Planned] | None) -> bool:
         """Whether little is new and no cut will be necessary: a cut reads all kept messages."""
         if match is None:
             return len(body) <= SMALL_BYTES
@@ -370,7 +371,7 @@ def _known(match: Match[Planned] | None) -> Resolved:
     return match.remembered.knowledge.resolved if match else _NOTHING
 
 
-def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> list[Reference]:
+def _new_references(wire: Wire, body: Body, match: Match[Planned] | None) -> list[Reference]:
     """The references in messages that are not known yet. Raises MalformedRequest."""
     known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
     messages = wire.parse(body, known, shared).conversation.messages[shared:]

@@ -74,12 +74,10 @@ class Resolver:
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
         self._log = logger()
 
-    def may_refer(self, body: bytes, start: int, may_name_images: Callable[[bytes], bool]) -> bool:
-        """Whether a request may hold a reference after that position, decided by its bytes: most have none.
-        `may_name_images`: whether an image may be named in a piece of it."""
-        if body.find(b"artifact:", start) >= 0:
-            return True
-        return self._downloads is not None and body.find(b"http", start) >= 0 and may_name_images(body[start:])
+    def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
+        """Whether the new bytes of a request may hold a reference: most hold none. `may_name_images`: whether they may
+        name an image."""
+        return b"artifact:" in new or (self._downloads is not None and b"http" in new and may_name_images(new))
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """What these references refer to. A reference missing from the result stays as it is."""

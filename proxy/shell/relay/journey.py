@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
 from proxy.core.text.discreet import Discreet
+from proxy.core.text.rope import Body
 from proxy.shell.planning.planned import Planned
 from proxy.shell.upstream.client import Headers
 
@@ -44,7 +45,7 @@ class Journey(Discreet, frozen=True):
 
     target: bytes
     headers: Headers
-    body: bytes
+    body: Body
     """As received, compressed or not."""
     planned: Planned
     tenant: str
@@ -79,7 +80,7 @@ class Journey(Discreet, frozen=True):
         """What is sent first."""
         return self.larger or self.planned
 
-    def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, bytes]:
+    def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, Body]:
         """Headers and body of one send."""
         if attempt.rung is Rung.ORIGINAL or not (planned.changed or attempt.reply_tokens):
             return self.headers, self.body

@@ -20,6 +20,7 @@ from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
 from proxy.core.overflow.retry_strategy import Outcome, Rung
+from proxy.core.text.rope import Body
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
@@ -106,7 +107,7 @@ class Relay:
         wire: Wire,
         target: bytes,
         headers: Headers,
-        body: bytes,
+        body: Body,
         decision: Decision,
         access: ArtifactAccess = NOWHERE,
         early: EarlyBytes | None = None,
@@ -251,7 +252,7 @@ class Relay:
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
-    async def _send(self, target: bytes, headers: Headers, body: bytes, decision: Decision) -> UpstreamResponse:
+    async def _send(self, target: bytes, headers: Headers, body: Body, decision: Decision) -> UpstreamResponse:
         decision.upstream = self._upstream.host
         decision.note_sent(len(body))
         answer = await self._upstream.send("POST", target, headers, body)
@@ -292,7 +293,7 @@ class Relay:
         wire: Wire,
         tenant: bytes,
         headers: Headers,
-        body: bytes,
+        body: Body,
         decision: Decision,
         access: ArtifactAccess,
         model: str,
@@ -303,7 +304,7 @@ class Relay:
             if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
-            body = await in_thread(unpack, body, encoding, self._settings.server.max_body_bytes)
+            body = await in_thread(unpack, bytes(body), encoding, self._settings.server.max_body_bytes)
         try:
             # A proxy that only observes fetches nothing from third parties.
             looking_up = self._mode(headers) == "on"

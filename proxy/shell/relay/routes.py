@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from proxy.config.upstreams import UpstreamSettings
 from proxy.core.text import jsontext
+from proxy.core.text.rope import Body
 from proxy.errors import BodyTooLarge, MalformedRequest
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.planning.planner import Planner
@@ -43,11 +44,11 @@ class Routes:
         self.default = self.all[-1]
         self._max_body_bytes = max_body_bytes
 
-    async def of(self, wire: Wire, headers: Headers, body: bytes, model: str = "") -> Route:
+    async def of(self, wire: Wire, headers: Headers, body: Body, model: str = "") -> Route:
         """The route of a request; `model`: used if the body names none."""
         if len(self.all) == 1:
             return self.default
-        name = await in_thread(self._model_of, headers, body) or model
+        name = await in_thread(self._model_of, headers, bytes(body)) or model
         return next((route for route in self.all if route.upstream.takes(wire.path, name)), self.default)
 
     def for_path(self, path: str) -> Route:

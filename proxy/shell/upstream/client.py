@@ -19,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 from yarl import URL
 
 from proxy.config.upstreams import UpstreamSettings
+from proxy.core.text.rope import Body
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.resources.lean_imports import without_certificates
 from proxy.shell.upstream.tap import Taker, Tap
@@ -188,7 +189,7 @@ class Upstream:
         """None, too, if the environment names a proxy for the upstream."""
 
     async def send(
-        self, method: str, target: bytes, headers: Headers, body: bytes | AsyncIterator[bytes] | None
+        self, method: str, target: bytes, headers: Headers, body: Body | AsyncIterator[bytes] | None
     ) -> UpstreamResponse:
         """Send a request to `target`, path and query after the base URL or a `WholePath`, and read the head of its
         response.
@@ -200,18 +201,18 @@ class Upstream:
         headers = [*headers, (LOOP_HEADER, self._mark)]
         session = self._session or self._open()
         path = _target_text(target if isinstance(target, WholePath) else self.base_path + target)
-        if self._exchanges is not None and method == "POST" and isinstance(body, bytes):
+        if self._exchanges is not None and method == "POST" and isinstance(body, Body):
             return await self._post(self._exchanges, path.encode(), headers, body)
         # A replaced body has another length than the one announced; a stream keeps the announced one.
-        whole = isinstance(body, bytes)
+        whole = isinstance(body, Body)
         pairs = [
             (name.decode("latin-1"), _header_text(value))
             for name, value in end_to_end(headers)
             if name not in _OWN_TO_A_SEND and not (whole and name == b"content-length")
         ]
         limit = self._settings.first_byte_timeout_seconds
-        upload = None if body is None or isinstance(body, bytes) else Upload(body)
-        payload = upload.pieces() if upload else Whole(body) if isinstance(body, bytes) else None
+        upload = None if body is None or isinstance(body, Body) else Upload(body)
+        payload = upload.pieces() if upload else Whole(bytes(body)) if isinstance(body, Body) else None
         await notice_what_was_closed()
         try:
             async with asyncio.timeout(None if upload else limit) as wait:
@@ -232,7 +233,7 @@ class Upstream:
             raise self._failed(error) from None
         return self._answer(response)
 
-    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: bytes) -> UpstreamResponse:
+    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: Body) -> UpstreamResponse:
         """The fast path of nearly all requests: a complete body, to an upstream that is not behind a proxy."""
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
         try:

@@ -18,6 +18,7 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from proxy.core.text.rope import Body, views_of
 from proxy.shell.upstream.tap import Taker, Tap
 
 MAX_HEADER_BYTES: Final = 128 * 1024
@@ -50,7 +51,7 @@ class Exchange:
             await notice_what_was_closed()
         return self._protocol.is_connected()
 
-    async def run(self, request: bytes, body: bytes) -> None:
+    async def run(self, request: bytes, body: Body) -> None:
         """Send a request and read the head of its response. Raises what aiohttp's protocol does."""
         protocol, transport = self._protocol, self._protocol.transport
         assert transport is not None, "a connection that is open"
@@ -62,7 +63,7 @@ class Exchange:
             max_headers=MAX_HEADERS,
         )
         self._tap = Tap.of(protocol, transport)
-        transport.writelines((request, body))  # in one system call, and without copying them together
+        transport.writelines((request, *views_of(body)))  # in one system call, and without copying them together
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
             if (status := message.code) == 101 or not 100 <= status < 200:
@@ -112,7 +113,7 @@ class Exchanges:
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host = self._like.headers["Host"].encode()
 
-    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Exchange:
+    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Body) -> Exchange:
         """The response to a request. Raises what aiohttp does, and ValueError for a header of several lines."""
         lines = [b"POST %b HTTP/1.1" % target, b"host: %b" % self._host]
         lines += [b"%b: %b" % pair for pair in headers]

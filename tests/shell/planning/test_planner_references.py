@@ -24,8 +24,8 @@ class Lookup:
         self.found = {address(name): outcome for name, outcome in found.items()}
         self.asked: list[list[str]] = []
 
-    def may_refer(self, body: bytes, start: int, _: Any) -> bool:
-        return body.find(b"http", start) >= 0
+    def may_refer(self, new: bytes, _: Any) -> bool:
+        return b"http" in new
 
     async def resolve(self, references: Any, tenant: str) -> dict[str, Any]:
         assert tenant == TENANT.hex()
