@@ -121,12 +121,22 @@ def join_object(parts: Mapping[str, Raw]) -> bytes:
     >>> join_object({"a": b"1", "b": b"[ 2 ]"})
     b'{"a":1,"b":[ 2 ]}'
     """
-    return b"{" + b",".join(b"%b:%b" % (dump(name), part) for name, part in parts.items()) + b"}"
+    if not parts:
+        return b"{}"
+    pieces: list[Raw] = []
+    for name, part in parts.items():
+        pieces += (b",", dump(name), b":", part)
+    pieces[0] = b"{"
+    pieces.append(b"}")
+    return b"".join(pieces)  # at once: each step on the way would copy a list of messages of megabytes again
 
 
 def join_array(parts: Sequence[Raw]) -> bytes:
     """An array from items that keep their bytes."""
-    return b"[" + b",".join(parts) + b"]"
+    if len(parts) < 2:
+        return b"[%b]" % b"".join(parts)
+    first, *between, last = parts
+    return b",".join([b"[%b" % first, *between, b"%b]" % last])  # at once, like an object
 
 
 def embedded(raw: bytes) -> bytes:
