@@ -95,14 +95,27 @@ def string_in(members: Any, name: str) -> str:
 def dump(found: Any) -> bytes:
     """A value as JSON; lone surrogates become escapes, because they have no UTF-8; everything else is kept.
 
-    >>> dump({"text": "é\\ud800"}).decode()
-    '{"text": "é\\\\ud800"}'
+    >>> dump({"text": "é\\ud800", "kept": msgspec.Raw(b"1.0")}).decode()
+    '{"text":"é\\\\ud800","kept":1.0}'
     """
     try:
         return _encoder.encode(found)
     except UnicodeEncodeError:
-        # Surrogates occur only inside strings here, where the handler's `\\udXXX` is also JSON's escape.
+        return _with_surrogates(found)
+
+
+def _with_surrogates(found: Any) -> bytes:
+    if isinstance(found, Mapping):
+        members = {}
+        for name in found:  # a comprehension would halve the depth at which Python gives up
+            members[name] = _with_surrogates(found[name])
+        return join_object(members)
+    if isinstance(found, list | tuple):
+        return join_array(list(map(_with_surrogates, found)))
+    if isinstance(found, str):
+        # Here, the handler's `\\udXXX` is also JSON's escape.
         return json.dumps(found, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return _encoder.encode(found)
 
 
 def dump_object(text: str) -> bytes:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,7 +99,8 @@ def test_what_is_wrong_is_said_without_what_stands_there(raw):
 
 
 def test_lone_surrogates_are_written_as_escapes():
-    assert jsontext.dump(["\ud800", "é\\"]) == '["\\ud800", "é\\\\"]'.encode()
+    assert jsontext.dump(["\ud800", "é\\"]) == '["\\ud800","é\\\\"]'.encode()
+    assert jsontext.dump({"\ud800": None, "raw": msgspec.Raw(b"1.0")}) == b'{"\\ud800":null,"raw":1.0}'
     assert jsontext.dump(["é"]) == '["é"]'.encode()
 
 

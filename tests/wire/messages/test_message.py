@@ -247,7 +247,7 @@ def test_images_among_parts_are_those_that_came_and_those_that_are_shown():
     assert found.images_among([image, words, *shown, Words("image")]) == 2
 
 
-@pytest.mark.parametrize(("written", "text"), [(b'{"x":  1}', '{"x":  1}'), (b'{"x":  "\xff"}', '{"x": "\\udcff"}')])
+@pytest.mark.parametrize(("written", "text"), [(b'{"x":  1}', '{"x":  1}'), (b'{"x":  "\xff"}', '{"x":"\\udcff"}')])
 def test_an_input_is_told_as_it_is_written_where_it_can_be_read(written, text):
     call = b'{"type":"tool_use","id":"a","name":"b","input":' + written + b"}"
     (argument,) = ApiMessage.read(b'{"role":"assistant","content":[' + call + b"]}").arguments()
