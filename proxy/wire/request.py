@@ -22,8 +22,6 @@ from proxy.errors import MalformedRequest
 
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """The beginning of an escaped letter. No encoder writes one, but an escaped name may be that of the message list."""
-_PROBE_BYTES: Final = 16
-"""Compared first: three times as fast as comparing the whole of bodies that differ anyway."""
 _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
 """What may come before an item of a list."""
 
@@ -117,12 +115,8 @@ class Request:
         ends = self.ends
         if len(ends) <= more_than:
             return 0
-        end = ends[more_than]
-        start = max(0, end - _PROBE_BYTES)
-        if isinstance(body, bytes) and body[start:end] != self.body[start:end]:
+        if not begins_like(body, self.body, ends[more_than]):
             return 0  # the usual case if many conversations begin alike
-        if not begins_like(body, self.body, end):
-            return 0
         shared = len(ends)
         if not begins_like(body, self.body, ends[-1]):
             own = self.body

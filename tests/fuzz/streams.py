@@ -107,16 +107,8 @@ Round = tuple[bytes, AssistantMessage | None, bytes, bytes]
 
 
 def _as_sent(rounds: Sequence[Round]) -> list[tuple[bytes, AssistantMessage | None, bytes]]:
-    """All that is sent of each round. A blank line before an event may be told at once, with the end, or not at all if
-    the event is hidden, as the pieces have it."""
-    return [
-        (_without_blanks(told + last_words), said, _without_blanks(told + stopped))
-        for told, said, last_words, stopped in rounds
-    ]
-
-
-def _without_blanks(sent: bytes) -> bytes:
-    return b"".join([event.lstrip(b"\r\n") for event in _split([sent])])
+    """All that is sent of each round. A blank line may be told at once or with the end, as the pieces have it."""
+    return [(told + last_words, said, told + stopped) for told, said, last_words, stopped in rounds]
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""What passes through a proxy whose upstream speaks TLS."""
+"""What passes through a proxy whose upstream speaks TLS, and long bodies, which are written in pieces, also without."""
 
 from __future__ import annotations
 

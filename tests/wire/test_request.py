@@ -10,7 +10,7 @@ from support.json_bytes import BLANKS, MESSAGE_LISTS, messages
 from support.request_bodies import bodies, joined, next_bodies
 
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
-from proxy.core.text.rope import Rope, continued
+from proxy.core.text.rope import Rope, held_with
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
@@ -75,7 +75,7 @@ def test_a_request_in_pieces_reads_as_if_it_had_come_in_one(data, pieces):
         assert outcome(rope, known) == in_one
         shared = known.shared_messages(rope) if known else 0
         if shared and in_one != "refused":  # as the next turn finds it
-            held = continued(rope, known.body, known.ends[shared - 1])
+            held = held_with(known.body, rope, known.ends[shared - 1])
             assert outcome(held, known) == in_one
             known = CHAT_COMPLETIONS.parse(held, known, shared)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from proxy.core.conversation.message import Message
-from proxy.core.text.rope import Body, continued
+from proxy.core.text.rope import Body, held_with
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.wire.moved_messages import MAX_EXCHANGED, beginning_like
 from proxy.wire.protocol import Wire
@@ -78,7 +78,7 @@ class Match(Generic[Knowledge]):
         """The new body as it is to be kept: what it shares with the known one is held once."""
         if isinstance(body, bytes):
             return body
-        return continued(body, self.remembered.request.body, self.shared_bytes)
+        return held_with(self.remembered.request.body, body, self.shared_bytes)
 
 
 class ConversationMemory(Generic[Knowledge]):

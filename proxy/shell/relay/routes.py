@@ -48,22 +48,22 @@ class Routes:
         """The route of a request; `model`: used if the body names none."""
         if len(self.all) == 1:
             return self.default
-        name = await in_thread(self._model_of, headers, bytes(body)) or model
+        name = await in_thread(self._model_of, headers, body) or model
         return next((route for route in self.all if route.upstream.takes(wire.path, name)), self.default)
 
     def for_path(self, path: str) -> Route:
         """The route of a request that is passed through: the first for that wire alone (`/messages/count_tokens`)."""
         return next((route for route in self.all if route.upstream.is_only_for(path)), self.default)
 
-    def _model_of(self, headers: Headers, body: bytes) -> str:
+    def _model_of(self, headers: Headers, body: Body) -> str:
         """The model's name; empty if the body cannot be read: serving the request then reports what is wrong."""
         encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
         try:
             if encoding and encoding != b"identity":
-                body = unpack(body, encoding, self._max_body_bytes) if can_unpack(encoding) else b""
+                body = unpack(bytes(body), encoding, self._max_body_bytes) if can_unpack(encoding) else b""
         except (MalformedRequest, BodyTooLarge):
             return ""
-        return model_in(body)
+        return model_in(bytes(body))
 
 
 def model_in(body: bytes) -> str:

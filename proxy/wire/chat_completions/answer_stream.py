@@ -75,7 +75,8 @@ class AnswerStream:
     def feed(self, piece: bytes) -> bytes:
         """A piece of the round's stream → what the client gets now."""
         is_plain = not (self._own or self._rounds or self._events.held_bytes) and _CALLS not in piece
-        if is_plain and piece.endswith(b"\n\n"):
+        # A third line feed would begin the next event, and be hidden with it.
+        if is_plain and piece.endswith(b"\n\n") and not piece.endswith(b"\n\n\n"):
             self._keep(piece)  # whole events, like nearly all pieces: parsing them can wait, usually for ever
             return piece
         told = [self._passed(event) for event in self._events.feed(piece)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.text.rope import Body, Rope, begins_like, continued, views_of
+from proxy.core.text.rope import Body, Rope, begins_like, held_with, views_of
 
 PIECES = st.lists(st.binary(max_size=5), max_size=8)
 PLACES = st.one_of(st.none(), st.integers(-45, 45))
@@ -79,7 +79,7 @@ def test_a_body_that_goes_on_from_another_has_the_same_bytes(
 ) -> None:
     end = data.draw(st.integers(0, len(known[1])))
     mine = data.draw(cut(known[1][:end] + new))
-    assert bytes(continued(mine, known[0], end)) == known[1][:end] + new
+    assert bytes(held_with(known[0], mine, end)) == known[1][:end] + new
     assert bytes(known[0]) == known[1]
 
 
@@ -90,7 +90,7 @@ def turns(count: int) -> list[Body]:
     for turn in range(count):
         shared = len(plain) - 1
         plain = plain[:shared] + b"%4d" % turn * 50 + b"]"
-        held.append(continued(Rope([plain[:1_000], plain[1_000:]]), held[-1], shared))
+        held.append(held_with(held[-1], Rope([plain[:1_000], plain[1_000:]]), shared))
         assert bytes(Rope([held[-1][:]])) == plain
     return held
 
@@ -108,6 +108,6 @@ def test_a_conversation_is_held_once_in_few_pieces() -> None:
 
 def test_little_of_a_long_body_is_not_held_with_all_of_it() -> None:
     long = b"x" * 100_000
-    short = continued(Rope([b"x" * 500, b"y" * 100]), long, 500)
+    short = held_with(long, Rope([b"x" * 500, b"y" * 100]), 500)
     assert isinstance(short, bytes)
     assert short == b"x" * 500 + b"y" * 100
