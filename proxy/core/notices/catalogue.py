@@ -52,7 +52,10 @@ CUTS: Final[Phrases] = {
         " Give that file to a sub-agent and ask it for what you need.",
         " 可让子代理处理该文件并返回所需信息。",
     ),
-    "page": (" Read or search that file in parts, from line {line} on.", " 可从第 {line} 行起分段读取或搜索该文件。"),
+    "page": (
+        " Read or search that file in parts, from line {line} on, {count} lines at a time.",
+        " 可从第 {line} 行起分段读取或搜索该文件，每次 {count} 行。",
+    ),
     "shell": (" To go on reading: {command}", " 继续阅读：{command}"),
     "call_whole": (" To get the whole: {call}", " 获取完整内容：{call}"),
     "call": (" The whole is kept; to go on reading: {call}", " 完整内容已保存，继续阅读：{call}"),
@@ -76,8 +79,7 @@ CUTS: Final[Phrases] = {
         "\nLines of them, under the file or command that they come from, as last seen; … stands for more:",
         "\n其中部分行如下，列在其来源文件或命令之下，为最近一次所见；… 表示略去：",
     ),
-    "response": ("An excerpt; the whole is kept in {place}.", "此处为节选，完整内容保存在 {place}。"),
-    "call_response": ("An excerpt; for the whole: {call}", "此处为节选，完整内容：{call}"),
+    "response": ("An excerpt.", "此处为节选。"),
     "replaced": (
         "characters shown as \ufffd here, as the upstream does not take them: {count:,}",
         "上游不接受的字符在此显示为 \ufffd，共 {count:,} 个",
@@ -377,8 +379,9 @@ TOOL: Final[Mapping[str, str]] = {
     "lines": "400-480, or -80 for the last 80",
     "grep": "A regular expression: only lines that match, numbered",
     "context": "With grep: lines around each match",
+    "json": "A part of JSON: /messages/3/content",
 }
-"""What the proxy's own tool does, and its parameters. About 130 tokens with the schema around them; English whatever
+"""What the proxy's own tool does, and its parameters. About 150 tokens with the schema around them; English whatever
 the language of the notices, like the names in it."""
 
 SEARCH_TOOL: Final[Mapping[str, str]] = {

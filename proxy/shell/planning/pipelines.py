@@ -26,6 +26,7 @@ from proxy.core.models.profile import Modality, ModelProfile, ToolImages
 from proxy.core.models.providers import reply_is_apart, usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Language
+from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -129,8 +130,9 @@ class Pipelines:
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
-        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
         entry = entry_of(self._settings.models, capabilities.model)
+        page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
+        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
         limit = entry.max_images if entry is not None else None
         plain = None
         if self._table is not None:
