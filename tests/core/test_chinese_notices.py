@@ -30,6 +30,7 @@ from proxy.core.notices import media as media_notices
 from proxy.core.notices import pages as reading_notices
 from proxy.core.notices import retrieval as own_tool
 from proxy.core.notices.artifact_access import ArtifactAccess
+from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.notices.writing import Notices
 from proxy.core.overflow import refusal
 from proxy.core.retrieval_tool.reading import Query
@@ -70,7 +71,7 @@ def about_an_artifact():
         for excerpt in (SHOWN, LONG_LINES, replace(SHOWN, head="", rescued=(), tail="")):
             yield notices.truncated(excerpt, CUT, ["src/甲.py"])
         yield notices.omission_note(CUT, 3, 400, [("src/甲.py", ["定义 = 3"])], ["请看"])
-        yield notices.response_text(CUT)
+        yield notices.response_text(CUT, Resume.after(SHOWN, PageSize()))
         yield notices.whole(CUT)
         yield notices.replaced(3)
 

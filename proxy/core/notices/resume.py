@@ -186,7 +186,9 @@ class Resume(Struct, frozen=True):
             line = read.numbered_after(before) or line
             number = _NUMBERED.match(before, line_start)
             line_bytes = max(0, line_bytes - utf8_length(number[0] if number else ""))
-        whole_lines = _lines_of_a_page(before[line_start:] + following[: size.bytes], size)
+        # The same page of lines would be cut at the same place again if not one of them could be shown whole.
+        is_within_a_line = read is not None and not line_start
+        whole_lines = 0 if is_within_a_line else _lines_of_a_page(before[line_start:] + following[: size.bytes], size)
         return cls(line, line_bytes, begin, utf8_length(before), whole_lines, size)
 
     @classmethod
