@@ -85,10 +85,10 @@ def about_media():
     for kind in ContentKind:
         found = MediaType("", kind, "")
         yield media_notices.friendly_type(found, "zh")
-        yield media_descriptions.shown(found, 1, behind=True, language="zh")
-        yield media_descriptions.shown(found, 1, behind=False, language="zh")
+        yield media_descriptions.shown(found, 1, "：图.png", behind=True, language="zh")
+        yield media_descriptions.shown(found, 1, "：图.png", behind=False, language="zh")
     for tool, call in product(("工具", ""), ("call_1", "")):
-        yield media_descriptions.label(tool, call, 1, "zh")
+        yield media_descriptions.label(tool, call, 1, "：图.png", "zh")
     yield media_descriptions.spoken("zh")
 
 

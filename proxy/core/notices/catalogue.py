@@ -183,18 +183,21 @@ MEDIA: Final[Phrases] = {
         " 建议创建具备相应能力的智能体协助处理。",
     ),
     "shown_here": (
-        "[{kind} {number} of this message is shown behind this text]",
-        "[本消息的第 {number} 个附件（{kind}）显示在此文本之后]",
+        "[{kind} {number} of this message is shown behind this text{file}]",
+        "[本消息的第 {number} 个附件（{kind}）显示在此文本之后{file}]",
     ),
     "shown_behind": (
-        "[{kind} {number} of this result is shown in the user message behind the tool results]",
-        "[此结果的第 {number} 个附件（{kind}）显示在工具结果之后的用户消息中]",
+        "[{kind} {number} of this result is shown in the user message behind the tool results{file}]",
+        "[此结果的第 {number} 个附件（{kind}）显示在工具结果之后的用户消息中{file}]",
     ),
-    "of_result": ("[attachment {number} of the result of {tool}]", "[{tool} 结果的第 {number} 个附件]"),
+    "of_result": ("[attachment {number} of the result of {tool}{file}]", "[{tool} 结果的第 {number} 个附件{file}]"),
     "of_call": (
-        "[attachment {number} of the result of {tool}, call {call}]",
-        "[{tool} 结果（调用 {call}）的第 {number} 个附件]",
+        "[attachment {number} of the result of {tool}, call {call}{file}]",
+        "[{tool} 结果（调用 {call}）的第 {number} 个附件{file}]",
     ),
+    "file": (": {name}", "：{name}"),
+    "file_kept": ("{file}, kept in {place}", "{file}，保存在 {place}"),
+    "of_file": ("[image{file}]", "[图片{file}]"),
     "a_tool": ("a tool", "工具"),
     "spoken": ("I look at what the tools have returned.", "我来看一下工具返回的内容。"),
 }

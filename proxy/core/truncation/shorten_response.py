@@ -35,12 +35,6 @@ _SCALES: Final = (1.0, 0.97, 0.9, 0.75, 0.5, 0.15, 0.0)
 character six, and they are not evenly spread over a text."""
 
 
-def asks_to_stay(response: Mapping[str, Raw]) -> bool:
-    """Whether a response itself asks to be left alone."""
-    context = jsontext.value(response.get("context", b"null"))
-    return isinstance(context, dict) and context.get("truncation_skip") is True
-
-
 def has_its_bulk_in_shape(response: Mapping[str, Raw]) -> bool:
     """Whether most of a response is its `data` or its `text`. Other JSON may also have a `status` and `data` but its
     bulk elsewhere: it is cut as text."""

@@ -22,8 +22,8 @@ from proxy.core.retrieval_tool.pages import is_page
 from proxy.core.text.excerpt import Direction, Excerpt, ExcerptLimits, excerpt
 from proxy.core.text.identifiers import most_telling, names_in
 from proxy.core.text.measures import utf8_length
-from proxy.core.truncation.shorten_response import asks_to_stay, has_its_bulk_in_shape, shortened_response
-from proxy.core.truncation.tool_response import tool_response
+from proxy.core.truncation.shorten_response import has_its_bulk_in_shape, shortened_response
+from proxy.core.truncation.tool_response import asks_to_stay, json_object, tool_response
 
 NAMES_SHARE: Final = 0.05
 """At most, of an excerpt's room, for the names that occur only in the omitted part."""
@@ -43,6 +43,8 @@ class TruncateToolOutput(Struct, frozen=True):
     never: frozenset[str] = frozenset()
     preview_chars: int | None = None
     """Length of the preview of a result that is cut; None: as much as its limits allow."""
+    bound_by: str = "settings"
+    """What sets the bytes of `limits`: `settings`, or `window` for its share of the window."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
@@ -63,8 +65,8 @@ class TruncateToolOutput(Struct, frozen=True):
     ) -> Iterator[Edit]:
         shown = quoted(text, notices.way)
         is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
-        response = None if limits.admit(text) or is_excerpt else tool_response(text)
-        if limits.admit(text) or is_excerpt or (response is not None and asks_to_stay(response)):
+        found = None if limits.admit(text) or is_excerpt else json_object(text)
+        if limits.admit(text) or is_excerpt or (found is not None and asks_to_stay(found)):
             edit = _as_quoted(index, at, text, shown, tool)
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT

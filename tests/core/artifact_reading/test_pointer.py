@@ -83,7 +83,7 @@ def test_a_pointer_leads_into_a_string_that_is_json_and_shows_its_text_in_lines(
 
 @pytest.mark.parametrize("text", ["words", "{broken", "5", '"{}"'])
 def test_a_pointer_into_a_string_that_is_no_object_says_which_part_is_none(text):
-    with pytest.raises(BadArtifactQuery, match="^/arguments is "):
+    with pytest.raises(BadArtifactQuery, match=r"^/arguments is "):
         part_at(json.dumps({"arguments": text}).encode(), "/arguments/content")
 
 
