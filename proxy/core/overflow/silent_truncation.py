@@ -1,8 +1,8 @@
 """Whether an upstream has silently cut a prompt, decided by its token counts.
 
 Rule: a count that a different tokenizer may explain proves nothing. A cut is proven by a count far below the estimate
-that is exactly a window, with its reply or alone, or what Ollama leaves of one; or, on one's own server, by a count that
-nothing else explains.
+that is a window, alone or with its reply, or what Ollama leaves of one; or, on one's own server, by a count that has no
+other explanation.
 """
 
 from __future__ import annotations
