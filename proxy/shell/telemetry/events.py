@@ -83,7 +83,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("decisions_not_kept",),
         "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
-        "file works again; a broken one is put aside",
+        "file works again; a broken one is put aside, and one that was removed is made again",
     ),
     (
         ("learning_not_kept", "learning_not_read", "learning_not_erased", "owner_secret_not_kept"),
