@@ -248,6 +248,8 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         size.chars,
         planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
+        has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
+        reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
     )
     verdict = planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
     return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
