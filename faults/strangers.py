@@ -73,6 +73,11 @@ async def fronts(_: Extent) -> list[Tried]:
             for headers in ({}, {"x-forwarded-for": "127.0.0.1"}):
                 heard = await _asked(stage, what, **headers)
                 keyed.note(f"{what} with {headers}: {heard.status}", held=heard.status == 401)
+        wrong = {"authorization": f"Bearer {_WRONG_KEY}"}
+        for what, heard in zip(
+            _PAGES, await asyncio.gather(*(_asked(stage, one, **wrong) for one in _PAGES)), strict=True
+        ):
+            keyed.note(f"{what} with a wrong key: {heard.status}", held=heard.status == 401)
         opened = await _asked(stage, "GET /decisions", authorization=f"Bearer {_ADMIN_KEY}")
         keyed.note(f"with the key: {opened.status}", held=opened.status == 200)
     return [plain, keyed]
