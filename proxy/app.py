@@ -30,7 +30,7 @@ from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
-from proxy.shell.endpoints.guard import Guard
+from proxy.shell.endpoints.guard import Guard, listens_here_only
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
@@ -180,7 +180,9 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
-    guard = Guard(settings.server.admin_key, settings.server.host_names)
+    lends_key = any(one.api_key is not None for one in settings.named_upstreams.values())
+    is_for_here = listens_here_only(settings.server.host)
+    guard = Guard(settings.server.admin_key, settings.server.host_names, lends_key=lends_key and is_for_here)
     notes: dict[str, Note] = {} if contact is None else {"state": lambda: contact.problem}
     asked = probes(readiness, notes)
     named = zip(settings.named_upstreams, lanes, strict=True)
@@ -204,6 +206,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
         WithParts(inherited.operator_api, parts),
         lifespan,
         routes.default.base_path,
+        guard,
         compress_api,
         mcp,
     )

@@ -68,8 +68,13 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("artifacts_swept",), "old artifacts were deleted, or the least recently used ones above the size limit"),
     (
         ("request_refused",),
-        "a client was cut off before the proxy had the head of its request: too long, too slow, not HTTP, or one "
-        "connection too many; the reason is in `problem`",
+        "a client was cut off before the proxy had the head of its request (too long, too slow, not HTTP, or one "
+        "connection too many), or it called by a name that is not in `server.host_names`; the reason is in `problem`",
+    ),
+    (
+        ("wrong_admin_key",),
+        "somebody asked for one of the operator's pages with another key than `server.admin_key`: the `client`'s "
+        "address, and what `X-Forwarded-For` claims; never the key",
     ),
     (
         ("request_not_read", "passthrough_failed"),
