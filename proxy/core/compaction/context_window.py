@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.cut_pacing import CutPacing
 from proxy.core.compaction.message_report import MessageReport
-from proxy.core.compaction.omission_note import OmissionNote
+from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
@@ -333,8 +333,8 @@ class ContextWindow:
         self._edited = True
         self._total += self.size_of(unit) - before
 
-    def note_what_is_gone(self, notices: Notices, room_tokens: int, *, brief: bool = False) -> None:
-        """Bring the omission note up to date at the end of a cut. `brief`: without lines and quotations."""
+    def note_what_is_gone(self, notices: Notices, room: NoteRoom) -> None:
+        """Bring the omission note up to date at the end of a cut."""
         if not self._gone and not self.omission_note.messages:
             return
         if self._gone:
@@ -344,7 +344,7 @@ class ContextWindow:
             self._gone, self._gone_units = [], []
         if self.omission_note.messages:
             self.omission_note = self.omission_note.placed(
-                self.entries, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
+                self.entries, notices, self._counter, room, self.units[-1].start
             )
 
     def _asked(self) -> list[str]:
