@@ -205,11 +205,10 @@ class Planner:
         """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
         accepted the request."""
         self._refused_seals.note(refused.tenant, refused.request)
-        request = accepted.request
-        if request.ends:  # the next turn continues from what was accepted, not from what was refused
-            tenant = bytes.fromhex(refused.tenant)
-            match = self._memory.find((accepted.wire.path, tenant), request.body)
-            self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
+        # The next turn continues from what was accepted, not from what was refused.
+        tenant = bytes.fromhex(refused.tenant)
+        match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
+        self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
