@@ -18,7 +18,7 @@ from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
@@ -26,6 +26,7 @@ WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
     b"/v1/messages": MESSAGES,
     b"/responses": RESPONSES,
+    b"/responses/compact": COMPACTIONS,
 }
 """The end of each wire's path. It includes the version if other paths end in the same word: `/v1/threads/ID/messages`
 is not `/v1/messages`."""

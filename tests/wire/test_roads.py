@@ -140,7 +140,6 @@ def test_another_wire_is_one_line(base_path: str, path: str, wire: str, upstream
         "/v1/threads/thread_1/messages",
         "/v1/responses/resp_1",
         "/v1/responses/resp_1/cancel",
-        "/v1/responses/compact",
         "/v1/responses/input_tokens",
         "/v1/chat/completions/chatcmpl-1",
         "/anthropic/v1/messages/count_tokens",
