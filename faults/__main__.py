@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from faults.buckets import buckets_that_fail, late_buckets, replicas_of_a_bucket
 from faults.client_faults import hostile_bodies, leaving
 from faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from faults.report import page
@@ -27,6 +28,9 @@ TRIALS: Final[dict[str, Trial]] = {
         hostile_words,
         isolation,
         no_disk,
+        buckets_that_fail,
+        late_buckets,
+        replicas_of_a_bucket,
         kills,
         many_at_once,
         idle_streams,

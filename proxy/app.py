@@ -132,11 +132,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     recorder = Recorder(metrics, tracer, inherited.recent, history, inherited.replacements)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
-    store = _store(settings, folder, metrics)
+    tenants = create_tenants(settings, folder)
+    store = _store(settings, folder, tenants, metrics)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
     tools = ArtifactTools(reader, settings.language)
-    tenants = create_tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     rights = _rights(settings, tenants)
@@ -315,7 +315,8 @@ def _compress_api(
 
 def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
     checks = [upstream_check(lane.route.relay) for lane in lanes]
-    return Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
+    upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
+    return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
 def _state(
@@ -328,7 +329,7 @@ def _state(
     from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - as said above
     from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - as said above
 
-    contact = StateContact(settings.state.url, tenants.circle, metrics.state_failures.inc)
+    contact = StateContact(settings.state.url, lambda: tenants.circle, metrics.state_failures.inc)
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
         found.append(SharedLearning(contact, {lane.learning.upstream: lane.learning for lane in lanes}))
@@ -370,7 +371,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     return Tracer({**addresses, "": settings.upstream.base_url})
 
 
-def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:
+def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics: Metrics) -> ArtifactStore:
     return ArtifactStore(
         folder,
         retention_days=settings.artifacts.retention_days,
@@ -378,6 +379,7 @@ def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> Arti
         on_saved=metrics.saved,
         on_swept=metrics.stored,
         on_failed=metrics.not_saved,
+        on_emptied=tenants.agree,
     )
 
 

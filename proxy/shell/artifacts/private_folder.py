@@ -11,10 +11,12 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import META, Kept, Listed
 from proxy.shell.resources.whole_files import remove_unfinished, replace_file
 
@@ -29,8 +31,12 @@ class PrivateFolder:
     be /tmp); the files in it are private all the same.
     """
 
+    at_once = 4
+    """More only queue at the disk."""
+
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.abspath(path))
+        self.cooldown = Cooldown(time.monotonic)
 
     @property
     def address(self) -> str:

@@ -32,9 +32,11 @@ _PREFIX: Final = "context-proxy:1"
 class StateContact:
     """The contact of one process with the server."""
 
-    def __init__(self, url: SecretStr, circle: str, on_failure: Callable[[], None] = lambda: None) -> None:
-        """`circle`: a fingerprint of the secret of tenants; only replicas that have it share anything. `on_failure`:
-        called after each exchange that failed."""
+    def __init__(
+        self, url: SecretStr, circle: Callable[[], str | None], on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        """`circle`: a fingerprint of the secret of tenants, None if that is not known yet; only replicas that have it
+        share anything. `on_failure`: called after each exchange that failed."""
         self.server = redis.asyncio.Redis.from_url(
             url.get_secret_value(),
             socket_timeout=ANSWER_SECONDS,
@@ -42,7 +44,9 @@ class StateContact:
             retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
         )
         self.place = place_of(url)
-        self.circle = circle
+        self._circle = circle
+        self.circle = ""
+        """That of the exchange under way."""
         self._on_failure = on_failure
         self._problems: dict[str, str] = {}
         self._log = logger()
@@ -58,7 +62,11 @@ class StateContact:
 
     async def speak(self, user: str, exchange: Callable[[], Awaitable[None]]) -> None:
         """Have an exchange; never raises."""
-        reason: str | None = None
+        circle, reason = self._circle(), None
+        if circle is None:
+            self._note(user, "the secret of tenants is not known yet")
+            return
+        self.circle = circle
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
                 await exchange()
