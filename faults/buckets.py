@@ -220,7 +220,7 @@ async def late_buckets(_: Extent) -> list[Tried]:
     return [tried]
 
 
-async def replicas_of_a_bucket(_: Extent) -> list[Tried]:
+async def replicas_of_a_bucket(extent: Extent) -> list[Tried]:
     """A replica starts while the bucket fails, and a bucket loses all that it holds."""
     joins = Tried(
         "A replica that starts while the bucket fails joins the others by itself",
@@ -232,7 +232,7 @@ async def replicas_of_a_bucket(_: Extent) -> list[Tried]:
     async with bucket() as kept, staged(**_SETTINGS) as one:
         await one.ask(body, key="sk-one")
         names = _named(one)
-        for trouble in _TROUBLES:
+        for trouble in _TROUBLES[: extent.late_starts]:
             await kept.begin(trouble)
             async with staged(**_SETTINGS) as late:
                 heard = await late.ask(_results(10, 2), key="sk-one")

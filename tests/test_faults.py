@@ -12,7 +12,7 @@ from faults.report import page
 from faults.soak import Sample, Soaked
 from faults.trials import Extent, Tried
 
-TOGETHER = ("slow_bodies", "many_at_once", "kills", "late_buckets", "replicas_of_a_bucket")
+TOGETHER = ("slow_bodies", "many_at_once", "kills")
 """These mostly wait, each for a proxy of its own."""
 
 
