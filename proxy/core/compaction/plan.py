@@ -25,7 +25,7 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
 from proxy.core.notices.writing import Notices
@@ -114,8 +114,10 @@ class Progress(Struct):
         entries = []
         for index, message in others.items():
             own = self.window.entries[index] if index < self.messages else None
-            other = prepared(index, message, message.name, pipeline.local, pipeline.notices, pipeline.counter)
-            if own is None or not are_interchangeable(own, other, task_tokens(pipeline.budget)):
+            if own is None:
+                return None
+            other = prepared(index, message, own.tool, pipeline.local, pipeline.notices, pipeline.counter)
+            if not are_interchangeable(own, other, task_tokens(pipeline.budget)):
                 return None
             entries.append((own, other))
         windows = [(point, point.window.exchanged(entries)) for point in (*self.earlier, self)]
@@ -223,11 +225,12 @@ def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, before = progress.window, progress.tools_by_call, progress.before
+    begins = beginning(messages)
     for index in range(progress.messages, len(messages)):
         message = messages[index]
         for call in message.calls:
             tools[call.id] = call.name
-        tool = message.name or tools.get(message.answers, "")
+        tool = tool_of(message, tools, has_begun=index >= begins)
         local, notices = pipeline.local, pipeline.notices
         entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain)
         before += entry.original_size

@@ -136,7 +136,7 @@ def does_not_fit(
     for entry in plan.largest:
         is_put_in = entry.index in put_in
         index = entry.index - sum(one <= entry.index for one in put_in)
-        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool else ""
+        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
         role, tokens = entry.message.role or "?", told(entry.size.tokens)
         named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
         largest.append((entry.size.tokens, named))
