@@ -30,7 +30,7 @@ from proxy.shell.endpoints.artifact_rights import ArtifactRights
 from proxy.shell.endpoints.artifacts import ArtifactRoute
 from proxy.shell.endpoints.compress_api import CompressApi
 from proxy.shell.endpoints.dispatch import Dispatcher, FittedEndpoint, PassThrough
-from proxy.shell.endpoints.guard import Guard
+from proxy.shell.endpoints.guard import Guard, listens_here_only
 from proxy.shell.endpoints.lifespan import MadeWhenAsked
 from proxy.shell.endpoints.parts import Parts, Reload, WithParts
 from proxy.shell.endpoints.probes import probes
@@ -180,8 +180,10 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
 
     fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
     explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
-    guard = Guard(settings.server.admin_key, settings.server.host_names)
-    notes: dict[str, Note] = {} if contact is None else {"state": lambda: contact.problem}
+    guard = _guard(settings)
+    notes: dict[str, Note] = {"decisions": lambda: history.problem}
+    if contact is not None:
+        notes["state"] = lambda: contact.problem
     asked = probes(readiness, notes)
     named = zip(settings.named_upstreams, lanes, strict=True)
     parts = Parts(
@@ -204,6 +206,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
         WithParts(inherited.operator_api, parts),
         lifespan,
         routes.default.base_path,
+        guard,
         compress_api,
         mcp,
     )
@@ -297,6 +300,12 @@ def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenant
     if isinstance(folder, PrivateFolder):
         return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
     return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
+
+
+def _guard(settings: Settings) -> Guard:
+    has_key = any(one.api_key is not None for one in settings.named_upstreams.values())
+    server = settings.server
+    return Guard(server.admin_key, server.host_names, lends_key=has_key and listens_here_only(server.host))
 
 
 def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:

@@ -21,7 +21,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
 from proxy.shell.artifacts.cooldown import NO_ANSWER, Cooldown
-from proxy.shell.artifacts.folder import BucketTrouble, Kept, Listed, NoAnswer, reason_of
+from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, BucketTrouble, Kept, Listed, NoAnswer, reason_of
 
 if TYPE_CHECKING:  # exist only in stubs
     from obstore.store import ClientConfig, RetryConfig
@@ -112,6 +112,17 @@ class Bucket:
             except AlreadyExistsError:
                 return bytes(obstore.get(self.opened(), key).bytes())
         return fresh
+
+    def try_writing(self) -> None:
+        """Raises NoAnswer if there is no response to a small write, from a bucket that is left alone, too; a refusal is
+        a response."""
+        try:
+            with _as_trouble():
+                obstore.put(self.opened(), TRIAL_KEY, b"ok\n")
+        except NoAnswer:
+            raise
+        except TROUBLE:
+            pass
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""

@@ -37,6 +37,9 @@ META: Final = ".meta"
 """Folder of the metadata objects: one for each artifact and tenant, so that two writers never share one."""
 TRIAL_KEY: Final = f"{META}/trial"
 """Written to test whether the store is writable; its name is not an artifact's, so it is not mistaken for one."""
+TRIAL_BYTES: Final = 64 * 1024
+"""Of what is written there on a disk: more than the smallest result that is cut. A full disk often has a few blocks
+left, which take a small file and no artifact. Drawn at random, as some file systems compress."""
 TOUCH_SECONDS: Final = 3600
 """The use of an artifact is noted at most this often, by writing its metadata object again."""
 

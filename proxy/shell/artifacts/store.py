@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime
 import mimetypes
+import os
 import random
 import threading
 import time
@@ -25,6 +26,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
+    TRIAL_BYTES,
     TRIAL_KEY,
     TROUBLE,
     ArtifactFolder,
@@ -164,9 +166,10 @@ class ArtifactStore:
             pass  # it is met again, and told, by whoever stores something
 
     async def trouble(self) -> str | None:
-        """Why nothing can be written; None if it can. It is tested with one small object that stays."""
+        """Why nothing can be written; None if it can. It is tested with one object that stays, small in a bucket."""
+        content = os.urandom(TRIAL_BYTES) if self._folder.place_of(TRIAL_KEY) is not None else b"ok\n"
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, b"ok\n")
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, content)
         except TROUBLE as error:
             return f"the artifact store cannot be written: {reason_of(error)}"
         return None

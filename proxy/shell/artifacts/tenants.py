@@ -94,6 +94,8 @@ class Tenants:
             return
         try:
             found = self._bucket.agreed(SECRET_KEY, self._secret)
+            if self._bucket.cooldown.why is not None:
+                self._bucket.try_writing()
             problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
         except TROUBLE as error:
             found, problem = b"", reason_of(error)

@@ -140,6 +140,7 @@ class SendPlans:
             window,
             self._language,
             planned.request.put_in,
+            planned.inputs.members,
             window_is_told=is_told,
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
         )

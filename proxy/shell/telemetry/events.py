@@ -69,8 +69,13 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("artifacts_swept",), "old artifacts were deleted, or the least recently used ones above the size limit"),
     (
         ("request_refused",),
-        "a client was cut off before the proxy had the head of its request: too long, too slow, not HTTP, or one "
-        "connection too many; the reason is in `problem`",
+        "a client was cut off before the proxy had the head of its request (too long, too slow, not HTTP, or one "
+        "connection too many), or it called by a name that is not in `server.host_names`; the reason is in `problem`",
+    ),
+    (
+        ("wrong_admin_key",),
+        "somebody asked for one of the operator's pages with another key than `server.admin_key`: the `client`'s "
+        "address, and what `X-Forwarded-For` claims; never the key",
     ),
     (
         ("request_not_read", "passthrough_failed"),
@@ -79,7 +84,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("decisions_not_kept",),
         "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
-        "file works again; a broken one is put aside",
+        "file works again; a broken one is put aside, and one that was removed is made again",
     ),
     (
         ("learning_not_kept", "learning_not_read", "learning_not_erased"),

@@ -249,6 +249,18 @@ def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path: Path, monk
     tenants.keep_secret()
 
 
+@pytest.mark.parametrize(("error", "is_used"), [(SILENT, False), (NOT_THERE, False), (DENIED, True)])
+def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refuses_them_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_used: bool
+) -> None:
+    bucket = Bucket("memory://")
+    tenants = Tenants.of_bucket(bucket, tmp_path)
+    bucket.cooldown.begin()
+    monkeypatch.setattr(obstore, "put", raising(error))
+    tenants.keep_secret()
+    assert (bucket.cooldown.why is None) is is_used
+
+
 def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path) -> None:
     bucket = Bucket("memory://")
     one, two = (Tenants.of_bucket(bucket, tmp_path / name) for name in ("one", "two"))
