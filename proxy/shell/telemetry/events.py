@@ -92,8 +92,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("owner_secret_not_kept",),
-        "the secret of tenants cannot be written to the data folder, and lasts as long as the process; or not be read in "
-        "a bucket, and until it is, nothing is kept or read there",
+        "the secret of tenants cannot be written to the data folder, and lasts as long as the process; or it cannot be "
+        "read in a bucket, and until it is, nothing is kept or read there",
     ),
     (
         ("state_lost", "state_found", "state_failed"),
