@@ -297,9 +297,9 @@ def unwritable(settings: Settings) -> str | None:
 
 def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     """What tells the owners of artifacts apart."""
-    if isinstance(folder, PrivateFolder):
+    if settings.artifacts.url is None:
         return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _guard(settings: Settings) -> Guard:
@@ -355,6 +355,7 @@ async def _sharing(
     async with contextlib.AsyncExitStack() as at_the_end:
         if contact is not None:
             at_the_end.push_async_callback(contact.close)
+            await contact.start()
         for sharer in sharers:
             at_the_end.push_async_callback(sharer.close)
             await sharer.start()

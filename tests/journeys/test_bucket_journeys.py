@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from support.azure_server import azure_server, new_container
 from support.gcs_server import gcs_server, new_google_bucket
 from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
+
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.tenants import Tenants
 
 LONG = long_text(5_000, "word")
 
@@ -137,3 +141,20 @@ def _read(world: Any, name: str) -> int:
         world.proxies[0].removesuffix("/v1") + f"/artifacts/{name}", headers=mine
     ).status_code
     return status
+
+
+def test_two_replicas_over_a_folder_at_artifacts_url_give_back_what_either_cut(build: Any, tmp_path: Path) -> None:
+    places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
+    world = build(artifacts={"url": f"file://{tmp_path}/shared"}, proxies=places)
+    world.ask(one_call(LONG))
+    (name,) = set(re.findall(r"tool_bash_[0-9a-f]{16}\.txt", world.upstream.last.body.decode()))
+    mine = {"authorization": f"Bearer {KEY}"}
+    read = [world.client.get(f"{at.removesuffix('/v1')}/artifacts/{name}", headers=mine) for at in world.proxies]
+    assert [found.content for found in read] == [LONG.encode()] * 2
+
+
+def test_a_shared_folder_that_was_emptied_gets_its_secret_back(tmp_path: Path) -> None:
+    tenants = Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "one")
+    shutil.rmtree(tmp_path / "shared")
+    tenants.keep_secret()
+    assert Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "two").circle == tenants.circle

@@ -121,6 +121,12 @@ class ArtifactFolder(Protocol):
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; a reader finds a whole one or none."""
 
+    def agreed(self, key: str, fresh: bytes) -> bytes:
+        """The content of an object, which becomes `fresh` if there was none."""
+
+    def try_writing(self) -> None:
+        """Raises NoAnswer if a bucket that is left alone still does not respond."""
+
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this."""
 

@@ -96,6 +96,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "read in a bucket, and until it is, nothing is kept or read there",
     ),
     (
+        ("state_not_shared",),
+        "replicas with another secret of tenants use the server at `state.url`, too: each group is for itself",
+    ),
+    (
         ("state_lost", "state_found", "state_failed"),
         "the server at `state.url` is away, or there again, or a defect of the proxy keeps it from what is there; "
         "meanwhile each replica goes by what it knows and learns, and shows the requests that it has",

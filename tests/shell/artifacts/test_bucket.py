@@ -143,7 +143,7 @@ def test_listing_begins_where_it_is_told_to(open_bucket: Open) -> None:
 
 def test_replicas_with_folders_of_their_own_agree_on_tenants(open_bucket: Open, tmp_path: Path) -> None:
     headers = [(b"authorization", b"Bearer sk-1")]
-    replicas = [Tenants.of_bucket(open_bucket(), tmp_path / str(number)) for number in range(3)]
+    replicas = [Tenants.of_store(open_bucket(), tmp_path / str(number)) for number in range(3)]
     assert len({replica.tenant_of(headers) for replica in replicas}) == 1
     assert Tenants.of_folder(tmp_path / "1").tenant_of(headers) != replicas[1].tenant_of(headers)
 
@@ -211,10 +211,10 @@ async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_h
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     bucket = Bucket("memory://")
-    others = Tenants.of_bucket(bucket, tmp_path / "others")
+    others = Tenants.of_store(bucket, tmp_path / "others")
     with capture_logs() as logs, monkeypatch.context() as patched:
         broken(patched, error)
-        late = Tenants.of_bucket(bucket, tmp_path / "late")
+        late = Tenants.of_store(bucket, tmp_path / "late")
         late.keep_secret()
     assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
     assert "SECRET" not in str(logs)
@@ -234,7 +234,7 @@ async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_h
 
 def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = Bucket("memory://")
-    tenants, calls = Tenants.of_bucket(bucket, tmp_path), []
+    tenants, calls = Tenants.of_store(bucket, tmp_path), []
     with monkeypatch.context() as patched:
         broken(patched, SILENT, calls)
         with pytest.raises(NoAnswer):
@@ -254,7 +254,7 @@ def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refu
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_used: bool
 ) -> None:
     bucket = Bucket("memory://")
-    tenants = Tenants.of_bucket(bucket, tmp_path)
+    tenants = Tenants.of_store(bucket, tmp_path)
     bucket.cooldown.begin()
     monkeypatch.setattr(obstore, "put", raising(error))
     tenants.keep_secret()
@@ -263,9 +263,9 @@ def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refu
 
 def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path) -> None:
     bucket = Bucket("memory://")
-    one, two = (Tenants.of_bucket(bucket, tmp_path / name) for name in ("one", "two"))
+    one, two = (Tenants.of_store(bucket, tmp_path / name) for name in ("one", "two"))
     bucket.remove(SECRET_KEY)
-    new = Tenants.of_bucket(bucket, tmp_path / "new")
+    new = Tenants.of_store(bucket, tmp_path / "new")
     assert new.circle != one.circle
     one.agree()
     two.agree()
@@ -274,7 +274,7 @@ def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path)
 
 async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket: Open, tmp_path: Path) -> None:
     bucket = open_bucket()
-    tenants = Tenants.of_bucket(bucket, tmp_path)
+    tenants = Tenants.of_store(bucket, tmp_path)
     store = store_in(bucket, on_emptied=tenants.agree)
     assert await store.keep([SHORT, LONG], TENANT) == frozenset()
     before = keys(bucket)
@@ -353,7 +353,7 @@ def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, conte
     bucket = Bucket("memory://")
     bucket.put(SECRET_KEY, content)
     with capture_logs() as logs:
-        Tenants.of_bucket(bucket, tmp_path)
+        Tenants.of_store(bucket, tmp_path)
     assert logs[0]["reason"] == f"it has {len(content)} bytes, not 32"
     assert bytes(obstore.get(bucket.opened(), SECRET_KEY).bytes()) == content
 
