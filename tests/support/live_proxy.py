@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxy.demo.servers import raise_defects
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PATIENCE_SECONDS = 20.0
@@ -121,13 +123,14 @@ def _begun(folder: Path, *flags: str, upstream_port: int, program: Sequence[str]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    raise_defects(log_file.read_text(errors="replace"))
 
 
 def _await_health(proxy: Proxy) -> None:
     last_try = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < last_try and proxy.process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", proxy.port), 1) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             if b" 200 " in connection.recv(100):
                 return
         time.sleep(0.01)

@@ -23,6 +23,7 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
+from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, read_body
@@ -37,8 +38,9 @@ from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import Road, road_of, wire_over
+from proxy.wire.roads import Road, like, road_of, wire_over
 
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
@@ -169,13 +171,13 @@ class PassThrough:
             async with UntilClientLeaves(receive, *told_by) as client:
                 body = aiter(upload) if upload else None
                 if len(self._routes.all) > 1 and model_union.is_asked(scope):
-                    await model_union.send_union(self._routes.all, scope, send)
+                    await model_union.send_union(self._routes, scope, send)
                     return
                 route = self._routes.for_path(road.path.partition(b"/v1")[2].decode("latin-1"))
                 target = _target(scope, _on(route, scope, road, self._routes))
                 answer = await route.relay.pass_through(scope["method"], target, headers, body, wire)
                 try:
-                    await sender.pass_on(answer, client, None)
+                    await sender.pass_on(answer, client, [])
                 finally:
                     await sender.let_go(answer)
         except ProxyError as error:
@@ -206,6 +208,7 @@ class Dispatcher:
         rest: ASGIApp,
         lifespan: Lifespan,
         base_path: bytes,
+        guard: Guard,
         compress_api: CompressPaths | None = None,
         mcp: ASGIApp | None = None,
     ) -> None:
@@ -213,6 +216,7 @@ class Dispatcher:
         through like others. `mcp`: what answers `/mcp`; None: nothing is there."""
         self._fitted = fitted
         self._base_path = base_path
+        self._guard = guard
         self._compress_api = compress_api
         self._mcp = mcp
         self._pass_through = pass_through
@@ -223,6 +227,11 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
+        elif (stranger := self._guard.stranger(scope)) is not None:
+            logger().info("request_refused", status=stranger.status, outcome=stranger.code, problem=stranger.message)
+            road = road_of(scope["method"], _raw_path(scope), self._base_path)
+            wire = CHAT_COMPLETIONS if road is None else road.wire or wire_over(road.path)
+            await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)
         elif self._compress_api is not None and self._compress_api.serves(scope["path"]):
             await self._compress_api(scope, receive, send)
         elif (road := road_of(scope["method"], _raw_path(scope), self._base_path)) is not None:
@@ -292,5 +301,7 @@ async def _here(send: Send, request_id: bytes) -> None:
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
     """404 for an unknown path, with the base URL that was probably meant."""
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
-    error = UnknownPath(f"nothing is served at this path; the API is at http://{host}/v1")
+    meant = like(_raw_path(scope))
+    hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
+    error = UnknownPath(f"nothing is served at this path; {hint}")
     await ResponseSender(send, request_id_of(scope["headers"])).refuse(error)

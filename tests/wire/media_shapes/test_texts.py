@@ -214,6 +214,11 @@ def test_a_name_in_json_is_the_name_of_its_content(found):
     ],
     ids=json.dumps,
 )
+def test_a_member_of_json_that_is_only_called_like_a_part_stays(members):
+    text = json.dumps({"sha256": "0123456789abcdef" * 4, "items": [members]})
+    assert replaced(text) == (text, [])
+
+
 @pytest.mark.parametrize("frame", [lambda found: found, lambda found: {"files": [{"name": "a.png", "body": found}]}])
 def test_a_buffer_of_node_is_the_content_that_its_numbers_are(frame):
     text = json.dumps(frame({"type": "Buffer", "data": [*PNG]}))
@@ -238,11 +243,6 @@ def test_a_long_buffer_is_read_however_many_numbers_it_has():
     found = []
     with_replaced(json.dumps({"type": "Buffer", "data": [*content]}), lambda one: found.append(one.content()))
     assert found == [content]
-
-
-def test_a_member_of_json_that_is_only_called_like_a_part_stays(members):
-    text = json.dumps({"sha256": "0123456789abcdef" * 4, "items": [members]})
-    assert replaced(text) == (text, [])
 
 
 def test_what_stands_beside_an_address_in_json_is_read_too():
