@@ -16,6 +16,7 @@ from faults.soak import soak, written
 from faults.storage import isolation, kills, many_at_once, no_disk
 from faults.trials import Extent, Trial, Tried
 from faults.upstream_faults import broken_answers, nonsense
+from faults.waiting import waiting_requests
 
 TRIALS: Final[dict[str, Trial]] = {
     trial.__name__: trial
@@ -32,6 +33,7 @@ TRIALS: Final[dict[str, Trial]] = {
         idle_streams,
         large_beside_small,
         slow_bodies,
+        waiting_requests,
         secrets,
     )
 }

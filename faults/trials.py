@@ -35,11 +35,12 @@ class Extent:
     kills: int = 50
     idle_streams: int = 1_000
     large_at_once: int = 100
+    waiting: int = 500
 
     @classmethod
     def short(cls) -> Extent:
         """What `make test` has time for."""
-        return cls(every=29, kills=3, idle_streams=200, large_at_once=12)
+        return cls(every=29, kills=3, idle_streams=200, large_at_once=12, waiting=10)
 
 
 Trial: TypeAlias = Callable[[Extent], Awaitable[list[Tried]]]
