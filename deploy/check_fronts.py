@@ -211,6 +211,8 @@ def main() -> int:
                 "OPENAI_API_KEY": KEY,
                 "CONTEXT_PROXY_ARTIFACTS__PUBLIC_URL": f"https://localhost:{port}",
                 "CONTEXT_PROXY_DATA_DIR": str(folder / "kept"),
+                "CONTEXT_PROXY_SERVER__ADMIN_KEY": "k" * 32,
+                "CONTEXT_PROXY_SERVER__HOST_NAMES": '["proxy.example"]',
                 "CONTEXT_PROXY_SERVER__PORT": str(proxy_port),
                 "UPSTREAM": f"http://127.0.0.1:{upstream.server_port}/v1",
             }

@@ -4,9 +4,9 @@
     ├── ServerStopping 503 · TooManyConnections 503 · TooManyListeners 503 · LoopDetected 508
     ├── CompressionFailed 503 · CompressionTimeout 503
     ├── ClientError    MalformedRequest 400 · UnknownPath 404 · BodyTooLarge 413 · ContextOverflow 400 · ClientLeft 499
-    │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431
+    │                  RequestTimeout 408 · UpgradeRefused 426 · HeadTooLarge 431 · UnknownCoding 501
     │                  BadArtifactQuery 400 · MissingKey 401 · MethodNotAllowed 405 · RangeOutside 416
-    │                  KeyNeeded 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
+    │                  KeyNeeded, WrongKey 401 · NotFromHere 403 · UnknownDecision 404 · SettingsRefused 422
     ├── UpstreamError  UpstreamUnreachable 502 · UpstreamEmpty 502 · UpstreamTimeout 504
     └── ArtifactError  ArtifactNotFound 404 · ArtifactStoreUnavailable 503
 
@@ -102,14 +102,20 @@ class UpgradeRefused(ClientError):
 
 
 class KeyNeeded(ClientError):
-    """An operator page requested from elsewhere without the operator's key."""
+    """An operator page requested without the operator's key, where one is needed."""
 
     status = 401
     code = "key_needed"
 
 
+class WrongKey(KeyNeeded):
+    """An operator page requested with another key than the operator's."""
+
+    code = "wrong_key"
+
+
 class NotFromHere(ClientError):
-    """An operator page requested in a way that only another machine or a foreign web page would use."""
+    """A request made in a way that only another machine or a foreign web page would use."""
 
     status = 403
     code = "not_from_here"
@@ -134,6 +140,13 @@ class HeadTooLarge(ClientError):
 
     status = 431
     code = "head_too_large"
+
+
+class UnknownCoding(ClientError):
+    """The body has a transfer coding besides `chunked`."""
+
+    status = 501
+    code = "unknown_coding"
 
 
 class RequestTimeout(ClientError):

@@ -34,6 +34,7 @@ from proxy.config.types import (
     AgentPath,
     Folder,
     History,
+    HostName,
     Key,
     KeyFile,
     MaxChars,
@@ -100,12 +101,15 @@ class ServerSettings(Section):
     """Most clients of one worker at a time; the system's limit on open files may lower it. One more closes the
     connection that has been idle longest; if all wait for responses, it gets a 503."""
     admin_key: Annotated[Key, Field(min_length=16)] | None = None
-    """Opens the dashboard, `/decisions` and `/explain` to other machines, sent as `Authorization: Bearer …` or as the
-    password that a browser asks for. Empty: only clients on this machine can open them, and they need no key."""
+    """The key of the dashboard, `/decisions`, `/explain` and the operator's other pages for every client, those on this
+    machine included; sent as `Authorization: Bearer …` or as the password that a browser asks for. Empty: only clients
+    on this machine can open them, and they need no key. Set it behind any reverse proxy."""
     admin_key_file: KeyFile | None = None
     """A file that holds this key and nothing else; `admin_key` beats it."""
-    host_names: frozenset[str] = frozenset()
-    """Names, besides `localhost` and loopback addresses, by which clients on this machine may open those pages."""
+    host_names: frozenset[HostName] = frozenset({"host.docker.internal", "host.containers.internal"})
+    """Names, besides `localhost` and loopback addresses, by which clients on this machine may open those pages. While
+    the proxy listens on loopback and adds a key of its own (`upstream.api_key`), every request to another name, or of a
+    web page from another host, gets a 403: name here what a reverse proxy on this machine passes on as `Host`."""
     shutdown_grace_seconds: float = Field(default=25, ge=0)
     """How long running streams may continue after a signal to stop; less than the 30 seconds that Kubernetes grants."""
 

@@ -25,6 +25,7 @@ _ENDPOINT: Final = re.compile(r"(/chat/completions|/completions|/responses|/mess
 """What clients add to a base URL themselves."""
 _VALKEY: Final = re.compile(r"^valkey(s?)://")
 _DATABASE: Final = re.compile(r"(?:/[0-9]{0,4})?")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _PLAIN_URL: Final = re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
 """It is shown to models."""
 
@@ -87,6 +88,12 @@ def _public_url(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
+def _host_name(name: str) -> str:
+    if not _HOST_NAME.fullmatch(name):
+        raise ValueError("must be a name such as proxy.example, without scheme, port and path")
+    return name.lower()
+
+
 Folder = Annotated[Path, BeforeValidator(_named)]
 """An empty text, as from an unset shell variable, would mean the current folder."""
 
@@ -111,6 +118,7 @@ StoreUrl = Annotated[str, AfterValidator(_store_url)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 AgentPath = Annotated[str, AfterValidator(_agent_path)]
 PublicUrl = Annotated[str, AfterValidator(_public_url)]
+HostName = Annotated[str, AfterValidator(_host_name)]
 SentKey = Annotated[Key, AfterValidator(_sendable)]
 """A key that goes into a header."""
 

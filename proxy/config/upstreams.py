@@ -34,6 +34,10 @@ class UpstreamSettings(Section):
     api_key_file: KeyFile | None = None
     """A file that holds this key and nothing else, such as a Kubernetes or Docker secret; `api_key` beats it. It is
     read at the start and at each reload."""
+    list_with_client_key: bool = False
+    """`true`: with several upstreams, `GET /v1/models` asks this one with the client's key, too, if it has none of its
+    own. Otherwise that key goes only to the upstream that it is for: the one of `claude-*` for clients of Anthropic's
+    API, `upstream` for all others."""
     connect_timeout_seconds: float = Field(default=10, gt=0)
     """Longest wait for a connection."""
     first_byte_timeout_seconds: float = Field(default=600, gt=0)

@@ -5,8 +5,9 @@ Rule: nothing in here knows a member of any API but `tools`, which all of them h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from proxy.core.overflow import Sent, Verdict
 from proxy.core.text.jsontext import Raw
@@ -15,6 +16,19 @@ from proxy.errors import ProxyError
 from proxy.wire import openai_errors
 from proxy.wire.error_bodies import judge_answer
 from proxy.wire.request import Request
+from proxy.wire.tool_list import has_others
+
+_LONG_BYTES: Final = 1_024
+"""A shorter member costs less than the margin of any window. OpenAI's `metadata` may have 9 KB and is no prompt."""
+
+
+_ADDS: Final = re.compile(
+    r".*search.*|mcp_servers|plugins|documents|data_sources|tool_resources|vector_store.*|container"
+)
+"""Members of requests that make a server add text: `web_search_options` of OpenAI, `search_parameters` of xAI,
+`enable_search` of DashScope, `plugins` of OpenRouter, `data_sources` of Azure, `documents` of Cohere and vLLM,
+`mcp_servers` and `container` of Anthropic."""
+_SAYS_NO: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""'})
 
 
 class JsonWire:
@@ -22,10 +36,36 @@ class JsonWire:
 
     id_header: ClassVar[bytes] = b"x-request-id"
     content_type: ClassVar[bytes] = b"application/json"
+    client_tools: ClassVar[re.Pattern[str]] = re.compile("(?:function|custom)?")
+    """Types of tools that the client runs; any other one is the server's."""
+    file_marks: ClassVar[tuple[bytes, ...]] = (b'"file_data"', b'"file_id"', b'"input_audio"', b'"video_url"')
+    read_members: ClassVar[frozenset[str]] = frozenset({"tools"})
+    """Members besides the messages that are counted on their own."""
 
     def tools(self, request: Request) -> bytes:
         """The member of that name."""
         return bytes(request.members.get("tools", b""))
+
+    def long_members(self, request: Request) -> Mapping[str, bytes]:
+        """All others that are long, but for metadata: an API's next member is counted before it is known here."""
+        read = self.read_members
+        return {
+            name: bytes(raw)
+            for name, raw in request.members.items()
+            if len(raw) > _LONG_BYTES and name not in read and name != request.shape.messages and "metadata" not in name
+        }
+
+    def adds_to_prompt(self, request: Request) -> bool:
+        """By members of these names, and by tools that the client does not run."""
+        return (
+            not request.shape.is_whole
+            or any(_ADDS.fullmatch(name) and bytes(raw) not in _SAYS_NO for name, raw in request.members.items())
+            or has_others(self.tools(request), self.client_tools)
+        )
+
+    def may_hold_files(self, raw: bytes) -> bool:
+        """By the names of the parts that contain one; inside a text, their quotes are escaped."""
+        return any(mark in raw for mark in self.file_marks)
 
     def left_to_the_upstream(self, _: Request) -> Mapping[str, Raw]:
         """Nothing: the upstream holds nothing of the conversation."""

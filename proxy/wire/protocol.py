@@ -60,6 +60,17 @@ class Wire(Protocol):
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
         """The text besides messages and tools that a model reads and that therefore counts, as the request has it."""
 
+    def long_members(self, request: Request) -> Mapping[str, bytes]:
+        """By name: long members besides messages, tools and instructions. Some servers add them to the prompt, others
+        do not: the schema of a reply, a prediction, documents."""
+
+    def adds_to_prompt(self, request: Request) -> bool:
+        """Whether the upstream may add to the prompt what the request does not contain: a conversation that it holds,
+        web pages, results of its own tools. Then its count says nothing about ours."""
+
+    def may_hold_files(self, raw: bytes) -> bool:
+        """Whether a message may contain a file, a film or sound: their cost is unknown."""
+
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
 

@@ -6,6 +6,7 @@ Rule: the client's own entries in the list keep their bytes.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -18,6 +19,23 @@ MAX_NAMES: Final = 1_000
 _NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
 """Of a tool list that is read once for all requests of its agent; sixty-four lists are remembered."""
+
+
+def has_others(tools: bytes, types: re.Pattern[str]) -> bool:
+    """Whether a tool list has a tool of a type other than these; a tool without one has an empty one.
+
+    >>> known = re.compile("(?:function)?")
+    >>> has_others(b'[{"type":"web_search"}]', known), has_others(b'[{"type":"function"},{}]', known)
+    (True, False)
+    """
+    return (_has_others if len(tools) <= _MAX_REMEMBERED_BYTES else _has_others.__wrapped__)(tools, types)
+
+
+@functools.lru_cache(64)
+def _has_others(tools: bytes, types: re.Pattern[str]) -> bool:
+    listed = jsontext.opened(tools or None)
+    found = (tool.get("type") for tool in listed if isinstance(tool, dict)) if isinstance(listed, list) else ()
+    return any(types.fullmatch(kind if isinstance(kind, str) else "") is None for kind in found)
 
 
 class OwnTool:

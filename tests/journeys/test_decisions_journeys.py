@@ -177,6 +177,13 @@ def test_the_pages_are_for_this_machine_and_for_who_has_the_key(build: Any) -> N
         assert at(world, path, headers={"x-forwarded-for": "127.0.0.1"}).status_code == 403
     assert at(world, "/explain", "POST", content=json.dumps(one_call("x")), headers=foreign).status_code == 403
     root = world.proxies[1].removesuffix("/v1")
+    for path in (*paths, "/overview", "/conversations", "/events"):
+        assert world.client.get(f"{root}{path}").status_code == 401
+    assert world.client.post(f"{root}/-/reload").status_code == 401
+    wrong = world.client.get(f"{root}/decisions", headers={"authorization": "Bearer wrong-canary"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "wrong_key")
+    assert [line["path"] for line in world.logged("wrong_admin_key")] == ["/decisions"]
+    assert "wrong-canary" not in world.log_text
     through = {"x-forwarded-for": "10.0.0.7", "host": "proxy.example"}
     refused = world.client.get(f"{root}/decisions", headers=through)
     assert (refused.status_code, refused.headers["www-authenticate"][:5]) == (401, "Basic")

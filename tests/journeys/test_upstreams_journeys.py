@@ -137,6 +137,44 @@ def test_an_upstream_without_a_list_is_left_out_and_none_at_all_is_an_error(buil
     assert listed(world).status_code == 502
 
 
+def test_a_list_of_models_takes_a_clients_key_only_where_it_belongs(build: Any) -> None:
+    """The upstream of Claude for Anthropic's clients, the default for all others; a setting opens another."""
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    def noting(name: str) -> Starlette:
+        async def listed(request: Request) -> Response:
+            seen.append((name, dict(request.headers)))
+            return JSONResponse({"object": "list", "data": [{"id": name}]})
+
+        return Starlette(routes=[Route("/v1/models", listed)])
+
+    names = ("default", "claude", "own", "open")
+    with (
+        serving(noting(names[0])) as default,
+        serving(noting(names[1])) as claude,
+        serving(noting(names[2])) as own,
+        serving(noting(names[3])) as opened,
+    ):
+        routed = [
+            {"match": "claude-*", "base_url": claude},
+            {"match": "own-*", "base_url": own, "api_key": "sk-own"},
+            {"match": "open-*", "base_url": opened, "list_with_client_key": True},
+        ]
+        world = build(upstream={"base_url": default}, upstreams=routed)
+        sent = {"cookie": "session=canary", "x-goog-api-key": "canary", "user-agent": "agent/1"}
+        found = world.client.get(f"{world.proxies[0]}/models", headers={"authorization": f"Bearer {KEY}", **sent})
+        assert {entry["id"] for entry in found.json()["data"]} == {*names}
+        keys = {name: headers.get("authorization") for name, headers in seen if headers["user-agent"] == "agent/1"}
+        assert keys == {"default": f"Bearer {KEY}", "claude": None, "own": "Bearer sk-own", "open": f"Bearer {KEY}"}
+        strangers = [headers for name, headers in seen if name in ("claude", "own")]
+        assert "canary" not in str(strangers)
+        seen.clear()
+        anthropic = {"x-api-key": KEY, "anthropic-version": "2023-06-01", "user-agent": "agent/2"}
+        world.client.get(f"{world.proxies[0]}/models", headers=anthropic)
+        given = {name: headers.get("x-api-key") for name, headers in seen if headers["user-agent"] == "agent/2"}
+        assert given == {"default": None, "claude": KEY, "own": None, "open": KEY}
+
+
 GONE = "http://127.0.0.1:9/v1"
 
 

@@ -48,7 +48,7 @@ class Client:
 
     def ask(self, line: str, body: bytes | None = None, *headers: str) -> None:
         """Write a request; a body brings its length."""
-        lines = [f"{line} HTTP/1.1", "host: proxy", *headers]
+        lines = [f"{line} HTTP/1.1", "host: localhost", *headers]
         if body is not None:
             lines.append(f"content-length: {len(body)}")
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))

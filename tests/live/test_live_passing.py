@@ -96,6 +96,71 @@ async def test_a_client_that_reads_nothing_holds_the_upstream_back_and_gets_it_a
     assert (told, rest) == (events, b"")
 
 
+@pytest.mark.parametrize("line", [CHAT, "GET /v1/files"])
+@pytest.mark.parametrize("status", [600, 999])
+async def test_a_status_that_http_does_not_have_is_a_502(status: int, line: str, proxy: Any, client: Any) -> None:
+    async with upstream(proxy, answering(b"HTTP/1.1 %d Odd\r\ncontent-length: 2\r\n\r\nok" % status)):
+        client.ask(line, BODY)
+        found, _, body = await client.answer()
+        assert (found, json.loads(body)["error"]["code"]) == (502, "upstream_unreachable")
+        assert f"status {status}" in json.loads(body)["error"]["message"]
+        client.ask("GET /healthz")  # the connection lives
+        assert (await client.answer())[0] == 200
+
+
+@pytest.mark.parametrize("line", [CHAT, "GET /v1/files", "POST /v1/messages/batches"])
+async def test_what_looks_like_a_header_of_ours_is_ours(line: str, proxy: Any, client: Any) -> None:
+    forged = b"X-Context-Proxy-Tokens: before=1\r\nx-context-proxy-anything: 1\r\nx-request-id: up-1\r\n"
+    async with upstream(proxy, answering(b"HTTP/1.1 200 OK\r\n" + forged + b"content-length: 2\r\n\r\nok")):
+        client.ask(line, BODY, "x-request-id: mine-1")
+        _, pairs = await client.head()
+        assert await client.reader.readexactly(2) == b"ok"
+    assert [value for name, value in pairs if name == b"x-request-id"] == [b"mine-1"]
+    assert [value for name, value in pairs if name == b"x-upstream-request-id"] == [b"up-1"]
+    assert not [value for name, value in pairs if name.startswith(b"x-context-proxy-") and value.endswith(b"=1")]
+    assert b"x-context-proxy-anything" not in dict(pairs)
+
+
+async def test_a_transfer_coding_besides_chunked_is_a_501(proxy: Any, client: Any) -> None:
+    client.ask(CHAT, None, "transfer-encoding: gzip, chunked")
+    status, _, body = await client.answer()
+    assert (status, json.loads(body)["error"]["code"]) == (501, "unknown_coding")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/models", "/metrics", "/healthz", "/"])
+async def test_a_page_whose_name_leads_here_gets_nothing_where_the_proxy_adds_its_key(
+    path: str, proxy: Any, client: Any
+) -> None:
+    """DNS rebinding: this proxy listens on loopback and has a key."""
+    seen: list[Request] = []
+    line = f"{'POST' if path.count('/') > 1 and path != '/v1/models' else 'GET'} {path}"
+    async with upstream(proxy, answering(JSON_OK, seen=seen)):
+        for strange in (["host: evil.test"], ["host: localhost", "origin: http://evil.test"]):
+            client.writer.write("\r\n".join([f"{line} HTTP/1.1", *strange, "content-length: 2", "", "{}"]).encode())
+            status, _, body = await client.answer()
+            assert status == 403
+            assert b"server.host_names" in body
+            assert (b'"type":"error"' in body.replace(b" ", b"")) == (path == "/v1/messages")  # in the wire's shape
+        assert seen == []
+        client.writer.write(f"{line} HTTP/1.1\r\nhost: host.docker.internal\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+        assert (await client.answer())[0] != 403  # a container calls like that
+
+
+async def test_named_hosts_pages_of_this_machine_and_programs_without_a_name_are_served(start: Any) -> None:
+    proxy = start(UPSTREAM__API_KEY="sk-configured-canary", SERVER__HOST_NAMES='["proxy.example"]')
+    served = [
+        b"host: proxy.example",
+        b"host: 127.0.0.1:8787\r\norigin: http://localhost:3000",
+        b"host: proxy.example\r\norigin: https://proxy.example",
+        b"accept: */*",
+    ]
+    for headers in served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"GET /healthz HTTP/1.0\r\n" + headers + b"\r\n\r\n")
+        assert (await reader.read()).split(b" ")[1] == b"200"
+        writer.close()
+
+
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500, 503])
 async def test_answers_and_errors_of_the_upstream_pass_as_they_are(status: int, proxy: Any, client: Any) -> None:
     text = b'{"error": {"message": "no \xe4", "odd": NaN}, "kept":  [1 ,2]}'
@@ -225,7 +290,7 @@ async def test_a_path_outside_the_api_is_a_404_that_names_the_api(proxy: Any, cl
     client.ask("POST /completions", BODY)
     status, _, answer = await client.answer()
     assert status == 404
-    assert "http://proxy/v1" in json.loads(answer)["error"]["message"]
+    assert "http://localhost/v1" in json.loads(answer)["error"]["message"]
 
 
 async def test_headers_about_a_connection_stay_on_it(proxy: Any, client: Any) -> None:

@@ -118,6 +118,56 @@ async def test_a_400_without_a_word_is_tried_again_shorter_where_nobody_knows_th
         assert (detected["kind"], detected["status"]) == ("unknown", 400)
 
 
+NGINX = (
+    b"<html>\r\n<head><title>400 Bad Request</title></head>\r\n<body>\r\n<center><h1>400 Bad Request</h1></center>\r\n"
+    b"<hr><center>nginx/1.25.3</center>\r\n</body>\r\n</html>\r\n"
+)
+BARE = [
+    openai_error(""),
+    openai_error("Bad Request"),
+    b"400 Bad Request",
+    NGINX,
+    b'{"detail":"Bad Request"}',
+    b'{"error":{"message":"Provider returned error","code":400,"metadata":{"provider_name":"Chutes"}},"user_id":"u1"}',
+    b'{"type":"error","error":{"type":"invalid_request_error","message":""},"request_id":"req_011CSHoEeqs5C35K2UUqR7Fy"}',
+    b'{"timestamp":"2026-05-01T10:00:00.000+00:00","status":400,"error":"Bad Request","path":"/v1/chat/completions"}',
+    b'{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}',
+]
+"""OpenRouter: OmniRoute#3044; Google: gemini-cli#15366; the error page
+of Spring Boot; the rest are gateways."""
+
+
+@pytest.mark.parametrize("status", [400, 413])
+@pytest.mark.parametrize("refusal", BARE)
+async def test_a_refusal_that_names_no_cause_is_bare_whatever_it_is_wrapped_in(
+    tmp_path: Path, refusal: bytes, status: int
+) -> None:
+    body = conversation(9_500)
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(status, refusal), accepting)
+        assert (await stage.ask(body)).attempts == "2"
+        stage.model.plays(saying(status, refusal), saying(status, refusal))
+        assert (await stage.ask(body)).body == refusal
+        stage.model.plays(saying(status, refusal))
+        assert (await stage.ask(conversation(900))).attempts == "1"
+    async with staged(tmp_path / "known", **window(200_000)) as stage:
+        stage.model.plays(saying(status, refusal))
+        answer = await stage.ask(body)
+        assert (answer.status, answer.body, answer.attempts) == (status, refusal, "1")
+
+
+async def test_a_reply_that_is_cut_before_its_first_token_is_tried_again_shorter(tmp_path: Path) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
+    usage = {"prompt_tokens": 9_500, "completion_tokens": 0, "total_tokens": 9_500}
+    cut = json.dumps({"choices": [choice], "usage": usage}).encode()
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(200, cut), accepting)
+        answer = await stage.ask(conversation(9_500))
+        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+        stage.model.plays(saying(200, cut))
+        assert (await stage.ask(conversation(9_500, max_tokens=1))).body == cut
+
+
 @pytest.mark.parametrize("second", [b'{"error": "still no"}', b""])
 @pytest.mark.parametrize("status", [400, 422, 429, 500])
 async def test_when_less_is_refused_as_well_the_client_gets_the_first_answer(

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from support.ollama_server import Ollama
-from support.overflow_stage import PATIENCE_SECONDS, client, serving
+from support.overflow_stage import PATIENCE_SECONDS, accepting, client, saying, serving, staged
 from support.overflow_words import QUESTION, SYSTEM, conversation
 from support.scripted_upstream import ScriptedUpstream
 from support.waiting import until
@@ -113,6 +113,32 @@ async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answe
         status, headers, _ = await world.ask(LONG)
         assert (headers["x-context-proxy-attempts"], len(server.chats)) == ("1", 3)
         assert server.chats[2] == server.chats[1], "its prefix is the one that is in the server's cache"
+
+
+@pytest.mark.parametrize("left", [2_050, 2_051, 8_194, 8_195])
+async def test_half_of_a_window_is_not_the_window(tmp_path: Path, left: int) -> None:
+    """Behind a gateway, where `/api/ps` cannot be asked: https://github.com/ollama/ollama/issues/17889"""
+    server = Ollama(has_own_api=False, counts=left)
+    body = conversation(40_000, model=MODEL, stream=True)
+    async with running(tmp_path, server) as world:
+        await world.ask(body)
+        await until(lambda: bool(world.log("request_done")))
+        (learned,) = world.log("limit_learned")
+        assert (learned["limit_tokens"], learned["witness"]) == (2 * (left // 1_024) * 1_024, "usage")
+        assert world.log("ratio_learned") == []
+
+
+async def test_a_user_message_that_the_server_has_cut_off_itself_is_an_overflow(tmp_path: Path) -> None:
+    """https://github.com/ollama/ollama/issues/18107"""
+    lost = b'{"error":"no user query found in messages"}'
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(500, lost), accepting)
+        assert (await stage.ask(LONG)).attempts == "2"
+        stage.model.plays(saying(500, lost))
+        only_results = json.loads(LONG)
+        only_results["messages"] = [one for one in only_results["messages"] if one["role"] != "user"]
+        answer = await stage.ask(json.dumps(only_results).encode())
+        assert (answer.status, answer.body) == (500, lost)
 
 
 async def test_after_a_stream_the_next_turn_knows(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.overflow_score import counted_in, load
 from support.overflow_stage import COMPLETION, Scene, Stage, accepting, saying, serving, staged
 from support.overflow_words import conversation, estimate, openai_error, too_long, without_numbers
 from support.scripted_upstream import Connection, Request
@@ -60,6 +62,82 @@ async def test_one_exact_refusal_of_a_model_that_nobody_knows_fits_the_next_turn
             assert (answer.status, answer.attempts) == (200, "1")
             kept.append(stage.model.bodies[0])
         assert all(estimate(body) > 5_000 for body in kept), "and no more is left out than has to be"
+
+
+ROWS = load(Path(__file__).parents[1] / "wire" / "error_bodies" / "unseen_variants.jsonl")
+COUNTED = [
+    (row, tokens)
+    for row in ROWS
+    if row["label"] == "overflow" and row["source"].startswith("http") and (row["limit"] or 0) >= 4_096
+    if (tokens := counted_in(row)) is not None and row["limit"] <= tokens <= 60_000
+]
+"""Refusals that state limit and count exactly, of prompts that a test can make."""
+
+
+@pytest.mark.parametrize(("row", "tokens"), COUNTED, ids=lambda value: value["id"] if isinstance(value, dict) else "")
+async def test_every_refusal_that_states_limit_and_count_is_the_only_one_of_a_growing_run(
+    tmp_path: Path, row: dict[str, Any], tokens: int
+) -> None:
+    async with staged(tmp_path) as stage:
+        stage.model.plays(saying(row["http_status"], row["body"].encode()), accepting)
+        assert (await stage.ask(conversation(tokens, exchanges=20, model="m"))).attempts == "2"
+        for exchanges in (21, 23):
+            stage.model.plays(accepting)
+            assert (await stage.ask(conversation(tokens, exchanges=exchanges, model="m"))).attempts == "1"
+            assert 0.4 * row["limit"] < estimate(stage.model.bodies[0]) <= row["limit"]
+
+
+OTHER_WORDS = [
+    "prompt token count of {0} exceeds the limit of {1}",
+    "Invalid request: Your request exceeded model token limit: {1} (requested: {0})",
+    "Input length {0} exceeds the maximum length {1}",
+    "Please reduce the length of the messages or completion. Current length is {0} while limit is {1}",
+]
+"""Copilot, Kimi, Volcengine Ark, Cerebras: the limit is neither the window's nor the input's by name."""
+
+
+@pytest.mark.parametrize("words", OTHER_WORDS)
+async def test_a_limit_without_a_name_under_half_of_a_certain_window_needs_two_sightings(
+    tmp_path: Path, words: str
+) -> None:
+    async with staged(tmp_path, **WINDOW) as stage:
+        refusal = saying(400, openai_error(words.format(15_000, 6_000)))
+        for _ in range(2):
+            assert await asked(stage, refusal, accepting) == "2"
+        assert await asked(stage, accepting) == "1"
+        assert estimate(stage.model.bodies[0]) < 6_000
+
+
+@pytest.mark.parametrize("words", OTHER_WORDS)
+async def test_a_limit_without_a_name_that_stands_in_the_request_teaches_nothing(tmp_path: Path, words: str) -> None:
+    said = words.format(15_000, 6_000)
+    async with staged(tmp_path) as stage:
+        for _ in range(2):
+            stage.model.plays(saying(400, openai_error(said)), accepting)
+            assert (await stage.ask(conversation(15_000, model="m", user=said))).status == 200
+            assert estimate(stage.model.bodies[0]) > 12_000
+        assert await asked(stage, accepting) == "1"
+        assert estimate(stage.model.bodies[0]) > 12_000
+
+
+@pytest.mark.parametrize("words", OTHER_WORDS)
+async def test_twelve_turns_past_a_limit_without_a_name_meet_one_refusal(tmp_path: Path, words: str) -> None:
+    refused = 0
+
+    async def scene(connection: Connection, request: Request) -> None:
+        nonlocal refused
+        tokens = estimate(request.body)
+        refused += tokens > 12_000
+        told = saying(400, openai_error(words.format(tokens, 12_000))) if tokens > 12_000 else accepting
+        await told(connection, request)
+
+    async with staged(tmp_path) as stage:
+        sends = 0
+        for turn in range(12):
+            stage.model.plays(scene, scene)
+            assert (await stage.ask(conversation(9_000 + 600 * turn, exchanges=20, model="m"))).status == 200
+            sends += len(stage.model.bodies)
+        assert (refused, sends) == (1, 13)
 
 
 async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_its_refusal(

@@ -95,6 +95,15 @@ class Lines:
     def instructions(self, members: Mapping[str, Raw]) -> bytes:
         return b""
 
+    def long_members(self, _: Request) -> Mapping[str, bytes]:
+        return {}
+
+    def adds_to_prompt(self, _: Request) -> bool:
+        return False
+
+    def may_hold_files(self, _: bytes) -> bool:
+        return False
+
     def may_hold_images(self, raw: bytes) -> bool:
         return _may_hold_images(raw)
 

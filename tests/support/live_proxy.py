@@ -127,7 +127,7 @@ def _await_health(proxy: Proxy) -> None:
     last_try = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < last_try and proxy.process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", proxy.port), 1) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             if b" 200 " in connection.recv(100):
                 return
         time.sleep(0.01)

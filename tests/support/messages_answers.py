@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.core.overflow.refusal import refused_twice
-from support.model_turns import Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
+from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/messages"
 
@@ -196,6 +196,7 @@ REFUSALS: dict[str, Refusal] = {
     "in the stream": _in_stream,
     "stop reason": _stopped,
     "kimi": lambda _, s, limit: error(f"k3-{limit // 1024}k supports only {limit // 1024}K context.", 401, "error"),
+    **ON_EVERY_API,
 }
 """By who says it: platform.claude.com/docs/en/api/errors, vllm/entrypoints/anthropic/api_router.py, ggml-org/llama.cpp
 tools/server; `in the stream` as CLIProxyAPI, which sends `message_start` before it knows."""

@@ -137,3 +137,28 @@ def tokens(value: object) -> int:
             return sum(tokens(inner) for inner in value)
         case _:
             return 0
+
+
+def _enveloped(message: str, kind: str, code: str, param: str) -> Answer:
+    return as_json({"error": {"message": message, "type": kind, "param": param, "code": code}}, 400)
+
+
+ON_EVERY_API: dict[str, Refusal] = {
+    "kimi, with numbers": lambda _, sent, limit: as_json(
+        {
+            "error": {
+                "message": f"Invalid request: Your request exceeded model token limit: {limit} (requested: {sent})",
+                "type": "invalid_request_error",
+            }
+        },
+        400,
+    ),
+    "copilot": lambda _, sent, limit: _enveloped(
+        f"prompt token count of {sent} exceeds the limit of {limit}", "", "", ""
+    ),
+    "ark": lambda _, sent, limit: _enveloped(
+        f"Input length {sent} exceeds the maximum length {limit}", "BadRequest", "InvalidParameter", ""
+    ),
+}
+"""Of upstreams that say the same on each of their APIs: MoonshotAI/kimi-cli#2011, jjleng/copilot-more#35; Volcengine
+Ark's envelope as in langgenius/dify#14376."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.core.overflow import Verdict
+from proxy.core.overflow import Sent, Verdict
 from proxy.wire.error_bodies import judge_answer
 
 
@@ -31,14 +31,39 @@ class Score:
     def limits_read(self) -> float:
         return self.counts["limit read"] / max(1, self.counts["limit printed"])
 
+    @property
+    def learnability(self) -> float:
+        """The share of the refusals that state limit and count exactly after which the limit is known."""
+        return self.counts["learnt"] / max(1, self.counts["exact"])
+
 
 def load(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
 
 
-def verdict_of(row: dict[str, Any]) -> Verdict:
-    body = row["body"] if isinstance(row["body"], str) else json.dumps(row["body"], ensure_ascii=False)
-    return judge_answer(row["http_status"] or 400, [], body.encode("utf-8", "surrogatepass"))
+def verdict_of(row: dict[str, Any], sent: Sent | None = None) -> Verdict:
+    return judge_answer(row["http_status"] or 400, [], _text(row).encode("utf-8", "surrogatepass"), sent=sent)
+
+
+def counted_in(row: dict[str, Any]) -> int | None:
+    """The prompt's tokens by a refusal that states them, or the whole request's, and its limit; None for others."""
+    printed = "".join(character for character in _text(row) if character not in ",._' ")
+    prompt, requested = row["prompt_tokens"], row["requested"]
+    is_counted = any(count and str(count) in printed for count in (prompt, requested))
+    if row["unit"] != "tokens" or not is_counted or str(row["limit"]) not in printed:
+        return None
+    return prompt or requested - (row["completion_tokens"] or 0)
+
+
+def is_learnt(row: dict[str, Any], prompt_tokens: int) -> bool:
+    """Whether the refusal of a prompt of so many tokens teaches the limit, where nobody states a window."""
+    sent = Sent(prompt_tokens, 4 * prompt_tokens, window_is_certain=False, reply_tokens=row["completion_tokens"])
+    verdict = verdict_of(row, sent)
+    return verdict.limit_is_learnable and verdict.limit == row["limit"]
+
+
+def _text(row: dict[str, Any]) -> str:
+    return row["body"] if isinstance(row["body"], str) else json.dumps(row["body"], ensure_ascii=False)
 
 
 def score(rows: list[dict[str, Any]]) -> Score:
@@ -74,6 +99,10 @@ def score(rows: list[dict[str, Any]]) -> Score:
             )
         if not clear:
             continue
+        if is_overflow and (tokens := counted_in(row)) is not None:
+            result.counts["exact"] += 1
+            result.counts["learnt"] += (learnt := is_learnt(row, tokens))
+            result.confusions += [] if learnt else [f"{row['id']}: its limit is not learnt"]
         _count(result.counts, row, verdict, is_overflow=is_overflow)
     return result
 
@@ -95,7 +124,10 @@ def main() -> None:
     for name in sys.argv[1:]:
         result = score(load(Path(name)))
         print(*result.confusions, sep="\n")
-        print(f"{name}: recall {result.recall:.3f}, limits read {result.limits_read:.3f}, {dict(result.counts)}")
+        print(
+            f"{name}: recall {result.recall:.3f}, limits read {result.limits_read:.3f}, learnability "
+            f"{result.learnability:.3f}, {dict(result.counts)}"
+        )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from support import valid_responses
-from support.model_turns import Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
+from support.model_turns import ON_EVERY_API, Answer, Refusal, Reply, Usage, as_events, as_json, pieces, tokens
 
 PATH = "/v1/responses"
 
@@ -250,6 +250,7 @@ REFUSALS: dict[str, Refusal] = {
         "continued conversation is too large; compact it or resend a shorter history", 413
     ),
     "incomplete": _incomplete,
+    **ON_EVERY_API,
 }
 """By who says it: codex#8632, CLIProxyAPI codex_executor_terminal.go, openrouter.ai/docs error-handling,
 vllm/entrypoints/openai/responses/serving.py, ggml-org/llama.cpp tools/server, ollama middleware/responses_history.go;

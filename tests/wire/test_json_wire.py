@@ -8,6 +8,8 @@ from proxy.core.overflow import VerdictKind
 from proxy.errors import ContextOverflow
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.json_wire import JsonWire
+from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.responses.wire import RESPONSES
 
 WIRE = JsonWire()
 
@@ -45,3 +47,86 @@ def test_a_refusal_is_known_by_the_words_of_any_server(message, kind):
 def test_errors_have_the_shape_of_openai():
     assert json.loads(WIRE.error(ContextOverflow("too long"), "id"))["error"]["code"] == "context_length_exceeded"
     assert json.loads(WIRE.error_in_body(502, b"<html>"))["error"]["message"] == "<html>"
+
+
+LONG = "a" * 2_000
+
+
+def asked(wire, **members):
+    listed = "input" if wire is RESPONSES else "messages"
+    return wire.parse(json.dumps({"model": "m", listed: [], **members}).encode())
+
+
+@pytest.mark.parametrize("wire", [CHAT_COMPLETIONS, MESSAGES, RESPONSES], ids=lambda wire: wire.path)
+def test_long_members_are_those_that_nothing_else_counts(wire):
+    request = asked(
+        wire,
+        tools=[{"name": LONG}],
+        metadata={"a": LONG},
+        client_metadata={"a": LONG},
+        user="x",
+        a_new_one={"a": LONG},
+    )
+    assert list(wire.long_members(request)) == ["a_new_one"]
+    assert wire.long_members(request)["a_new_one"] == json.dumps({"a": LONG}).encode()
+
+
+@pytest.mark.parametrize(("wire", "name"), [(MESSAGES, "system"), (RESPONSES, "instructions")])
+def test_a_system_text_is_no_other_member(wire, name):
+    assert not wire.long_members(asked(wire, **{name: LONG}))
+
+
+@pytest.mark.parametrize(
+    ("wire", "members"),
+    [
+        (CHAT_COMPLETIONS, {"web_search_options": {"search_context_size": "low"}}),
+        (CHAT_COMPLETIONS, {"search_parameters": {"mode": "auto"}}),
+        (CHAT_COMPLETIONS, {"enable_search": True}),
+        (CHAT_COMPLETIONS, {"plugins": [{"id": "web"}]}),
+        (CHAT_COMPLETIONS, {"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "browser_search"}]}),
+        (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        (MESSAGES, {"tools": [{"type": "web_fetch_20250910", "name": LONG * 200}]}),
+        (MESSAGES, {"mcp_servers": [{"type": "url", "url": "https://x"}]}),
+        (MESSAGES, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+        (RESPONSES, {"tools": [{"type": "mcp", "server_label": "x"}]}),
+        (RESPONSES, {"tools": [{"type": "file_search"}]}),
+        (RESPONSES, {"previous_response_id": "resp_1"}),
+    ],
+)
+def test_a_request_to_which_the_upstream_adds_is_known_by_its_members_and_tools(wire, members):
+    assert wire.adds_to_prompt(asked(wire, **members))
+
+
+@pytest.mark.parametrize(
+    ("wire", "members"),
+    [
+        (CHAT_COMPLETIONS, {}),
+        (CHAT_COMPLETIONS, {"tools": None, "web_search_options": None, "enable_search": False, "plugins": []}),
+        (
+            CHAT_COMPLETIONS,
+            {"tools": [{"type": "function", "function": {"name": "search"}}, {"type": "custom"}, 7]},
+        ),
+        (CHAT_COMPLETIONS, {"tools": {"a": 1}}),
+        (CHAT_COMPLETIONS, {"tools": [{"type": 7, "function": {}}]}),
+        (MESSAGES, {"tools": [{"name": "ls", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}]}),
+        (MESSAGES, {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}),
+        (RESPONSES, {"tools": [{"type": "function", "name": "f"}, {"type": "local_shell"}]}),
+    ],
+)
+def test_a_request_whose_tools_the_client_runs_is_the_whole_prompt(wire, members):
+    assert not wire.adds_to_prompt(asked(wire, **members))
+
+
+@pytest.mark.parametrize(
+    ("wire", "raw", "found"),
+    [
+        (CHAT_COMPLETIONS, b'{"content":[{"type":"file","file":{"file_id":"f"}}]}', True),
+        (CHAT_COMPLETIONS, b'{"content":"\\"file_id\\""}', False),
+        (MESSAGES, b'{"content":[{"type":"document","source":{}}]}', True),
+        (MESSAGES, b'{"content":[{"type":"image","source":{}}]}', False),
+        (RESPONSES, b'{"content":[{"type":"input_file"}]}', True),
+        (RESPONSES, b'{"content":[{"type":"input_text","text":"an input_file"}]}', False),
+    ],
+)
+def test_a_message_with_a_file_is_known_by_the_names_of_its_parts(wire, raw, found):
+    assert wire.may_hold_files(raw) is found

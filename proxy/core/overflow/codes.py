@@ -57,10 +57,11 @@ _OTHERS: Final = (
 _OTHER_PATTERNS: Final = [(kind, re.compile(pattern)) for kind, pattern in _OTHERS]
 
 _ANOTHER_FIELD: Final = re.compile(
-    r"(?:invalid|unsupported)_(?:value|type|role|parameter|base64|image|function|tool)\w*"
-    r"|(?:unknown|missing_required)_parameter|model_not_found"
+    r"(?:invalid|unsupported)_(?:type|role|base64|image|function|tool)\w*"
+    r"|(?:unsupported_(?:value|parameter)|unknown_parameter|missing_required_parameter|model_not_found)\w*"
 )
-"""OpenAI's codes for a member that it does not accept, whatever part of it the text repeats."""
+"""OpenAI's codes for a member that it does not accept, whatever part of it the text repeats. `invalid_value` and
+`InvalidParameter` are not among them: Volcengine Ark sends the latter with every 400."""
 STRING_TOO_LONG: Final = "string_above_max_length"
 """OpenAI's, for any text of a request; another member of the error says which one."""
 _CUT: Final = ("length", "max_tokens")
@@ -106,9 +107,7 @@ def means_full(ending: str) -> bool:
 def names_another_fault(code: ErrorCode) -> bool:
     """Whether a code for the cause is about a member that has nothing to do with length.
 
-    >>> [names_another_fault(ErrorCode("", text)) for text in ("invalid_value", "invalid_parameter_error")]
-    [True, False]
+    >>> [names_another_fault(ErrorCode("", text)) for text in ("invalid_type", "unknown_parameter", "InvalidParameter")]
+    [True, True, False]
     """
-    word = as_words(code.text)
-    is_reason = code.place is None and word != "invalid_parameter_error"
-    return is_reason and _ANOTHER_FIELD.fullmatch(word) is not None
+    return code.place is None and _ANOTHER_FIELD.fullmatch(as_words(code.text)) is not None

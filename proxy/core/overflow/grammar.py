@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import words
+from proxy.core.overflow.patterns import NOISE
 from proxy.core.overflow.verdict import VerdictKind
 
 
@@ -49,6 +50,11 @@ _TAIL: Final = re.compile(
 """Text that relays append: LiteLLM's model groups, new-api's request ids."""
 _ADDRESS: Final = re.compile(r"https?://[^\s\u3000-\u9fff]*[^\s.,;:)\]'\u3000-\u9fff]")
 _MAX_SENTENCES: Final = 64
+_WORD: Final = re.compile(r"[^\W_]+")
+_WORD_INSIDE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PATH: Final = re.compile(r"(?<!\S)/[\w./-]+")
+_LONGEST_WITHOUT_MEANING: Final = 400
+"""Characters; a gateway's page has about a hundred without its tags."""
 _NUMBER: Final = re.compile(r"\d{3}|\d ?[km]\b|万")
 
 
@@ -66,6 +72,8 @@ def read_sentences(text: str) -> list[Reading]:
     readings = [_read_sentence(sentence) for sentence in sentences[:_MAX_SENTENCES]]
     if words.BATCH.search(text):
         return [Reading(reading.text, VerdictKind.FIELD) for reading in readings]
+    if words.QUOTES_A_VALUE.match(text):  # its sentences may be the client's
+        readings = [Reading(read.text, VerdictKind.FIELD) if read.strength else read for read in readings]
     for index in range(1, len(readings)):
         before = readings[index - 1]
         if before.strength is Strength.NONE and words.POINTS_BACK.search(readings[index].text):
@@ -207,6 +215,20 @@ def _is_joint(said: _Said) -> bool:
     if said(words.LEFT) and said(words.CONTEXT):
         return True
     return said(words.PROMPT) and (said(words.CONTEXT) or said(words.SUM))
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a text names no cause, as far as its words are known.
+
+    >>> says_nothing("400 Bad Request nginx/1.25.3"), says_nothing("BadRequestError: OpenAIException - ")
+    (True, True)
+    >>> says_nothing("Bad role")
+    False
+    """
+    if len(text) > _LONGEST_WITHOUT_MEANING:
+        return False
+    plain = NOISE.sub(" ", normalised(_WORD_INSIDE.sub(" ", text)))
+    return all(words.WITHOUT_MEANING.fullmatch(word) for word in _WORD.findall(_PATH.sub(" ", plain)))
 
 
 def refused_media(text: str) -> frozenset[Modality]:

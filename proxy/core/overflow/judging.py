@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from proxy.core.overflow import codes, words
 from proxy.core.overflow.echo import SentText, may_be_echoed, own_words, says_something
 from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
-from proxy.core.overflow.grammar import Strength, is_about_results, is_about_the_model, normalised, refused_media
+from proxy.core.overflow.grammar import (
+    Strength,
+    is_about_results,
+    is_about_the_model,
+    normalised,
+    refused_media,
+    says_nothing,
+)
 from proxy.core.overflow.numbers import merged, read, read_rate
 from proxy.core.overflow.patterns import WINDOW_AS_REPLY_BOUND
 from proxy.core.overflow.plausibility import plausible, with_figures
@@ -23,8 +30,8 @@ _MAX_MESSAGE_CHARS: Final = 2_000
 _MAX_BARE_TEXT_BYTES: Final = 4_096
 """A longer success in plain text is no error message."""
 _REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
-"""Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 and no body, and gateways refuse anything
-that way: github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
+"""Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 that says nothing, and gateways refuse
+anything that way: github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
 _REFUSED_BY_STATUS: Final = frozenset({402, 403, 429})
 _MONEY_TIME_OR_RIGHTS: Final = frozenset({VerdictKind.RATE, VerdictKind.QUOTA, VerdictKind.AUTH, VerdictKind.POLICY})
 _CODES_AGAINST: Final = frozenset(
@@ -78,7 +85,7 @@ def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | Non
 def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
     if not report.is_success:
         return plausible(_of_error(report, sent), sent)
-    if (ended := _of_ending(report, sent.window_tokens)) is not None:
+    if (ended := _of_ending(report, sent)) is not None:
         return ended
     if report.is_silent:  # llama-cpp-python and LM Studio refuse this way
         return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_long, evidence="empty")
@@ -90,17 +97,19 @@ def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
     return plausible(_of_error(report, sent), sent)
 
 
-def _of_ending(report: ErrorReport, window_tokens: int | None) -> Verdict | None:
+def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
     """The verdict for a finish reason that means a full window; None for others."""
-    prompt, reply = report.counted_prompt, report.counted_reply
-    fills_window = bool(prompt and window_tokens and prompt >= NEAR_FULL * window_tokens)
+    prompt, reply, window = report.counted_prompt, report.counted_reply, sent.window_tokens
+    fills_window = bool(prompt and window and prompt >= NEAR_FULL * window)
     for ending in report.endings:
-        is_cut_at_once = codes.means_cut(ending.text) and reply == 0 and fills_window
-        if is_cut_at_once or codes.means_full(ending.text):
+        is_cut_at_once = codes.means_cut(ending.text) and reply == 0
+        if (is_cut_at_once and fills_window) or codes.means_full(ending.text):
             unit = None if prompt is None else Unit.TOKENS
             return Verdict(
                 VerdictKind.PROMPT, prompt=prompt, reply=reply, unit=unit, confidence=0.98, evidence=ending.path
             )
+        if is_cut_at_once and not report.has_output and not sent.asks_for_little:
+            return Verdict(VerdictKind.EMPTY, confidence=0.9, is_suspect=sent.is_long, evidence=ending.path)
     return None
 
 
@@ -108,10 +117,15 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
     evidence = weigh(report)
     if _is_long_message(report):
         return _long_message(evidence)
+    if sent.has_user_text and (lost := _lost_the_user(report)) is not None:
+        return Verdict(VerdictKind.PROMPT, confidence=0.95, evidence=lost.path, upstream_message=lost.text)
     if _names_another_fault(report) and not evidence.is_proven:
         evidence = replace(evidence, refusals=evidence.refusals | {VerdictKind.FIELD})
     elif _is_overflow(report, evidence):
         return _overflow(evidence, evidence.best)
+    if report.status in _REFUSED_WITHOUT_WORDS and not report.asks_to_wait and _is_bare(report):
+        is_suspect = sent.is_long and not sent.window_is_certain
+        return Verdict(VerdictKind.UNKNOWN, confidence=0.7, is_suspect=is_suspect)
     kind = _other_kind(report, evidence)
     verdict = Verdict(kind, confidence=0.7)
     if evidence.texts:
@@ -124,13 +138,22 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
             return _taught_window(verdict, evidence)
         case VerdictKind.RATE:
             return _of_rate(verdict, evidence)
-        case VerdictKind.UNKNOWN if report.status in _REFUSED_WITHOUT_WORDS and report.is_wordless:
-            return replace(verdict, is_suspect=sent.is_long and not sent.window_is_certain)
     return verdict
+
+
+def _is_bare(report: ErrorReport) -> bool:
+    """Whether it names no cause, whatever it is wrapped in."""
+    causes = (code.text for code in report.codes if code.place is not Place.TEXT)
+    return all(map(says_nothing, (*causes, *(said.text for said in report.texts))))
 
 
 def _names_another_fault(report: ErrorReport) -> bool:
     return any(code.place is Place.ELSEWHERE or codes.names_another_fault(code) for code in report.codes)
+
+
+def _lost_the_user(report: ErrorReport) -> ErrorText | None:
+    """The text that says that no message is a user's."""
+    return next((said for said in report.texts if words.NO_USER_MESSAGE.search(normalised(said.text))), None)
 
 
 def _is_long_message(report: ErrorReport) -> bool:
@@ -239,6 +262,4 @@ def _other_kind(report: ErrorReport, evidence: Evidence) -> VerdictKind:
         return VerdictKind.TRANSIENT
     if report.asks_to_wait:
         return VerdictKind.RATE
-    if report.status == 413 and report.is_wordless:
-        return VerdictKind.UNKNOWN  # Cerebras sends an empty 413 for a prompt that is too long, others for bytes
     return _BY_STATUS.get(report.status, VerdictKind.UNKNOWN)

@@ -109,6 +109,18 @@ EQUATIONS: Final = (
         "Prompt token count exceeds max token count (5910 / 4095)", "LibreChat",
     ),
     _equation(
+        r"\(<requested>(?: tokens?)?, ?(?:max(?:imum)?|limit)(?: of| is|:)? ?<limit>", "",
+        "longer than what the model can handle (150000 tokens, max 131072)", "as some chat pages say it",
+    ),
+    _equation(
+        r"<requested>(?: tokens?)? (?:out )?of (?:the |a )?(?:max(?:imum)? |limit )?<limit>", "",
+        "Token limit exceeded: 99000 of 65536", "the same as a share",
+    ),
+    _equation(
+        r"(?:limit|max(?:imum)?|allowed)…<limit>(?: tokens?)? ?\(<requested>(?: tokens?)?\)", "",
+        "token count is larger than the allowed limit of 65536 (99000)", "the count behind the limit",
+    ),
+    _equation(
         r"truncate to <limit>, required <requested>", "input",
         "Cannot truncate to 89998, required 355220", "Google AI Studio",
     ),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from proxy.core.overflow import words
 from proxy.core.overflow.grammar import normalised
-from proxy.core.overflow.numbers import Numbers
+from proxy.core.overflow.numbers import Numbers, skeleton
 from proxy.core.overflow.report import Sent
 from proxy.core.overflow.verdict import Exactness, Scope, Unit, Verdict, VerdictKind
 
@@ -78,7 +78,28 @@ def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply
 
 def plausible(verdict: Verdict, sent: Sent) -> Verdict:
     """The verdict compared with our own knowledge of the prompt."""
-    if not verdict.is_overflow or not sent.tokens:
+    return _with_scope(_compared(verdict, sent), sent) if verdict.is_overflow else verdict
+
+
+def _with_scope(verdict: Verdict, sent: Sent) -> Verdict:
+    """A limit that names neither the window nor the input is one of the input if the prompt reaches it, by the count
+    that the refusal states, else by ours; of both together if only prompt and reply reach it. Copilot, Kimi, Cerebras:
+    `prompt token count of 93854 exceeds the limit of 90000`."""
+    limit, total = verdict.limit, verdict.requested
+    if limit is None or verdict.limit_scope is not Scope.UNKNOWN or verdict.unit is not Unit.TOKENS:
+        return verdict
+    if verdict.exactness is not Exactness.EXACT or total is None:
+        is_alone = len(skeleton(normalised(verdict.upstream_message))[1]) == 1  # another number may be the limit
+        prompt, total = sent.tokens if is_alone else None, None
+    else:
+        prompt = verdict.prompt if verdict.prompt is not None else total - (sent.reply_tokens or 0)
+    if prompt is not None and prompt >= limit:
+        return replace(verdict, limit_scope=Scope.INPUT)
+    return replace(verdict, limit_scope=Scope.WINDOW) if total is not None and total >= limit else verdict
+
+
+def _compared(verdict: Verdict, sent: Sent) -> Verdict:
+    if not sent.tokens:
         return verdict
     if verdict.unit is Unit.CHARS or _must_be_of_characters(verdict, sent):
         return replace(verdict, unit=Unit.CHARS)

@@ -5,10 +5,11 @@ Rule: sizes, roles, tools and indexes only; never content.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from proxy.core.compaction.plan import Plan
+from proxy.core.conversation.size import REPLY_PRIMING_TOKENS
 from proxy.core.notices.catalogue import Language
 from proxy.core.overflow.verdict import Unit, Verdict
 
@@ -30,6 +31,7 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "message": "messages[{index}] ({role}{tool}, {tokens:,} tokens)",
         "put_in": "a page of {tool} after messages[{index}] ({tokens:,} tokens)",
         "tools": "the tool list ({tokens:,} tokens)",
+        "member": "the member {name} ({tokens:,} tokens)",
         "advice": " Shorten the system text or the tool list, or use a model with a larger window.",
     },
     "zh": {
@@ -40,10 +42,13 @@ _WORDS: Final[dict[Language, dict[str, str]]] = {
         "message": "messages[{index}]（{role}{tool}，{tokens:,} 个 token）",
         "put_in": "messages[{index}] 之后的一页 {tool}（{tokens:,} 个 token）",
         "tools": "工具列表（{tokens:,} 个 token）",
+        "member": "成员 {name}（{tokens:,} 个 token）",
         "advice": "请缩短系统提示或工具列表，或改用窗口更大的模型。",
     },
 }
 _MAX_TOLD: Final = 5
+_MAX_NAME_CHARS: Final = 64
+_NO_MEMBERS: Final[Mapping[str, int]] = {}
 
 
 _REFUSED_TWICE: Final[dict[Language, str]] = {
@@ -62,6 +67,18 @@ _EMPTY_TWICE: Final[dict[Language, str]] = {
     "zh": "上游对此请求返回了成功状态，但内容为空；将提示压缩到约 {tokens:,} 个 token 后再次发送，返回仍为空。"
     "有些服务器以这种方式拒绝超出其上下文窗口的请求：请查看该服务器的日志及其启动时设置的窗口大小。",
 }
+
+
+_UNKEPT: Final[dict[Language, str]] = {
+    "en": " Nothing could be kept, as the proxy's artifact store does not work (see /readyz), so only what had to be "
+    "cut was cut.",
+    "zh": "由于代理的存储不可用（见 /readyz），任何内容都无法保存，因此只做了必要的删减。",
+}
+
+
+def unkept(language: Language) -> str:
+    """What is added to each of these messages when artifacts could not be kept."""
+    return _UNKEPT[language]
 
 
 def empty_twice(tokens: int, language: Language) -> str:
@@ -94,13 +111,15 @@ def does_not_fit(
     window_tokens: int,
     language: Language,
     put_in: Collection[int] = (),
+    members: Mapping[str, int] = _NO_MEMBERS,
     *,
     window_is_told: bool = False,
     says_sizes: bool = True,
     sizes: tuple[int, int] | None = None,
 ) -> str:
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
-    client's. `put_in`: indexes of the messages that the client did not send. `window_is_told`: whether the upstream has
+    client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
+    members that count. `window_is_told`: whether the upstream has
     just stated the window, by its own count, of which nothing else is known yet. `says_sizes`: whether the message
     begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan
     that the upstream has refused although it fits by our count."""
@@ -129,12 +148,15 @@ def does_not_fit(
     for entry in plan.largest:
         is_put_in = entry.index in put_in
         index = entry.index - sum(one <= entry.index for one in put_in)
-        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool else ""
+        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
         role, tokens = entry.message.role or "?", told(entry.size.tokens)
         named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
         largest.append((entry.size.tokens, named))
-    if plan.base.bytes:
-        largest.append((plan.base.tokens, words["tools"].format(tokens=told(plan.base.tokens))))
+    for name, tokens in members.items():
+        largest.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
+    tools = plan.base.tokens - sum(members.values())
+    if plan.base.bytes and tools > REPLY_PRIMING_TOKENS:
+        largest.append((tools, words["tools"].format(tokens=told(tools))))
     largest.sort(key=lambda found: found[0], reverse=True)
     said = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
     said += (words["room"].format(room=room) if is_bound else "") + words["stop"]

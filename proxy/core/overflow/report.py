@@ -20,6 +20,9 @@ _SMALLEST_WINDOW_TOKENS: Final = 2_048
 """The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
 llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
 
+_USEFUL_REPLY_TOKENS: Final = 256
+"""A reply limit from here on is not used up by a reply without a token."""
+
 
 class ErrorText(Struct, frozen=True):
     """One text for people."""
@@ -80,6 +83,8 @@ class ErrorReport(Struct, frozen=True):
     """Whether it is a success in plain text."""
     is_silent: bool = False
     """Whether it is a success without a reply: nothing, comments, objects without a choice."""
+    has_output: bool = False
+    """Whether a success holds anything that the model said."""
 
     @property
     def is_success(self) -> bool:
@@ -88,11 +93,6 @@ class ErrorReport(Struct, frozen=True):
     @property
     def has_error(self) -> bool:
         return bool(self.texts or self.codes)
-
-    @property
-    def is_wordless(self) -> bool:
-        """Whether it says nothing but numbers."""
-        return not self.texts and all(code.text.isdecimal() for code in self.codes)
 
 
 class Sent(Struct, frozen=True):
@@ -106,6 +106,15 @@ class Sent(Struct, frozen=True):
     """The size that the model is assumed to accept."""
     window_is_certain: bool = True
     """A window that is not certain is no evidence."""
+    has_user_text: bool = False
+    """Whether one of its messages is a user's."""
+    reply_tokens: int | None = None
+    """The reply limit that was asked for."""
+
+    @property
+    def asks_for_little(self) -> bool:
+        """Whether its reply limit may be the reason for a reply that is cut at once."""
+        return self.reply_tokens is not None and self.reply_tokens < _USEFUL_REPLY_TOKENS
 
     @property
     def share(self) -> float | None:

@@ -1,7 +1,8 @@
 """Whether an upstream has silently cut a prompt, decided by its token counts.
 
 Rule: a count that a different tokenizer may explain proves nothing. A cut is proven by a count far below the estimate
-whose sum with the reply is exactly a window; or, on one's own server, by a count that nothing else explains.
+that is a window, alone or with its reply, or what Ollama leaves of one; or, on one's own server, by a count that has no
+other explanation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ SMALLEST_WINDOW_TOKENS: Final = 4_096
 window, no smaller one is concluded from it."""
 _WINDOW_STEP: Final = 1_024
 """Allocated windows are multiples of this, from two on; one count in a thousand is one by chance."""
+_OVER_HALF: Final = (2, 3)
+"""What Ollama's runner leaves of a prompt beyond half of the window, which is all that it then reads: 2 050 of 4 096
+(github.com/ollama/ollama/issues/17889), 16 387 of 32 768 (github.com/ollama/ollama/issues/3839)."""
 _LANDED_SHARE: Final = 0.9
 """Of the expectation of the model's own counter: a lower count that equals a window was cut."""
 _LANDED_SHARE_OF_RATIO: Final = 0.75
@@ -47,6 +51,8 @@ def window_of_a_cut(
 
     >>> window_of_a_cut(20_000, Counted(4_076, 20), None, is_exact=False, may_be_far=False)
     4096
+    >>> window_of_a_cut(20_000, Counted(4_099, 80), None, is_exact=False, may_be_far=False)
+    8192
     >>> window_of_a_cut(20_000, Counted(13_600, 20), None, is_exact=False, may_be_far=True)
     >>> window_of_a_cut(20_000, Counted(3_210, 99), 1.0, is_exact=True, may_be_far=True)
     4096
@@ -56,7 +62,7 @@ def window_of_a_cut(
     landed = _LANDED_SHARE if is_exact else _LANDED_SHARE_OF_RATIO if ratio else _LANDED_SHARE_OF_ESTIMATE
     if prompt <= 0 or prompt + counted.cached >= expected * landed:
         return None
-    for landing in (total, prompt):
+    for landing in (*(2 * (prompt - over) for over in _OVER_HALF), total, prompt):
         if landing >= 2 * _WINDOW_STEP and landing % _WINDOW_STEP == 0 and landing < expected:
             return landing
     if not may_be_far or prompt + counted.cached >= expected * (_FAR_SHARE if is_exact else _FAR_SHARE_OF_ESTIMATE):

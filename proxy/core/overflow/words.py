@@ -125,6 +125,27 @@ LEFT: Final = _any("remaining", "left", "available", "剩余")
 BATCH: Final = _any("physical batch", "batch[ _]size", "ubatch")
 """llama.cpp's limit for an embedding input, which is no window."""
 
+WITHOUT_MEANING: Final = re.compile(
+    r"[0-9]+|v[0-9]+|bad|requests?|invalid|errors?|exceptions?|https?|status|codes?|body|arguments?|param(?:eter)?s?|"
+    r"the|an?|is|was|has|have|been|not|no|with|by|in|of|for|to|from|this|your?|you|that|could|understand|contains?|sent|"
+    r"api|client|browser|servers?|upstream|backend|provider|gateway|returned|received|failed|failure|occurred|unknown|"
+    r"unexpected|something|went|wrong|none|null|nginx|openresty|tengine|caddy|apache|ubuntu|debian|litellm|open|ai|"
+    r"(?:请求|参数|错误|无效|非法|异常|失败|上游|返回|服务|的|了)+"
+)
+"""A word of refusals that name no cause: reason phrases, the pages of gateways, the `400 status code (no body)` of
+OpenAI's client (github.com/QwenLM/qwen-code/issues/646), OpenRouter's `Provider returned error`
+(github.com/diegosouzapw/OmniRoute/issues/3044), Google's `Request contains an invalid argument.`, which it says "when
+the input is too long", too (github.com/google-gemini/gemini-cli/issues/15366)."""
+
+NO_USER_MESSAGE: Final = re.compile(
+    r"\b(?:no|at least one|without a|requires an?|missing) user (?:query|message|turn|prompt|input)s?\b|没有用户消息"
+)
+"""Ollama, when its own cut has left no message of a user: `no user query found in messages`
+(github.com/ollama/ollama/issues/18107)."""
+
+QUOTES_A_VALUE: Final = re.compile(r"invalid (?:value|type)s?: '")
+"""OpenAI repeats a role or an option that it does not know: `Invalid value: 'robot'. Supported values are: …`."""
+
 RATE: Final = _any(
     "(?:per|each|every|a|/)[ _-]?(?:min(?:ute)?|day|hour|sec(?:ond)?|month|week)s?", "tokens?/(?:min|m|day|s)",
     "[iot]?tp[mdhs]", "rp[mdhs]", "qp[smd]", "rate[ _-]?limit(?:s|ed|er|ing)?", "ratelimit(?:ed|ing|error)?",

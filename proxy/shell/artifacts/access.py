@@ -22,10 +22,17 @@ from proxy.shell.upstream.client import Headers
 _HOST: Final = re.compile(
     rb"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
 )
-FORWARDED: Final = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"))
-"""Headers of reverse proxies: the connection is theirs, and the client that uses them may be anywhere."""
+_OF_FRONTS: Final = frozenset(
+    b"forwarded via x-real-ip x-client-ip true-client-ip x-cluster-client-ip fastly-client-ip fly-client-ip "
+    b"x-original-forwarded-for x-original-host cdn-loop".split()
+)
+"""Headers of reverse proxies: the connection is theirs, and the client that uses them may be anywhere. Nobody else has
+a use for them, so a header that is here by mistake costs a client on this machine a path or a page."""
+_BEGIN_OF_FRONTS: Final = (b"x-forwarded-", b"x-envoy-", b"cf-")
+"""Of whole families: nginx's, HAProxy's and Traefik's; Envoy's, and so Istio's; Cloudflare's."""
 
-_TELLING: Final = frozenset((b"host", *FORWARDED, *KEY_HEADERS))
+_TELLING: Final = frozenset((b"host", *KEY_HEADERS))
+_CAME_THROUGH: Final = (b"forwarded", b"")
 _HOST_BYTES: Final = 300
 """A longer value is no host; what is remembered is bounded."""
 _KEYS: Final = {b"authorization": "Authorization: Bearer", b"api-key": "api-key:", b"x-api-key": "x-api-key:"}
@@ -46,6 +53,8 @@ class AccessResolver:
         client, server = scope.get("client"), scope.get("server")
         said = [(name, value) for name, value in scope["headers"] if name in _TELLING]
         telling = tuple([(name, value[:_HOST_BYTES] if name == b"host" else b"") for name, value in said])
+        if front_header(scope["headers"]) is not None:
+            telling += (_CAME_THROUGH,)
         return self._way(client and client[0], server and server[0], scope.get("scheme", "http"), telling)
 
     @property
@@ -75,9 +84,26 @@ class AccessResolver:
 def is_on_this_machine(scope: Scope) -> bool:
     """Whether the client runs on this host: its address is a loopback address, or the same one that it connected to."""
     client, server = scope.get("client"), scope.get("server")
-    if not client or any(name in FORWARDED for name, _ in scope["headers"]):
+    if not client or front_header(scope["headers"]) is not None:
         return False
     return is_loopback(client[0]) or (server is not None and client[0] == server[0])
+
+
+def front_header(headers: Headers) -> bytes | None:
+    """The first header that only a reverse proxy adds; None if there is none.
+
+    >>> front_header([(b"host", b"a"), (b"x-forwarded-proto", b"https")]), front_header([(b"x-request-id", b"1")])
+    (b'x-forwarded-proto', None)
+    """
+    for name, _ in headers:
+        if _is_of_front(name):
+            return name
+    return None
+
+
+@functools.lru_cache(1024)
+def _is_of_front(name: bytes) -> bool:
+    return name in _OF_FRONTS or name.startswith(_BEGIN_OF_FRONTS)
 
 
 @functools.lru_cache(1024)

@@ -107,7 +107,7 @@ class CompressApi:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer})
 
     async def _answered(self, scope: Scope, receive: Receive, share: Share, request_id: str) -> bytes:
-        self._guard.check(scope)
+        await self._guard.admit(scope)
         headers: Headers = scope["headers"]
         tenant = self._tenants.tenant_of(headers).hex()
         path, method = scope["path"], scope["method"]

@@ -22,6 +22,7 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts.access import AccessResolver
 from proxy.shell.endpoints import model_union
+from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
 from proxy.shell.http.bodies import BodyStream, Received, read_body
@@ -37,6 +38,7 @@ from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 from proxy.wire.roads import Road, road_of, wire_over
 
@@ -172,13 +174,13 @@ class PassThrough:
             async with UntilClientLeaves(receive, *told_by) as client:
                 body = aiter(upload) if upload else None
                 if len(self._routes.all) > 1 and model_union.is_asked(scope):
-                    await model_union.send_union(self._routes.all, scope, send)
+                    await model_union.send_union(self._routes, scope, send)
                     return
                 route = self._routes.for_path(road.path.partition(b"/v1")[2].decode("latin-1"))
                 target = _target(scope, _on(route, scope, road, self._routes))
                 answer = await route.relay.pass_through(scope["method"], target, headers, body, wire)
                 try:
-                    await sender.pass_on(answer, client, None)
+                    await sender.pass_on(answer, client, [])
                 finally:
                     await sender.let_go(answer)
         except ProxyError as error:
@@ -209,6 +211,7 @@ class Dispatcher:
         rest: ASGIApp,
         lifespan: Lifespan,
         base_path: bytes,
+        guard: Guard,
         compress_api: CompressPaths | None = None,
         mcp: ASGIApp | None = None,
     ) -> None:
@@ -216,6 +219,7 @@ class Dispatcher:
         through like others. `mcp`: what answers `/mcp`; None: nothing is there."""
         self._fitted = fitted
         self._base_path = base_path
+        self._guard = guard
         self._compress_api = compress_api
         self._mcp = mcp
         self._pass_through = pass_through
@@ -226,6 +230,11 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await run_lifespan(self._lifespan, receive, send)
+        elif (stranger := self._guard.stranger(scope)) is not None:
+            logger().info("request_refused", status=stranger.status, outcome=stranger.code, problem=stranger.message)
+            road = road_of(scope["method"], _raw_path(scope), self._base_path)
+            wire = CHAT_COMPLETIONS if road is None else road.wire or wire_over(road.path)
+            await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)
         elif self._compress_api is not None and self._compress_api.serves(scope["path"]):
             await self._compress_api(scope, receive, send)
         elif (road := road_of(scope["method"], _raw_path(scope), self._base_path)) is not None:

@@ -1,4 +1,4 @@
-"""Who may open the operator's pages: anybody on this machine, and from elsewhere anybody with the operator's key.
+"""Who may call: the operator's pages are for this machine, or for the operator's key; a foreign web page gets nothing.
 
 Rule: only the connection's address says where somebody is. A header's claim can remove access, never grant it: a
 request that came through another proxy is not local, nor is one with a foreign `Host` or `Origin`, by which a web page
@@ -7,85 +7,162 @@ in a browser on this machine reaches for what it should not (DNS rebinding).
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import functools
 import hmac
+import ipaddress
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from proxy.errors import KeyNeeded, NotFromHere
-from proxy.shell.artifacts.access import FORWARDED, is_loopback
+from proxy.errors import KeyNeeded, NotFromHere, WrongKey
+from proxy.shell.artifacts.access import front_header, is_loopback
 from proxy.shell.relay.relay import header
+from proxy.shell.resources.logs import logger
 from proxy.shell.upstream.client import Headers
+
+WRONG_KEY_SECONDS: Final = 1.0
+"""From a wrong key to its refusal. A key of 16 characters cannot be guessed; one that somebody reads from a list can,
+and the log should have time to be seen."""
+MAX_SLOWED: Final = 100
+"""Refusals that wait; more are sent at once, as each holds a connection that others may need."""
+_BECAUSE: Final = "as whoever reaches the proxy uses its key (upstream.api_key); server.host_names allows more names"
+_SAID_CHARACTERS: Final = 100
+"""Of a header or path that goes into the log."""
 
 
 class Guard:
     """Admits requests."""
 
-    def __init__(self, admin_key: SecretStr | None, host_names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        admin_key: SecretStr | None,
+        host_names: frozenset[str],
+        *,
+        lends_key: bool = False,
+        wrong_key_seconds: float = WRONG_KEY_SECONDS,
+    ) -> None:
+        """`lends_key`: whoever reaches the proxy uses a key of the operator's, and only this machine should."""
         self._key = admin_key.get_secret_value().encode() if admin_key is not None else None
         self._names = frozenset({"localhost", *(name.lower() for name in host_names)})
+        self._lends_key = lends_key
+        self._wrong_key_seconds = wrong_key_seconds
+        self._slowed = 0
+
+    def stranger(self, scope: Mapping[str, Any]) -> NotFromHere | None:
+        """Why a request may be that of a web page that has no business here; None for all others. An address in `Host`
+        is nobody's name: no DNS leads it elsewhere."""
+        if not self._lends_key:
+            return None
+        headers: Headers = scope["headers"]
+        host, origin = header(headers, b"host").decode("latin-1"), _origin_of(headers)
+        if host and not (self._is_of_this_machine(name := _name_of(host)) or _is_address(name)):
+            return NotFromHere(f"the proxy answers to localhost, to addresses and to known names only, {_BECAUSE}")
+        if origin is not None and not (_is_own(origin, host) or self._is_of_this_machine(_name_of_origin(origin))):
+            return NotFromHere(f"the proxy does not answer web pages from other hosts, {_BECAUSE}")
+        return None
+
+    async def admit(self, scope: Mapping[str, Any]) -> None:
+        """Admit a request for the operator. Raises KeyNeeded or NotFromHere; for a wrong key, after a while."""
+        try:
+            self.check(scope)
+        except WrongKey:
+            headers: Headers = scope["headers"]
+            client, front = scope.get("client"), header(headers, b"x-forwarded-for").decode("latin-1")
+            logger().warning(
+                "wrong_admin_key",
+                client=client[0] if client else None,
+                forwarded_for=front[:_SAID_CHARACTERS] or None,
+                path=scope["path"][:_SAID_CHARACTERS],
+            )
+            if self._slowed < MAX_SLOWED:
+                self._slowed += 1
+                try:
+                    await asyncio.sleep(self._wrong_key_seconds)
+                finally:
+                    self._slowed -= 1
+            raise
 
     def check(self, scope: Mapping[str, Any]) -> None:
-        """Admit the request of an ASGI scope. Raises KeyNeeded or NotFromHere."""
+        """The same at once, and without a line in the log. Raises KeyNeeded or NotFromHere."""
         headers: Headers = scope["headers"]
-        host = header(headers, b"host").decode("latin-1")
-        _check_origin(headers, host)
-        if self._key is not None and _has_key(header(headers, b"authorization").decode("latin-1"), self._key):
+        host, origin = header(headers, b"host").decode("latin-1"), _origin_of(headers)
+        if origin is not None and not _is_own(origin, host):
+            raise NotFromHere("this page does not answer requests of other web pages")
+        if self._key is not None:
+            _check_key(header(headers, b"authorization").decode("latin-1"), self._key)
             return
-        client = scope.get("client")
-        peer = client[0] if client is not None else ""
-        behind_proxy = next((name.decode() for name, _ in headers if name in FORWARDED), None)
-        if is_loopback(peer) and behind_proxy is None:
-            self._check_host(host)
-        elif self._key is not None:
-            raise KeyNeeded("this page needs the operator's key (server.admin_key) as a bearer token or as password")
-        elif behind_proxy is not None:
+        client, front = scope.get("client"), front_header(headers)
+        if front is not None:
             raise NotFromHere(
                 f"this page answers clients on this machine only, and this request came through another proxy "
-                f"({behind_proxy}); server.admin_key opens it to others"
+                f"({front[:_SAID_CHARACTERS].decode()}); server.admin_key opens it to others"
             )
-        else:
+        if client is None or not is_loopback(client[0]):
             raise NotFromHere("this page answers clients on this machine only; server.admin_key opens it to others")
-
-    def _check_host(self, host: str) -> None:
-        """A name that somebody else's DNS resolves to this machine appears in `Host`, as the browser trusts it."""
-        name = _name_of(host)
-        if not (name in self._names or is_loopback(name)):
+        if not self._is_of_this_machine(_name_of(host)):  # the name that a browser trusts, wherever DNS leads it
             raise NotFromHere(
                 "this page can be opened only as localhost, a loopback address or a name in server.host_names"
             )
 
+    def _is_of_this_machine(self, name: str) -> bool:
+        return name in self._names or is_loopback(name)
 
-def _check_origin(headers: Headers, host: str) -> None:
+
+def listens_here_only(host: str) -> bool:
+    """Whether a server that listens there can be reached from this machine alone.
+
+    >>> listens_here_only("127.0.0.1"), listens_here_only("Localhost"), listens_here_only("0.0.0.0")
+    (True, True, False)
+    """
+    return host.lower() == "localhost" or is_loopback(host)
+
+
+def _origin_of(headers: Headers) -> str | None:
     """A browser sends the `Origin` of a foreign page that calls; programs send none."""
-    origin = next((value.decode("latin-1") for name, value in headers if name == b"origin"), None)
-    if origin is None:
-        return
-    try:
-        is_own = urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:  # brackets without an address
-        is_own = False
-    if not is_own:
-        raise NotFromHere("this page does not answer requests of other web pages")
+    return header(headers, b"origin").decode("latin-1") or None
 
 
-def _has_key(authorization: str, key: bytes) -> bool:
+def _is_own(origin: str, host: str) -> bool:
+    """Whether it is that of a page of ours."""
+    return origin.partition("://")[2].lower() == host.lower()
+
+
+def _name_of_origin(origin: str) -> str:
+    """The name in an `Origin`; empty if there is none, as in `null`."""
+    return _name_of(origin.partition("://")[2])
+
+
+def _check_key(authorization: str, key: bytes) -> None:
+    """Raises KeyNeeded, and WrongKey if another key is offered."""
     scheme, _, credentials = authorization.partition(" ")
     offered = credentials.strip().encode("latin-1", "replace")
+    if not offered:
+        raise KeyNeeded("this page needs the operator's key (server.admin_key) as a bearer token or as password")
     if scheme.lower() == "basic":
         try:
             offered = base64.b64decode(offered, validate=True).partition(b":")[2]
         except binascii.Error:
-            return False
+            offered = b""
     elif scheme.lower() != "bearer":
+        offered = b""
+    if not hmac.compare_digest(offered, key):
+        raise WrongKey("this is not the operator's key (server.admin_key)")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
         return False
-    return hmac.compare_digest(offered, key)
+    return True
 
 
+@functools.lru_cache(1024)
 def _name_of(host: str) -> str:
     """The name in a `Host` header, without port and brackets; empty if there is none.
 

@@ -27,7 +27,8 @@ HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosnif
 REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": Refusal, "description": "Why not."}}
 OPERATOR_KEY: Final = HTTPBearer(
     scheme_name="operator key",
-    description="`server.admin_key`, also as the password of HTTP's Basic. A client on this machine needs none.",
+    description="`server.admin_key`, also as the password of HTTP's Basic. If it is not set, clients on this machine "
+    "need none, and others are refused.",
     auto_error=False,  # the guard decides; this is only for the description
 )
 CLIENT_KEY: Final = HTTPBearer(
@@ -96,7 +97,7 @@ def parts_of(request: Request) -> Parts:
 
 async def guarded(request: Request) -> None:
     """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
-    parts_of(request).guard.check(request.scope)
+    await parts_of(request).guard.admit(request.scope)
 
 
 def add_refusals(app: FastAPI) -> None:

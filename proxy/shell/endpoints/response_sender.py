@@ -75,13 +75,12 @@ class ResponseSender:
         """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
         return self._wire.is_complete(self.last.joined)
 
-    def head(self, headers: Headers, own: Headers | None) -> Headers:
-        """The headers of a response, with the proxy's `own`; None: unchanged."""
-        return headers if own is None else [*self._with_request_id(headers), *own]
+    def head(self, headers: Headers, own: Headers) -> Headers:
+        """The headers of a response, with the proxy's `own`."""
+        return [*self._with_request_id(headers), *own]
 
-    async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers | None) -> None:
-        """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers; None:
-        unchanged."""
+    async def pass_on(self, answer: Passable, client: UntilClientLeaves, own: Headers) -> None:
+        """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
         headers = self.head(answer.headers, own)
         self.status = answer.status
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.errors import HeadTooLarge, MalformedRequest
+from proxy.errors import HeadTooLarge, MalformedRequest, UnknownCoding
 
 MAX_HEADERS: Final = 200
 """Twice the limit of Apache (https://httpd.apache.org/docs/2.4/mod/core.html#limitrequestfields) and gunicorn
@@ -69,8 +69,8 @@ class Requests:
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """Bytes as they arrive → (what the parser may have, what follows the end of this request).
 
-        An incomplete head is kept, and nothing is passed on. Raises HeadTooLarge and MalformedRequest; after that the
-        connection cannot be read any further.
+        An incomplete head is kept, and nothing is passed on. Raises HeadTooLarge, MalformedRequest and UnknownCoding;
+        after that the connection cannot be read any further.
         """
         if not self.is_in_body:
             return self._take_head(data)
@@ -123,7 +123,7 @@ class Requests:
     def _begin(self, head: bytes) -> bytes:
         """Note the length of the body and return the head for the parser. Upgrades are not offered, so a request for
         one is ignored (RFC 9110 7.8). The parser would take what follows, body included, for the other protocol."""
-        lengths, is_chunked, wishes, waits = list[bytes](), False, False, False
+        lengths, codings, wishes, waits = list[bytes](), list[bytes](), False, False
         for name, value in _NEEDED.findall(head):
             if len(name) == len(b"content-length"):
                 lengths.append(value.rstrip(b" \t"))
@@ -132,11 +132,15 @@ class Requests:
             elif len(name) == len(b"expect"):
                 waits = True
             else:
-                is_chunked = True
-        if len(lengths) > 1 or (lengths and is_chunked) or (lengths and not _LENGTH.fullmatch(lengths[0])):
+                codings += [coding.strip(b" \t").lower() for coding in value.split(b",")]
+        if len(lengths) > 1 or (lengths and codings) or (lengths and not _LENGTH.fullmatch(lengths[0])):
             raise MalformedRequest("the request does not say plainly how long its body is")
+        if codings and codings != [b"chunked"]:
+            if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:  # its end cannot be known: RFC 9112 6.3
+                raise MalformedRequest("the request does not say plainly how long its body is")
+            raise UnknownCoding("a request may have no transfer coding but chunked; Content-Encoding can be read")
         self._left = int(lengths[0]) if lengths else 0
-        self._chunks = _Chunks() if is_chunked else None
+        self._chunks = _Chunks() if codings else None
         self._waits = waits
         return _without_upgrade(head) if wishes else head
 

@@ -8,7 +8,7 @@ inputs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -79,12 +79,28 @@ class PlanInputs:
     budget: Budget
     base: Size
     """Size of what is not a message: mostly tools."""
+    members: Mapping[str, int]
+    """By name: tokens in `base` of members that may be no prompt at all for this upstream."""
     file_access: AgentFileAccess
     has_subagent: bool
     """Whether the tools offer a subagent."""
     terms: SendTerms
     pipeline: Pipeline = field(repr=False, compare=False)
     """The steps, which follow from all of these."""
+
+
+class _Texts(NamedTuple):
+    """What a request holds besides messages."""
+
+    tools: bytes
+    instructions: bytes
+    members: tuple[tuple[str, bytes], ...]
+    """Long ones that may be prompt."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all of them."""
+        return len(self.tools) + len(self.instructions) + sum(len(raw) for _, raw in self.members)
 
 
 class _Limits(NamedTuple):
@@ -96,9 +112,8 @@ class _Limits(NamedTuple):
     rough_bytes: int
     """Up to how many bytes of a request a rough count is worthwhile."""
     budget: Budget
-    known: dict[tuple[bool, str, bytes, bytes, SendTerms], PlanInputs]
-    """By everything else they depend on: whether the count is rough, the wire, the tool list, the instructions,
-    the terms."""
+    known: dict[tuple[bool, str, _Texts, SendTerms], PlanInputs]
+    """By everything else they depend on: whether the count is rough, the wire, the texts, the terms."""
 
 
 class KnownInputs:
@@ -115,14 +130,18 @@ class KnownInputs:
         """The inputs of a plan; `rough`: whether a rough count is enough while the request is far under its room."""
         limits = self._limits(request, tenant)
         roughly = rough and not request.has_images and request.full_bytes <= limits.rough_bytes
-        tools = terms.tools or wire.tools(request)
-        instructions = wire.instructions(request.members)
-        key = (roughly, wire.path, tools, instructions, terms)
+        members = wire.long_members(request)
+        texts = _Texts(
+            terms.tools or wire.tools(request),
+            wire.instructions(request.members),
+            tuple(members.items()) if members else (),
+        )
+        key = (roughly, wire.path, texts, terms)
         inputs = limits.known.get(key)
         if inputs is None:
-            inputs = self._built(wire, limits, terms, tools, instructions, roughly=roughly)
+            inputs = self._built(wire, limits, terms, texts, roughly=roughly)
             if terms.goal_tokens is None:  # hardly two second sends are alike
-                self._make_room(len(tools) + len(instructions))
+                self._make_room(texts.bytes)
                 limits.known[key] = inputs
         return inputs
 
@@ -154,18 +173,17 @@ class KnownInputs:
         if self._count > MAX_KNOWN_INPUTS or self._text_bytes > MAX_KNOWN_TEXT_BYTES:
             self._limits_of, self._count, self._text_bytes = {}, 1, text_bytes
 
-    def _built(
-        self, wire: Wire, limits: _Limits, terms: SendTerms, tools: bytes, instructions: bytes, *, roughly: bool
-    ) -> PlanInputs:
+    def _built(self, wire: Wire, limits: _Limits, terms: SendTerms, texts: _Texts, *, roughly: bool) -> PlanInputs:
         profile, own, budget = limits.profile, limits.own, limits.budget
         if terms.without:
             profile = structs.replace(profile, refused=profile.refused | terms.without)
+        if texts.members:  # the upstream decides whether they are prompt
+            budget = replace(budget, count_may_be_wrong=True)
         if terms.goal_tokens is not None:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
         counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
-        is_remembered = len(tools) + len(instructions) <= _MAX_SIZED_BYTES
-        of_tools = _of_tools if is_remembered else _of_tools.__wrapped__
-        base, file_access, has_subagent = of_tools(wire, tools, instructions, counter, terms.access.folder is not None)
+        beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
+        base, members, file_access, has_subagent = beside(wire, texts, counter, terms.access.folder is not None)
         pipeline = self._pipelines.pipeline(
             profile,
             budget,
@@ -183,6 +201,7 @@ class KnownInputs:
             counter.name != own.name,
             budget,
             base,
+            members,
             file_access,
             has_subagent,
             terms,
@@ -196,13 +215,20 @@ def is_far_under(estimate: Size, budget: Budget) -> bool:
 
 
 @functools.lru_cache(64)
-def _of_tools(
-    wire: Wire, tools: bytes, instructions: bytes, counter: Counter, sees_files: bool
-) -> tuple[Size, AgentFileAccess, bool]:
-    """The size of everything that is not a message, and what the tools offer. An agent sends the same tools with every
-    request, often longer than its messages, while its reply limit may differ each time."""
-    base = size_of_tools(tools or None, counter) + Size(tokens=REPLY_PRIMING_TOKENS)
-    if instructions:
-        base += size_of_tools(instructions, counter)
-    names = wire.tool_names(tools)
-    return base, reach_with(names, sees_files=sees_files), offers_subagent(names)
+def _beside(
+    wire: Wire, texts: _Texts, counter: Counter, sees_files: bool
+) -> tuple[Size, Mapping[str, int], AgentFileAccess, bool]:
+    """The size of everything that is not a message, the tokens of each long member in it, and what the tools offer. An
+    agent sends the same tools with every request, often longer than its messages, while its reply limit may differ each
+    time."""
+    base = Size(tokens=REPLY_PRIMING_TOKENS)
+    for text in (texts.tools, texts.instructions):
+        base += size_of_tools(text or None, counter)
+    members = {name: size_of_tools(raw, counter) for name, raw in texts.members}
+    names = wire.tool_names(texts.tools)
+    return (
+        sum(members.values(), base),
+        {name: size.tokens for name, size in members.items()},
+        reach_with(names, sees_files=sees_files),
+        offers_subagent(names),
+    )

@@ -21,6 +21,7 @@ from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
 from proxy.core.overflow.silent_truncation import Counted, window_of_a_cut
 from proxy.core.tokens.image_tokens import with_images_of
+from proxy.shell.models.calibration import RATIO_STEP
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.tokenizer import counter_for
 from proxy.shell.planning.planned import Planned
@@ -109,10 +110,8 @@ class Judge:
 
     def _cut_to(self, counted: Counted | None, planned: Planned, decision: Decision) -> int | None:
         """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
-        if counted is None or planned.request.has_images:
+        if counted is None or planned.request.has_images or not _is_comparable(planned):
             return None
-        if not planned.request.shape.is_whole:
-            return None  # its count may include more than this prompt
         model, profile = planned.request.model, planned.inputs.profile
         own = counter_for(profile.tokenizer, model)
         ratio, measured = self._learning.ratio(model, own.name)
@@ -145,10 +144,8 @@ class Judge:
 
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
         """Compare the count in a refusal with the estimate, as is done with usage."""
-        if not counted.request.shape.is_whole:
-            return
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
-        if not is_exact or verdict.prompt is None or verdict.may_be_echo:
+        if not is_exact or verdict.prompt is None or verdict.may_be_echo or not _is_comparable(counted):
             return
         if counted.request.has_images:
             self._learn_images(counted, estimate_tokens, verdict.prompt)
@@ -157,7 +154,7 @@ class Judge:
 
     def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
         """Keep the size that was refused by an upstream that does not state its limit."""
-        if verdict.may_be_echo or not planned.request.shape.is_whole:
+        if verdict.may_be_echo or not _is_comparable(planned):
             return
         reply = planned.reply_limit or planned.request.reply_limit
         requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
@@ -193,7 +190,7 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
-        if not planned.request.shape.is_whole:
+        if not _is_comparable(planned):
             return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
             self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.tenant)
@@ -224,6 +221,16 @@ class Judge:
         self._learning.note_images(profile.model, seen)
 
 
+def _is_comparable(planned: Planned) -> bool:
+    """Whether the upstream's count of a prompt is one of the text that we have counted."""
+    wire, size = planned.wire, planned.plan.after
+    return (
+        sum(planned.inputs.members.values()) <= size.tokens * RATIO_STEP
+        and not wire.adds_to_prompt(planned.request)
+        and not any(wire.may_hold_files(message.raw) for message in planned.plan.sent)
+    )
+
+
 def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:
     """Whether calls and results do not pair up. A call that cannot be seen is known only if the refusal names it."""
     request, wire = planned.request, planned.wire
@@ -242,6 +249,8 @@ def _verdict(answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         size.chars,
         planned.plan.budget.certain_room_tokens,  # the part of the window that a prompt may fill
         planned.inputs.profile.certain_window_tokens is not None,
+        has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
+        reply_tokens=reply[1] if (reply := planned.reply_limit or planned.request.reply_limit) else None,
     )
     verdict = planned.wire.judged(answer.status, answer.headers, answer.telling, sent=sent, request=body)
     return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict

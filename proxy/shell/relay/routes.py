@@ -7,6 +7,7 @@ is read to choose it. What is learned about models is kept separately for each u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,7 +20,13 @@ from proxy.shell.planning.planner import Planner
 from proxy.shell.planning.wanted import in_thread
 from proxy.shell.relay.relay import Relay
 from proxy.shell.upstream.client import Headers
+from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
+
+_ANTHROPIC_HEADERS: Final = frozenset((b"anthropic-version", b"x-api-key"))
+"""Of Anthropic's clients: https://platform.claude.com/docs/en/api/overview"""
+_ANTHROPIC_MODEL: Final = "claude-"
+"""How the names of all its models begin."""
 
 
 class Route(Struct, frozen=True):
@@ -54,6 +61,14 @@ class Routes:
     def for_path(self, path: str) -> Route:
         """The route of a request that is passed through: the first for that wire alone (`/messages/count_tokens`)."""
         return next((route for route in self.all if route.upstream.is_only_for(path)), self.default)
+
+    def of_key(self, headers: Headers) -> Route:
+        """The route whose upstream a client's key is for, if no model says so: that of Claude for Anthropic's clients,
+        the default for all others."""
+        if not any(name in _ANTHROPIC_HEADERS for name, _ in headers):
+            return self.default
+        claude = (route for route in self.all if route.upstream.takes(MESSAGES.path, _ANTHROPIC_MODEL))
+        return next(claude, self.default)
 
     def _model_of(self, headers: Headers, body: Body) -> str:
         """The model's name; empty if the body cannot be read: serving the request then reports what is wrong."""

@@ -58,6 +58,11 @@ class WholePath(bytes):
     """Path and query from the root of the upstream's host, instead of those after the base URL."""
 
 
+_OURS: Final = b"x-context-proxy-"
+"""How the names of the proxy's own headers begin. An upstream's own never reach a client, who could not tell them from
+ours; those of another context-proxy neither."""
+_STATUSES: Final = range(200, 600)
+"""Of responses, after interim ones: RFC 9110 15. Nobody could say what another number means."""
 LOOP_HEADER: Final = b"x-context-proxy-loop"
 """Names each process of this proxy that a request has passed, as CDN-Loop does for networks (RFC 8586): a balancer may
 hide that the upstream leads back here. Not `Via`, as nginx does not compress responses to requests that have one
@@ -82,7 +87,8 @@ class UpstreamResponse:
 
     def __init__(self, response: aiohttp.ClientResponse | Exchange, where: str, idle_seconds: float) -> None:
         self.status = response.status
-        self.headers: Headers = end_to_end([(name.lower(), value) for name, value in response.raw_headers])
+        received = [(name.lower(), value) for name, value in response.raw_headers]
+        self.headers: Headers = [pair for pair in end_to_end(received) if not pair[0].startswith(_OURS)]
         self._response = response
         self._where = where
         self._idle_seconds = idle_seconds
@@ -245,10 +251,15 @@ class Upstream:
         return self._answer(exchange)
 
     def _answer(self, response: aiohttp.ClientResponse | Exchange) -> UpstreamResponse:
-        """Raises UpstreamUnreachable for a 101: nobody asked for another protocol, as `upgrade` is never passed on."""
-        if response.status == 101:
+        """Raises UpstreamUnreachable for a status that no client could be given: a 101, as nobody asked for another
+        protocol, and numbers that HTTP does not have."""
+        if response.status not in _STATUSES:
             response.close()
-            raise UpstreamUnreachable(f"{self._where} changed to another protocol, which nobody asked for")
+            raise UpstreamUnreachable(
+                f"{self._where} changed to another protocol, which nobody asked for"
+                if response.status == 101
+                else f"{self._where} answered with the status {response.status}, which HTTP does not have"
+            )
         return UpstreamResponse(response, self._where, self._settings.idle_timeout_seconds)
 
     def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:

@@ -28,6 +28,9 @@ _CACHED_APART: Final = ("cache_creation_input_tokens", "cache_read_input_tokens"
 _ENDINGS: Final = {"max_output_tokens": "max_tokens"}
 """Finish reasons of the Responses API, and their names on chat completions."""
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_OUTPUT_MEMBERS: Final = ("output", "content", "item", "part", "content_block")
+_NO_OUTPUT: Final = frozenset({"role", "stop_reason", "stop_sequence"})
+"""Members of a message or a delta that hold nothing a model said."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
 _SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
@@ -91,6 +94,7 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
     for name in _ERROR_MEMBERS:
         if (error := value.get(name)) and not _says_success(error):
             collect(found, joined(path, name), name, error)
+    found.has_output |= _has_output(value)
     for name in ("response", "message"):  # Responses API: `response.failed`; Anthropic: `message_start`
         _add_success(found, joined(path, name), value.get(name), depth + 1)
     _add_finish(found, path, value)
@@ -114,6 +118,19 @@ def _holds_nothing(value: Any) -> bool:
     if jsontext.string_in(value, "type") in _BEGINNINGS:
         return True
     return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
+
+
+def _has_output(value: dict[str, Any]) -> bool:
+    """Whether a body or an event holds anything that a model said, on any API."""
+    choices = value.get("choices")
+    spoken = [value.get("delta")]
+    for choice in islice(choices if isinstance(choices, list) else (), _MAX_CHOICES):
+        if isinstance(choice, dict):
+            spoken += [choice.get("message"), choice.get("delta"), choice.get("text")]
+    return any(value.get(name) for name in _OUTPUT_MEMBERS) or any(
+        any(inner for name, inner in one.items() if name not in _NO_OUTPUT) if isinstance(one, dict) else bool(one)
+        for one in spoken
+    )
 
 
 def _says_success(value: Any) -> bool:

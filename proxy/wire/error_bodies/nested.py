@@ -101,6 +101,7 @@ class Found(Struct):
     counted_reply: int | None = None
     is_bare_text: bool = False
     is_silent: bool = False
+    has_output: bool = False
 
     @property
     def is_full(self) -> bool:

@@ -36,7 +36,7 @@ def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) 
         status=status,
         asks_to_wait=any(name.lower() == b"retry-after" for name, _ in headers),
         texts=tuple(found.texts),
-        codes=tuple(map(_code, found.codes)),
+        codes=tuple(_code(code) for code in found.codes if not code.name.endswith("id")),  # names no cause
         stated=_stated(found.numbers),
         endings=tuple(found.endings),
         counted_prompt=found.counted_prompt,
@@ -44,6 +44,7 @@ def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) 
         body_bytes=len(body),
         is_bare_text=found.is_bare_text,
         is_silent=found.is_silent,
+        has_output=found.has_output,
     )
 
 

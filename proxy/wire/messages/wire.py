@@ -34,6 +34,8 @@ from proxy.wire.request import Request, RequestShape, read_request
 
 _BLOCK: Final = re.compile(rb'"content"\s*:\s*\[\s*\{|"content_block_start"')
 _IMAGE: Final = f'"{IMAGE}"'.encode()
+_EDITS: Final = re.compile(rb"clear_tool_uses|compact")
+"""In `context_management`, which Claude Code always sends, to keep the reasoning."""
 _THREAD: Final = "thread"
 _SAYS_NOTHING: Final = frozenset({"message_start", "ping"})
 """Some gateways begin a stream before they know whether the upstream accepts the request (CLIProxyAPI)."""
@@ -57,6 +59,9 @@ class Messages(JsonWire):
     """`/messages`; the protocol describes each member."""
 
     path: Final = "/messages"
+    client_tools = re.compile("(?:custom|(?:bash|computer|memory|text_editor)_.*)?")
+    file_marks: ClassVar[tuple[bytes, ...]] = (b'"document"',)
+    read_members: ClassVar[frozenset[str]] = frozenset({"tools", "system"})
     results_hold_media: Final = True
     results_may_repeat: Final = False
     id_header: ClassVar[bytes] = b"request-id"
@@ -85,6 +90,10 @@ class Messages(JsonWire):
         system = jsontext.opened(members.get("system"))
         texts = [text for text in texts_of(system) if not text.startswith(_BILLING)]
         return "\n".join(texts).encode("utf-8", "replace")
+
+    def adds_to_prompt(self, request: Request) -> bool:
+        """The server may also leave out old tool results, or summarise them."""
+        return super().adds_to_prompt(request) or bool(_EDITS.search(request.members.get("context_management", b"")))
 
     def may_hold_images(self, raw: bytes) -> bool:
         """By the type of the block that contains one."""

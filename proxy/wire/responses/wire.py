@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -71,6 +71,9 @@ class Responses(JsonWire):
     """`/responses`; the protocol describes each member."""
 
     path: Final = "/responses"
+    client_tools = re.compile("function|custom|namespace|local_shell|shell|apply_patch")
+    file_marks: ClassVar[tuple[bytes, ...]] = (b'"input_file"', b'"input_audio"')
+    read_members: ClassVar[frozenset[str]] = frozenset({"tools", "instructions"})
     results_hold_media: Final = True
     results_may_repeat: Final = True
 

@@ -38,10 +38,11 @@ def refused(
     return judge(ErrorReport(status, asks_to_wait=waits, texts=texts, codes=tuple(found), stated=stated), sent)
 
 
-def ended(ending: str, prompt: int | None, reply: int | None, window: int | None) -> Verdict:
+def ended(ending: str, prompt: int | None, reply: int | None, window: int | None, sent: Sent | None = None) -> Verdict:
+    """The verdict on a reply of some words, or of none where the request is `sent`."""
     endings = (ErrorCode("finish_reason", ending),)
-    report = ErrorReport(200, endings=endings, counted_prompt=prompt, counted_reply=reply)
-    return judge(report, Sent(window_tokens=window))
+    report = ErrorReport(200, endings=endings, counted_prompt=prompt, counted_reply=reply, has_output=sent is None)
+    return judge(report, sent or Sent(window_tokens=window))
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 401, 404, 500, 502, 503])
@@ -135,10 +136,32 @@ def test_a_string_that_is_too_long_is_an_overflow_only_where_it_is_a_message():
 
 def test_words_about_a_part_of_the_request_that_has_no_length_are_no_overflow():
     assert refused(400, TOO_LONG, place=Place.ELSEWHERE).kind is VerdictKind.FIELD
-    assert refused(400, TOO_LONG, code="invalid_value").kind is VerdictKind.FIELD
+    assert refused(400, TOO_LONG, code="invalid_type").kind is VerdictKind.FIELD
     for place in (Place.TEXT, Place.UNCLEAR):
         assert refused(400, TOO_LONG, place=place).is_overflow
     assert refused(400, TOO_LONG, place=Place.ELSEWHERE, code="context_length_exceeded").is_overflow
+
+
+@pytest.mark.parametrize(
+    "code", ["InvalidParameter", "InvalidParameterValue", "invalid_value", "invalid_parameter_error"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        TOO_LONG,
+        "Input length 203743 exceeds the maximum length 202752",
+        "Total tokens of image and text exceed max message tokens.",
+    ],
+)
+def test_a_generic_code_weighs_nothing_beside_a_text(code: str, text: str):
+    """Volcengine Ark sends `InvalidParameter` with every 400: github.com/langgenius/dify/issues/14376"""
+    assert refused(400, text, code=code).is_overflow
+
+
+def test_a_value_that_openai_repeats_is_no_refusal_of_a_length():
+    text = f"Invalid value: '{TOO_LONG}'. Supported values are: 'system' and 'user'."
+    for code in ({}, {"code": "invalid_value"}):
+        assert refused(400, text, **code).kind is VerdictKind.FIELD
 
 
 def test_a_number_of_a_provider_lifts_a_text_that_fits():
@@ -304,7 +327,8 @@ def test_a_refusal_of_another_status_is_not_suspect(status: int):
 
 def test_a_refusal_with_a_word_is_not_suspect():
     assert not refused(400, sent=NOBODY_KNOWS, waits=True).is_suspect
-    assert not refused(400, "Bad Request", sent=NOBODY_KNOWS).is_suspect
+    assert not refused(400, "Invalid role", sent=NOBODY_KNOWS).is_suspect
+    assert not refused(400, "Bad Request", sent=NOBODY_KNOWS, place=Place.ELSEWHERE).is_suspect
     assert not refused(400, code="invalid_value", sent=NOBODY_KNOWS).is_suspect
 
 
@@ -424,3 +448,33 @@ def test_numbers_that_cannot_be_true_are_dropped_and_the_verdict_stays():
 def test_characters_are_not_held_against_an_estimate_in_tokens():
     verdict = refused(400, "Input exceeds the maximum length of 1048576 characters.", sent=Sent(1_000))
     assert (verdict.limit, verdict.unit) == (1048576, Unit.CHARS)
+
+
+def test_words_that_name_no_cause_say_nothing():
+    for text in (
+        "400 Bad Request",
+        "Provider returned error",
+        "400 status code (no body)",
+        "BadRequestError: OpenAIException - ",
+    ):
+        for status in (400, 413):
+            verdict = refused(status, text, sent=NOBODY_KNOWS, type="invalid_request_error")
+            assert (verdict.kind, verdict.is_suspect) == (VerdictKind.UNKNOWN, True)
+    assert refused(400, sent=NOBODY_KNOWS, place=Place.TEXT, type="BadRequestError").is_suspect
+
+
+def test_a_user_message_that_the_upstream_misses_was_cut_off():
+    """Ollama: https://github.com/ollama/ollama/issues/18107"""
+    for text in ("no user query found in messages", "Jinja Exception: No user query found in messages."):
+        assert refused(500, text, sent=Sent(40_000, has_user_text=True)).is_overflow
+        assert not refused(500, text, sent=Sent(40_000)).is_overflow
+
+
+def test_a_reply_that_is_cut_before_its_first_token_is_no_reply():
+    def judged(ending: str = "max_tokens", reply: int | None = 0, asked: int | None = None) -> tuple[VerdictKind, bool]:
+        verdict = ended(ending, 40_000, reply, None, Sent(40_000, window_is_certain=False, reply_tokens=asked))
+        return verdict.kind, verdict.is_suspect
+
+    assert judged() == judged("length") == judged(asked=4_096) == (VerdictKind.EMPTY, True)
+    for accepted in (judged("stop"), judged(reply=1), judged(reply=None), judged(asked=16)):
+        assert accepted == (VerdictKind.ACCEPTED, False)

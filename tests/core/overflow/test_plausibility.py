@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy.core.overflow import Exactness, Scope, Sent, Unit, Verdict, VerdictKind
@@ -56,11 +58,40 @@ def test_only_a_claim_of_length_is_held_against_our_own_numbers():
 
 
 def test_a_number_three_times_off_is_about_something_else():
-    claim = Verdict(VerdictKind.PROMPT, limit=3_000, prompt=3_300, requested=3_300, unit=Unit.TOKENS)
+    claim = Verdict(
+        VerdictKind.PROMPT, limit=3_000, prompt=3_300, requested=3_300, unit=Unit.TOKENS, limit_scope=Scope.INPUT
+    )
     assert plausible(claim, Sent(1_100)) == claim
     too_small = plausible(claim, Sent(900))
     assert (too_small.limit, too_small.prompt, too_small.requested) == (None, None, None)
     assert (plausible(claim, Sent(9_901)).limit, plausible(claim, Sent(9_901)).prompt) == (3_000, None)
+
+
+def scope_of(sent: Sent, **figures: Any) -> Scope:
+    """What a limit of 3 000 tokens applies to, of which the words say nothing."""
+    said = {"unit": Unit.TOKENS, "upstream_message": "over 3000"} | figures
+    return plausible(Verdict(VerdictKind.PROMPT, limit=3_000, **said), sent).limit_scope
+
+
+def test_a_limit_that_the_prompt_reaches_is_one_of_the_input_whatever_its_clause_calls_it():
+    assert scope_of(Sent(), prompt=3_000, requested=3_000) is Scope.INPUT
+    assert scope_of(Sent(), requested=3_000) is Scope.INPUT
+    assert scope_of(Sent(reply_tokens=500), requested=3_400) is Scope.WINDOW
+    assert scope_of(Sent(reply_tokens=500), requested=3_600) is Scope.INPUT
+    assert scope_of(Sent(), requested=2_999) is Scope.UNKNOWN
+
+
+def test_without_a_count_our_own_has_to_reach_a_limit_that_is_the_only_number():
+    assert scope_of(Sent(3_000)) is Scope.INPUT
+    assert scope_of(Sent(2_999)) is scope_of(Sent()) is Scope.UNKNOWN
+    assert scope_of(Sent(4_000), upstream_message="4000, 3000") is Scope.UNKNOWN
+    assert scope_of(Sent(4_000), requested=3_900, exactness=Exactness.ABOUT) is Scope.INPUT
+
+
+def test_a_limit_in_characters_or_of_a_rate_is_none_of_the_input():
+    assert scope_of(Sent(), prompt=3_000, requested=3_000, unit=Unit.CHARS) is Scope.UNKNOWN
+    rate = Verdict(VerdictKind.RATE, limit=3_000, requested=4_000, unit=Unit.TOKENS)
+    assert plausible(rate, Sent(4_000)) == rate
 
 
 def test_a_count_that_went_no_further_than_the_limit_may_be_far_under_ours():

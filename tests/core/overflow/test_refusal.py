@@ -119,3 +119,15 @@ def test_positions_are_the_clients_and_what_was_put_in_is_told_as_such(language,
     for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one stands at 4 in what is planned
         assert named in told
     assert "messages[4]" not in told
+
+
+@pytest.mark.parametrize(("language", "named"), [("en", "the member prediction"), ("zh", "成员 prediction")])
+def test_members_besides_the_messages_are_named_apart_from_the_tool_list(language, named):
+    made = planned(HISTORY, pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000))
+    told = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_000, "x" * 99: 50})
+    assert f"{named} " in told.replace("（", " (")
+    assert "9,000" in told
+    assert "53" in told.split("9,000")[1]
+    assert "x" * 65 not in told
+    alone = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_103})
+    assert not re.search("tool list|工具列表", re.split("Shorten|请缩短", alone)[0])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText
+from proxy.core.overflow.report import ErrorCode, ErrorReport, ErrorText, Sent
 
 
 @pytest.mark.parametrize(("status", "is_success"), [(199, False), (200, True), (299, True), (300, False), (400, False)])
@@ -16,10 +16,5 @@ def test_a_text_or_a_code_is_an_error():
     assert ErrorReport(200, codes=(ErrorCode("error.code", "400"),)).has_error
 
 
-@pytest.mark.parametrize(
-    ("codes", "is_wordless"),
-    [((), True), (("400",), True), (("400", "1261"), True), (("400", "invalid_request"), False), (("",), False)],
-)
-def test_an_answer_of_numbers_alone_says_no_word(codes, is_wordless):
-    assert ErrorReport(400, codes=tuple(ErrorCode("code", code) for code in codes)).is_wordless is is_wordless
-    assert not ErrorReport(400, texts=(ErrorText("error", "no"),)).is_wordless
+def test_only_a_small_reply_limit_explains_a_reply_without_a_token():
+    assert [Sent(reply_tokens=limit).asks_for_little for limit in (None, 1, 255, 256)] == [False, True, True, False]

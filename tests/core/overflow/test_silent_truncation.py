@@ -23,6 +23,13 @@ RATIOS = st.none() | st.floats(0.5, 3.0)
         # English prose of 10 000 tokens is estimated at 14 684: no landing makes that a cut.
         (14_684, Counted(9_984, 256), None, True, None),
         (4_400, Counted(4_000, 96), 1.0, True, None),
+        # Ollama's runner keeps half of the window and two tokens, or three with a first one of its own: ollama#17889,
+        # #3839. Half of the window is not the window.
+        (20_000, Counted(2_050, 99), None, False, 4_096),
+        (20_000, Counted(4_099, 99), None, False, 8_192),
+        (160_689, Counted(16_387, 500), None, False, 32_768),
+        (30_000, Counted(9_218, 20), 1.0, False, 18_432),
+        (6_500, Counted(4_098, 99), None, False, None),
         # Ollama leaves out whole messages, so that the count is anything under its window.
         (45_000, Counted(3_210, 99), None, True, 4_096),
         (45_000, Counted(9_001, 99), None, True, 16_384),

@@ -1,27 +1,36 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from starlette.requests import Request
+from structlog.testing import capture_logs
 
-from proxy.errors import KeyNeeded, NotFromHere, ProxyError
+from proxy.errors import KeyNeeded, NotFromHere, ProxyError, WrongKey
+from proxy.shell.endpoints import guard as guards
 from proxy.shell.endpoints.guard import Guard
 
 KEY = "operator-key-0123456789"
+NO_HEADER = "none at all"
+
+
+def request(peer: str | None = "127.0.0.1", **headers: str) -> dict[str, Any]:
+    """A request with these headers, `_` for `-`."""
+    pairs = {"host": "localhost:8787", **{name.replace("_", "-"): text for name, text in headers.items()}}
+    return {
+        "type": "http",
+        "path": "/decisions",
+        "client": (peer, 5000) if peer is not None else None,
+        "headers": [(name.encode(), text.encode()) for name, text in pairs.items() if text != NO_HEADER],
+    }
 
 
 def refusal(guard: Guard, peer: str | None = "127.0.0.1", **headers: str) -> type[ProxyError] | None:
-    """What a request with these headers, `_` for `-`, is refused with."""
-    pairs = {"host": "localhost:8787", **{name.replace("_", "-"): text for name, text in headers.items()}}
-    scope = {
-        "type": "http",
-        "client": (peer, 5000) if peer is not None else None,
-        "headers": [(name.encode(), text.encode()) for name, text in pairs.items()],
-    }
+    """What a request is refused with."""
     try:
-        guard.check(Request(scope))
+        guard.check(request(peer, **headers))
     except ProxyError as error:
         return type(error)
     return None
@@ -38,9 +47,10 @@ def keyed() -> Guard:
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-def test_a_client_on_this_machine_needs_no_key(local, keyed, peer):
+def test_a_client_on_this_machine_needs_a_key_only_if_there_is_one(local, keyed, peer):
     assert refusal(local, peer) is None
-    assert refusal(keyed, peer) is None
+    assert refusal(keyed, peer) is KeyNeeded
+    assert refusal(keyed, peer, authorization=f"Bearer {KEY}") is None
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.7", "192.168.1.2", "2001:db8::1", "::ffff:10.0.0.7", "testclient", "", None])
@@ -49,7 +59,25 @@ def test_a_client_elsewhere_is_told_apart_by_the_address_of_its_connection(local
     assert refusal(keyed, peer) is KeyNeeded
 
 
-@pytest.mark.parametrize("header", ["forwarded", "x_forwarded_for", "x_real_ip", "via", "x_forwarded_host"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "forwarded",
+        "via",
+        "x_real_ip",
+        "x_forwarded_for",
+        "x_forwarded_host",
+        "x_forwarded_proto",
+        "x_forwarded_client_cert",
+        "x_client_ip",
+        "x_envoy_external_address",
+        "x_envoy_internal",
+        "cf_connecting_ip",
+        "cf_ray",
+        "true_client_ip",
+        "fly_client_ip",
+    ],
+)
 def test_what_a_header_claims_gives_no_access_and_what_came_through_a_proxy_is_not_from_here(local, header):
     assert refusal(local, "10.0.0.7", **{header: "127.0.0.1"}) is NotFromHere
     assert refusal(local, "127.0.0.1", **{header: "127.0.0.1"}) is NotFromHere
@@ -91,9 +119,85 @@ def test_the_key_opens_the_pages_from_anywhere_and_by_any_name(keyed, sent):
     "sent", ["", "Bearer", "Bearer wrong", f"Token {KEY}", KEY, f"Bearer {KEY}x", basic(KEY), "Basic ~", f"Basic {KEY}"]
 )
 def test_anything_but_the_key_opens_no_page(keyed, sent):
-    assert refusal(keyed, "10.0.0.7", authorization=sent) is KeyNeeded
+    is_empty = sent in ("", "Bearer", KEY)  # without a scheme it is a scheme without a key
+    assert refusal(keyed, "10.0.0.7", authorization=sent) is (KeyNeeded if is_empty else WrongKey)
 
 
 def test_without_a_key_in_the_settings_no_key_opens_anything(local):
     assert refusal(local, "10.0.0.7", authorization="Bearer ") is NotFromHere
     assert refusal(local, "10.0.0.7", authorization="Bearer None") is NotFromHere
+
+
+async def test_a_wrong_key_is_logged_without_the_key_and_refused_after_a_while() -> None:
+    slow = Guard(SecretStr(KEY), frozenset(), wrong_key_seconds=3600)
+    with capture_logs() as lines:
+        wrong = asyncio.create_task(slow.admit(request("10.0.0.7", authorization="Bearer wrong-canary")))
+        await asyncio.sleep(0)
+        assert not wrong.done()
+        await slow.admit(request(authorization=f"Bearer {KEY}"))  # nobody else waits
+        with pytest.raises(KeyNeeded):
+            await slow.admit(request())
+    wrong.cancel()
+    assert [(line["event"], line["client"], line["path"]) for line in lines] == [
+        ("wrong_admin_key", "10.0.0.7", "/decisions")
+    ]
+    assert "wrong-canary" not in str(lines)
+
+
+async def test_only_so_many_wrong_keys_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "MAX_SLOWED", 2)
+    slow = Guard(SecretStr(KEY), frozenset(), wrong_key_seconds=3600)
+    wrong = request("10.0.0.7", authorization="Bearer wrong")
+    waiting = [asyncio.create_task(slow.admit(wrong)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(WrongKey):
+        await slow.admit(wrong)
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    again = asyncio.create_task(slow.admit(wrong))
+    await asyncio.sleep(0)
+    assert not again.done()
+    again.cancel()
+
+
+@pytest.fixture
+def lending() -> Guard:
+    return Guard(None, frozenset({"Agent-Box"}), lends_key=True)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "[", "a@localhost"])
+def test_where_the_proxy_adds_its_key_a_foreign_name_gets_nothing(lending, local, host):
+    refused = lending.stranger(request(host=host))
+    assert refused is not None
+    assert "server.host_names" in refused.message
+    assert local.stranger(request(host=host)) is None
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:1", "127.0.0.1:8787", "[::1]:8787", "agent-box", "0.0.0.0:8787", "192.0.2.1", NO_HEADER]
+)
+def test_known_names_and_addresses_and_programs_that_name_nothing_are_served(lending, host):
+    assert lending.stranger(request(host=host)) is None
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "https://", "http://192.0.2.1", "app://evil", "http://localhost.evil.example"],
+)
+def test_where_the_proxy_adds_its_key_a_page_from_elsewhere_gets_nothing(lending, local, origin):
+    refused = lending.stranger(request(origin=origin))
+    assert refused is not None
+    assert "server.host_names" in refused.message
+    assert local.stranger(request(origin=origin)) is None
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:3000", "http://127.0.0.1:5173", "http://[::1]", "app://agent-box"]
+)
+def test_pages_of_this_machine_and_of_known_names_are_served(lending, origin):
+    assert lending.stranger(request(origin=origin)) is None
+
+
+def test_a_page_of_ours_is_served_by_any_address(lending):
+    assert lending.stranger(request(host="192.0.2.1:8787", origin="http://192.0.2.1:8787")) is None

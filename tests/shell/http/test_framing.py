@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.errors import HeadTooLarge, MalformedRequest, ProxyError
+from proxy.errors import HeadTooLarge, MalformedRequest, ProxyError, UnknownCoding
 from proxy.shell.http.framing import MAX_HEADERS, Requests
 
 LIMIT = 2_000
@@ -217,6 +217,10 @@ def test_no_body_is_held_back_without_a_wish_or_without_a_body(rest: bytes) -> N
         b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"content-length: three\r\n\r\nabc",
         b"content-length: 9999999999999999999\r\n\r\n",
+        b"transfer-encoding: gzip\r\n\r\n",
+        b"transfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        b"transfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        b"transfer-encoding:\r\n\r\n",
         b"transfer-encoding: chunked\r\n\r\n3 \r\nabc\r\n0\r\n\r\n",
         b"transfer-encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
         b"transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n",
@@ -227,6 +231,20 @@ def test_no_body_is_held_back_without_a_wish_or_without_a_body(rest: bytes) -> N
 def test_what_could_be_framed_in_two_ways_is_refused(rest: bytes) -> None:
     with pytest.raises(MalformedRequest):
         taken(b"POST / HTTP/1.1\r\n" + rest)
+
+
+@pytest.mark.parametrize(
+    "codings", [b"gzip, chunked", b"gzip,chunked", b"GZIP , Chunked", b"gzip\r\ntransfer-encoding: chunked"]
+)
+def test_a_coding_besides_chunked_is_unknown_and_not_malformed(codings: bytes) -> None:
+    with pytest.raises(UnknownCoding, match="chunked"):
+        taken(b"POST / HTTP/1.1\r\ntransfer-encoding: " + codings + b"\r\n\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("coding", [b"chunked", b"Chunked", b"\tchunked "])
+def test_chunked_alone_is_read(coding: bytes) -> None:
+    sent = b"POST / HTTP/1.1\r\ntransfer-encoding:" + coding + b"\r\n\r\n1\r\na\r\n0\r\n\r\n"
+    assert taken(sent) == [sent]
 
 
 def test_empty_lines_before_a_request_are_ignored_and_begin_none() -> None:

@@ -21,12 +21,14 @@ CORPORA = [VARIANTS, pytest.param(OTHERS, marks=NO_OTHERS)]
 
 
 @pytest.mark.parametrize("corpus", CORPORA, ids=["variants", "others"])
-def test_refusals_are_recognised_without_a_false_trigger_and_their_limits_are_read(corpus: Path):
+def test_refusals_are_recognised_without_a_false_trigger_and_their_limits_are_read_and_learnt(corpus: Path):
     result: Score = score(load(corpus))
-    assert result.recall >= 0.95, result.confusions
+    assert result.recall >= 0.985, result.confusions
     assert result.counts["false trigger"] == 0, result.confusions
     assert result.limits_read >= 0.95, result.confusions
     assert result.counts["wrong limit"] == 0, result.confusions
+    assert result.counts["exact"] > 0
+    assert result.learnability == 1, result.confusions
 
 
 LOOK_ALIKES = [row for row in load(VARIANTS) if row["label"] == "not_overflow"]
