@@ -41,7 +41,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("waiting_request_lost",),
-        "a waiting request could not be put into a file, or not be read back, so it is not sent again: the disk's problem",
+        "a waiting request could not be written to a file, or read back, so it is not sent again: `problem`",
     ),
     (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
