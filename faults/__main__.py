@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from faults.buckets import buckets_that_fail, late_buckets, replicas_of_a_bucket
 from faults.client_faults import hostile_bodies, leaving
 from faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from faults.report import page
@@ -36,6 +37,9 @@ TRIALS: Final[dict[str, Trial]] = {
         no_disk,
         *([full_disk] if hasattr(resource, "prlimit") else []),  # only Linux limits a running process
         removed_folder,
+        buckets_that_fail,
+        late_buckets,
+        replicas_of_a_bucket,
         kills,
         many_at_once,
         idle_streams,

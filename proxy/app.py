@@ -132,11 +132,11 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     recorder = Recorder(metrics, tracer, inherited.recent, history, inherited.replacements)
     workload = Workload()
     folder, kept = create_folder(settings), settings.artifacts
-    store = _store(settings, folder, metrics)
+    tenants = create_tenants(settings, folder)
+    store = _store(settings, folder, tenants, metrics)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
     tools = ArtifactTools(reader, settings.language)
-    tenants = create_tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     rights = _rights(settings, tenants)
@@ -297,9 +297,9 @@ def unwritable(settings: Settings) -> str | None:
 
 def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     """What tells the owners of artifacts apart."""
-    if isinstance(folder, PrivateFolder):
+    if settings.artifacts.url is None:
         return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
 
 
 def _guard(settings: Settings) -> Guard:
@@ -324,7 +324,8 @@ def _compress_api(
 
 def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
     checks = [upstream_check(lane.route.relay) for lane in lanes]
-    return Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
+    upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
+    return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
 def _state(
@@ -337,7 +338,7 @@ def _state(
     from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - as said above
     from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - as said above
 
-    contact = StateContact(settings.state.url, tenants.circle, metrics.state_failures.inc)
+    contact = StateContact(settings.state.url, lambda: tenants.circle, metrics.state_failures.inc)
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
         found.append(SharedLearning(contact, {lane.learning.upstream: lane.learning for lane in lanes}))
@@ -354,6 +355,7 @@ async def _sharing(
     async with contextlib.AsyncExitStack() as at_the_end:
         if contact is not None:
             at_the_end.push_async_callback(contact.close)
+            await contact.start()
         for sharer in sharers:
             at_the_end.push_async_callback(sharer.close)
             await sharer.start()
@@ -379,7 +381,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     return Tracer({**addresses, "": settings.upstream.base_url})
 
 
-def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:
+def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics: Metrics) -> ArtifactStore:
     return ArtifactStore(
         folder,
         retention_days=settings.artifacts.retention_days,
@@ -387,6 +389,7 @@ def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> Arti
         on_saved=metrics.saved,
         on_swept=metrics.stored,
         on_failed=metrics.not_saved,
+        on_emptied=tenants.agree,
     )
 
 
