@@ -72,7 +72,9 @@ def measured(messages, base: Size) -> Size:
     return sum((size_of(ChatMessage.read(raw), ByteClassCounter()) for raw in messages), base)
 
 
-OPENINGS = st.sampled_from(["Use this context.", "Observation:", "```", "[step 3] ran:", "Sum it up:", "结果：", "", "x"])
+OPENINGS = st.sampled_from(
+    ["Use this context.", "Observation:", "```", "[step 3] ran:", "Sum it up:", "结果：", "", "x"]
+)
 
 
 @st.composite
