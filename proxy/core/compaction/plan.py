@@ -125,7 +125,8 @@ class Progress(Struct):
             own = self.window.entries[index] if index < self.messages else None
             if own is None:
                 return None
-            other = prepared(index, message, own.tool, pipeline.local, pipeline.notices, pipeline.counter)
+            steps, notices = pipeline.local, pipeline.notices
+            other = prepared(index, message, own.tool, steps, notices, pipeline.counter, read=own.read)
             if not are_interchangeable(own, other, task_tokens(pipeline.budget)):
                 return None
             entries.append((own, other))
