@@ -1,16 +1,17 @@
 """The search for a limit that no refusal names: it lies between what was accepted and what was refused.
 
 Rule: what was refused is never sent again, and after a refusal nothing is sent but what was accepted before, or half of
-what was refused. Only a prompt that comes near the guess raises it, so a guess moves few cuts, and a refusal halves what
-is left of the search.
+what was refused. Only a prompt that comes near the guess raises it, so that running conversations are seldom cut anew.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
+
+_Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=2**31)]
 
 _NEAR: Final = 0.9
 """Of the guess: a conversation that has grown to this would be cut next, so a larger room costs no prompt cache."""
@@ -21,14 +22,14 @@ _WORTH: Final = 1 / 32
 class Search(Struct, frozen=True, omit_defaults=True):
     """Sizes of prompts in the model's tokens."""
 
-    refused: int
+    refused: _Tokens
     """The smallest that was refused."""
-    guess: int
+    guess: _Tokens
     """The largest that is sent next."""
-    passed: int = 0
+    passed: _Tokens = 0
     """The largest that was accepted; 0 if none is known."""
-    reply: int = 0
-    """The reply limit beside the refused prompt, which may have been a part of what was too much."""
+    reply: _Tokens = 0
+    """The reply limit that the window holds beside such a prompt."""
 
     @classmethod
     def begun(cls, refused: int, passed: int = 0, reply: int = 0) -> Search:
