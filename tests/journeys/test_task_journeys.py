@@ -69,7 +69,7 @@ def test_no_output_is_quoted_as_what_the_user_asked(say: Say, build: Any) -> Non
     run_by_text(world, 40, say)
     bodies = [received.body.decode() for received in world.upstream.received]
     assert any(f"{MARK}" in body and "earlier messages" in body for body in bodies)
-    assert not any("The user asked earlier" in body for body in bodies)
+    assert not any("What the user said in them" in body for body in bodies)
 
 
 def test_a_command_goes_with_its_own_output(build: Any) -> None:

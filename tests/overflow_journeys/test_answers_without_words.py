@@ -231,12 +231,14 @@ async def counting(connection: Connection, request: Request) -> None:
 
 async def test_what_is_taken_in_full_later_refutes_a_400_without_a_word(tmp_path: Path) -> None:
     """A gateway that fails now and then, at any length: https://github.com/earendil-works/pi/issues/9482"""
+    body, sent = conversation(9_500, exchanges=60, model="m"), list[int]()
     async with staged(tmp_path) as stage:
-        refused, sent = await taken_shorter(stage, 9_500), list[int]()
-        while not sent or sent[-1] < refused:
-            assert len(sent) < 4 * EVERY
+        stage.model.plays(saying(400, b""), counting)
+        assert (await stage.ask(body)).attempts == "2"
+        while not sent or sent[-1] < estimate(body):
+            assert len(sent) < 3 * EVERY
             stage.model.plays(counting)
-            assert (await stage.ask(conversation(9_500, model="m"))).attempts == "1"
+            assert (await stage.ask(body)).attempts == "1"
             sent.append(estimate(stage.model.bodies[0]))
 
 

@@ -8,13 +8,14 @@ bytes that would be sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.cut_pacing import CutPacing
 from proxy.core.compaction.message_report import MessageReport
-from proxy.core.compaction.omission_note import OmissionNote
+from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
@@ -24,7 +25,21 @@ from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text.measures import utf8_length
 from proxy.core.tokens.counters import Counter
+from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
+
+MAX_SYSTEM_RUN: Final = 8
+"""System messages in a row that belong to the exchange before them; more of them are units of their own, which may go
+before the newest: an agent that writes one after each step would otherwise make an exchange that no window holds. Eight
+of nearly 1 KB take 2,400 tokens."""
+
+
+def _is_output(entry: TrackedMessage) -> bool:
+    """Whether a system message is long enough to be cut like a result."""
+    if not entry.is_later_system_message:
+        return False
+    return sum(utf8_length(text) for _, text in entry.whole.texts()) >= LEAST_SYSTEM_BYTES
 
 
 class ContextWindow:
@@ -117,13 +132,13 @@ class ContextWindow:
 
     def add(self, entry: TrackedMessage) -> None:
         """Add the next message."""
-        role, is_companion = entry.message.role, entry.message.is_companion
-        is_result = role in TOOL_ROLES
-        if self._moved and not is_result:
+        role, is_result, is_later = entry.message.role, entry.message.role in TOOL_ROLES, entry.is_later_system_message
+        is_companion = entry.message.is_companion or is_later
+        if self._moved and not (is_result or is_later):
             self.end_batch()
         if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
             self._put_last(before_a_user(last, self._counter))
-        if role in SYSTEM_ROLES and not (is_companion and self.units):
+        if entry.is_system_text:
             self._fixed += entry.sent_size
         self.entries.append(entry)
         self._blocks.append(MessageReport.of(entry))
@@ -142,13 +157,20 @@ class ContextWindow:
         self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
         joins = is_result or is_companion or (role == "user" and not self._has_calls and self._is_output(entry))
         before = self.units[-1] if self.units else None
-        if joins and before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index:
+        may_join = before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index
+        if joins and before is not None and may_join and not (is_later and self._ends_a_run(before)):
             must_stay = before.must_stay or entry.message.must_stay
             self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay)
         else:
             # A companion without a message before it has nothing to go with.
-            must_stay = entry.message.must_stay or (is_companion and role not in SYSTEM_ROLES)
+            must_stay = entry.message.must_stay or (entry.message.is_companion and role not in SYSTEM_ROLES)
+            role = "tool" if is_later else role
             self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay))
+
+    def _ends_a_run(self, unit: ToolExchange) -> bool:
+        """Whether as many system messages as may belong to one unit stand at the end of this newest one."""
+        last = self.entries[max(unit.start, unit.stop - MAX_SYSTEM_RUN) : unit.stop]
+        return len(last) == MAX_SYSTEM_RUN and all(entry is None or entry.is_later_system_message for entry in last)
 
     def _is_output(self, entry: TrackedMessage) -> bool:
         """Whether a user message is the output of a tool, passed to the model by a text protocol: it belongs to the
@@ -193,7 +215,8 @@ class ContextWindow:
 
     def last_user(self) -> int:
         """Index of the last user message; -1 if there is none."""
-        return next((unit.start for unit in reversed(self.units) if unit.role == "user"), -1)
+        unit = self._last_request()
+        return -1 if unit is None else unit.start
 
     def all(self) -> Iterator[TrackedMessage]:
         """The kept messages."""
@@ -218,12 +241,13 @@ class ContextWindow:
         if unit.must_stay:
             return []
         roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
-        found = [entry for entry in self.in_unit(unit) if entry.message.role in roles]
+        found = [entry for entry in self.in_unit(unit) if entry.message.role in roles or _is_output(entry)]
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
     def newest_results(self) -> list[TrackedMessage]:
-        """The results of the newest unit that may be cut."""
-        return self.results(self.units[-1]) if self.units else []
+        """The results of the newest unit that may be cut, and those beside the last user message."""
+        units = {unit.start: unit for unit in (self._last_request(), *self.units[-1:]) if unit is not None}
+        return [entry for unit in units.values() for entry in self.results(unit)]
 
     def newest_words(self) -> list[TrackedMessage]:
         """The assistant messages of the newest unit and of the one that separates the first user message from the
@@ -233,9 +257,9 @@ class ContextWindow:
         return [entry for entry in said if entry.message.role == "assistant"]
 
     def separating_results(self) -> list[TrackedMessage]:
-        """The results in the unit that separates the first user message from the next one."""
-        unit = separator(self.units)
-        return self.results(unit) if unit is not None else []
+        """The results beside the first user message, and in the unit that separates it from the next one."""
+        units = (first_request(self.units), separator(self.units))
+        return [entry for unit in units if unit is not None for entry in self.results(unit)]
 
     def first_request(self) -> list[TrackedMessage]:
         """The first user message, which holds the task."""
@@ -244,8 +268,11 @@ class ContextWindow:
 
     def last_request(self) -> list[TrackedMessage]:
         """The last user message."""
-        unit = next((unit for unit in reversed(self.units) if unit.role == "user"), None)
+        unit = self._last_request()
         return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+
+    def _last_request(self) -> ToolExchange | None:
+        return next((unit for unit in reversed(self.units) if unit.role == "user"), None)
 
     def staying(self) -> list[TrackedMessage]:
         """All messages that must stay, except system texts."""
@@ -306,8 +333,8 @@ class ContextWindow:
         self._edited = True
         self._total += self.size_of(unit) - before
 
-    def note_what_is_gone(self, notices: Notices, room_tokens: int, *, brief: bool = False) -> None:
-        """Bring the omission note up to date at the end of a cut. `brief`: without lines and quotations."""
+    def note_what_is_gone(self, notices: Notices, room: NoteRoom) -> None:
+        """Bring the omission note up to date at the end of a cut."""
         if not self._gone and not self.omission_note.messages:
             return
         if self._gone:
@@ -317,7 +344,7 @@ class ContextWindow:
             self._gone, self._gone_units = [], []
         if self.omission_note.messages:
             self.omission_note = self.omission_note.placed(
-                self.entries, notices, self._counter, room_tokens, self.units[-1].start, brief=brief
+                self.entries, notices, self._counter, room, self.units[-1].start
             )
 
     def _asked(self) -> list[str]:

@@ -146,7 +146,7 @@ class LinePool:
                 for trace in traces_of(message):
                     called[trace.call_id] = trace.source
                     _replace(sources, trace, Sight.of(entry, exchange))
-            elif message.role in TOOL_ROLES or message.role == "user":
+            elif message.role in TOOL_ROLES or message.role == "user" or entry.is_later_system_message:
                 for _, text in message.texts():
                     if message.role != "user" or not is_quotable(text):
                         _add(sources, text, called.get(message.answers, ""), Sight.of(entry, exchange))
@@ -215,7 +215,7 @@ class _Choice:
             if cost > left:
                 misfits += 1
                 continue
-            if _is_untold(text) or (source not in headings and _is_untold(source)):
+            if is_never_quoted(text) or (source not in headings and is_never_quoted(source)):
                 continue
             left -= cost
             chosen.append(index)
@@ -266,8 +266,9 @@ class _Choice:
         return found
 
 
-def _is_untold(text: str) -> bool:
-    """Whether a line looks like a secret. Asked of every chosen line, so cheap searches for single words come first."""
+def is_never_quoted(text: str) -> bool:
+    """Whether a line looks like a secret, or names an artifact. Asked of every chosen line, so cheap searches for
+    single words come first."""
     small = text.lower()
     if (":" in text or "=" in text) and _holds(small, _ASSIGNED_HOLDS) and _ASSIGNED.search(text) is not None:
         return True

@@ -6,16 +6,16 @@ the same between two cuts, and everything in it is bounded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from proxy.core.artifact import ARTIFACT_NAME, Artifact
+from proxy.core.artifact import Artifact
 from proxy.core.compaction.line_pool import LinePool
+from proxy.core.compaction.thread import Thread, extended, fitting
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import TOOL_ROLES, Address, Content, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
@@ -32,10 +32,17 @@ results; an assistant message last."""
 _NAMES: Final[WeakKeyDictionary[Message, str]] = WeakKeyDictionary()
 """Remembered as long as the message exists; joined into one text, because separate names would take five times as much
 memory."""
-_MAX_ASKED: Final = 8
-_ASKED_CHARACTERS: Final = 200
-_ARTIFACT: Final = re.compile(f"{ARTIFACT_NAME}|tool_[A-Za-z0-9_-]*$")
-"""A whole name, or one cut off at the end of a quotation."""
+
+
+class NoteRoom(NamedTuple):
+    """How many tokens the parts of a note may take."""
+
+    lines: int = 0
+    """Lines of what is left out, with the note's own words."""
+    asked: int = 0
+    """What users said."""
+    steps: int = 0
+    """What was done, and as much again for what the model said."""
 
 
 class OmissionNote(Struct, frozen=True):
@@ -47,8 +54,8 @@ class OmissionNote(Struct, frozen=True):
     chars: int = 0
     pool: LinePool = field(default_factory=LinePool)
     """Lines of what is left out; the note quotes the most informative ones."""
-    asked: tuple[str, ...] = ()
-    """The beginnings of user messages that are left out."""
+    thread: Thread = ()
+    """What was asked, done and said."""
     note: str = ""
     behind: bool = False
     """Whether the note comes after the text of the message that carries it, not before it."""
@@ -68,7 +75,7 @@ class OmissionNote(Struct, frozen=True):
             messages=self.messages + len(gone),
             chars=self.chars + sum(entry.whole_size.chars for entry in gone),
             pool=self.pool.extended(gone),
-            asked=(*self.asked, *map(_quoted, asked))[-_MAX_ASKED:],
+            thread=extended(self.thread, gone, asked),
         )
 
     def placed(
@@ -76,13 +83,10 @@ class OmissionNote(Struct, frozen=True):
         kept: Sequence[TrackedMessage | None],
         notices: Notices,
         counter: Counter,
-        room_tokens: int,
+        room: NoteRoom,
         newest_index: int,
-        *,
-        brief: bool = False,
     ) -> OmissionNote:
-        """The note on the message that carries it, of about `room_tokens`. `brief`: with neither lines
-        nor quotations.
+        """The note on the message that carries it; without room, only how much is left out and where it is kept.
 
         It comes before the text of that message, but after it in the newest exchange (from `newest_index` on), where
         the model first looks for the result of its call, and after what a user said, if it is a part of its own.
@@ -90,14 +94,14 @@ class OmissionNote(Struct, frozen=True):
         carrier = _carrier(kept)
         if carrier is None or not self.artifacts:
             return self.untold()
-        artifact, asked = self.artifacts[-1], () if brief else self.asked
-        note = notices.omission_note(artifact, self.messages, self.chars, (), asked)
-        left = room_tokens - counter.count(note)
-        if left > 0 and not brief:
+        artifact, lines = self.artifacts[-1], list[tuple[str, list[str]]]()
+        left = room.lines - counter.count(notices.omission_note(artifact, self.messages, self.chars))
+        if left > 0:
             standing = [entry for entry in kept if entry is not None]
             known = {name for entry in standing for name in _names_of(entry.message)}
-            told = self.pool.told(standing, known, left, counter)
-            note = notices.omission_note(artifact, self.messages, self.chars, told, asked)
+            lines = self.pool.told(standing, known, left, counter)
+        thread = fitting(self.thread, room.asked, room.steps, counter)
+        note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
         return replace(self, note=note, behind=carrier.index >= newest_index).carried_by(carrier, counter)
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
@@ -139,12 +143,6 @@ class OmissionNote(Struct, frozen=True):
         """The carrying message with the note."""
         assert self.edit is not None, "a note that was placed"
         return message.changed({self.edit.at: self.edit.becomes})
-
-
-def _quoted(text: str) -> str:
-    """The beginning of a text, in one line. Artifact names are removed: an artifact that only a left-out message names
-    is kept with that message."""
-    return _ARTIFACT.sub("…", " ".join(text.split())[:_ASKED_CHARACTERS]).rstrip()
 
 
 def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:

@@ -22,9 +22,10 @@ from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.compaction.interchangeable import are_interchangeable
 from proxy.core.compaction.message_report import MessageReport
+from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
 from proxy.core.notices.writing import Notices
@@ -41,6 +42,13 @@ docs/decisions/0003-what-to-give-up.md."""
 MAX_NOTE_TOKENS: Final = 20_000
 """Limit of the note, however large the room: the rest is for the conversation. In a window of 128 000, a note of 30 000
 quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
+ASKED_SHARE: Final = 0.08
+"""Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
+0.05, a window of 8 000 lost 7 of 100 short messages."""
+STEPS_SHARE: Final = 0.03
+"""Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
+STEPS_FROM_TOKENS: Final = 4_000
+"""In a smaller room, lines are worth more: about the room of a window of 6 000."""
 _WORTH_ANOTHER_CUT: Final = 0.1
 """Share of that room that a note must leave unused before the cut is repeated with less for the note and more for the
 conversation: there was little to quote, mostly prose in long lines."""
@@ -106,8 +114,10 @@ class Progress(Struct):
         entries = []
         for index, message in others.items():
             own = self.window.entries[index] if index < self.messages else None
-            other = prepared(index, message, message.name, pipeline.local, pipeline.notices, pipeline.counter)
-            if own is None or not are_interchangeable(own, other, task_tokens(pipeline.budget)):
+            if own is None:
+                return None
+            other = prepared(index, message, own.tool, pipeline.local, pipeline.notices, pipeline.counter)
+            if not are_interchangeable(own, other, task_tokens(pipeline.budget)):
                 return None
             entries.append((own, other))
         windows = [(point, point.window.exchanged(entries)) for point in (*self.earlier, self)]
@@ -215,11 +225,12 @@ def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, before = progress.window, progress.tools_by_call, progress.before
+    begins = beginning(messages)
     for index in range(progress.messages, len(messages)):
         message = messages[index]
         for call in message.calls:
             tools[call.id] = call.name
-        tool = message.name or tools.get(message.answers, "")
+        tool = tool_of(message, tools, has_begun=index >= begins)
         local, notices = pipeline.local, pipeline.notices
         entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain)
         before += entry.original_size
@@ -266,7 +277,7 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
     is_desperate = window.over(high) is not None
     if is_desperate:
         window.is_desperate = as_it_was.is_desperate = True
-        window.note_what_is_gone(pipeline.notices, 0, brief=True)
+        window.note_what_is_gone(pipeline.notices, NoteRoom())
         _compact(window, pipeline, pipeline.last_resorts, budget.ceiling)
     if window.over(budget.ceiling) is not None and window.total.tokens >= as_it_was.total.tokens:
         window.become(as_it_was)  # a note would be longer than everything it replaces
@@ -284,22 +295,22 @@ def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> floa
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark))
     if window.has_gaps:
         _compact(window, pipeline, pipeline.compaction_steps, high.share_beside(fixed, budget.low_mark - note_share))
-    room_tokens = _note_tokens(window, budget, fixed)
+    room = _note_room(window, budget, fixed)
     for share in _NOTE_ATTEMPTS:
-        window.note_what_is_gone(pipeline.notices, int(room_tokens * share))
+        window.note_what_is_gone(pipeline.notices, NoteRoom(*(int(tokens * share) for tokens in room)))
         if window.over(high) is None:
             break
     low = high.share_beside(fixed, budget.low_mark).tokens
     return 0.0 if low is None else (low - window.total.tokens) / beside
 
 
-def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
-    """Room for the note: its share, or whatever more a cut of whole exchanges has freed beyond the low mark; in the
-    unit that leaves least."""
+def _note_room(window: ContextWindow, budget: Budget, fixed: Size) -> NoteRoom:
+    """Room for the note, in the unit that leaves least: the shares of the thread, and for lines their share or
+    whatever more a cut of whole exchanges has freed beyond the low mark."""
     total, high = window.total, budget.high_mark
     low = high.share_beside(fixed, budget.low_mark)
-    rooms = [
-        min(max(int((limit - beside) * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
+    units = [
+        (limit, goal, max(0, limit - beside), size)
         for limit, goal, beside, size in (
             (high.tokens, low.tokens, fixed.tokens, total.tokens),
             (high.chars, low.chars, fixed.chars, total.chars),
@@ -307,7 +318,16 @@ def _note_tokens(window: ContextWindow, budget: Budget, fixed: Size) -> int:
         )
         if limit is not None and goal is not None
     ]
-    return max(0, min(*rooms, MAX_NOTE_TOKENS)) if rooms else 0
+    if not units:
+        return NoteRoom()
+    beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
+    asked = int(beside * ASKED_SHARE)
+    steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)
+    lines = min(
+        min(max(int(room * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
+        for limit, goal, room, size in units
+    )
+    return NoteRoom(max(0, min(lines, MAX_NOTE_TOKENS)), asked, steps)
 
 
 def task_tokens(budget: Budget) -> int:

@@ -22,7 +22,7 @@ class ToolExchange(msgspec.Struct, frozen=True, gc=False):
     start: int
     stop: int
     role: str
-    """Of its first message."""
+    """Of its first message; `tool` for system messages in the middle of a conversation, if they are a unit."""
     must_stay: bool = False
     """Whether later messages depend on it."""
 
@@ -48,7 +48,8 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
     if len(users) < 2:
         return None
     between = [unit for unit in units[users[0] + 1 : users[1]] if unit.role not in SYSTEM_ROLES]
-    return between[-1] if between else None
+    said = [unit for unit in between if unit.role == "assistant"] or between
+    return said[-1] if said else None
 
 
 def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.core.conversation.edit import Edit, Moved, Reason
-from proxy.core.conversation.message import Message
+from proxy.core.conversation.message import SYSTEM_ROLES, Message
 from proxy.core.conversation.size import NOTHING, Size, size_of
 from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
@@ -53,7 +53,7 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     """As it came, except for media that were routed elsewhere: excerpts are made from it."""
     whole_size: Size
     tool: str = ""
-    """The tool whose result it is."""
+    """The tool whose result it is, as `tool_of` says."""
     edits: tuple[Edit, ...] = ()
     """In order; a later edit of the same place replaces an earlier one."""
     following: tuple[Message, ...] = ()
@@ -65,6 +65,16 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
         """A message without edits."""
         size = size_of(message, counter)
         return cls(index, message, message, size, size, message, size, tool)
+
+    @property
+    def is_system_text(self) -> bool:
+        """Whether it is a system message at the beginning, which is never cut."""
+        return self.original.role in SYSTEM_ROLES and not self.tool
+
+    @property
+    def is_later_system_message(self) -> bool:
+        """Whether it is a system message in the middle of the conversation, which belongs to what it follows."""
+        return self.original.role in SYSTEM_ROLES and bool(self.tool)
 
     @property
     def sent_size(self) -> Size:

@@ -71,7 +71,8 @@ CUTS: Final[Phrases] = {
     ),
     "kept_messages": (" They are kept as JSON in {place}.", " 它们以 JSON 格式保存在 {place}。"),
     "call_messages": (" They are kept as JSON; to search them: {call}", " 它们以 JSON 格式保存，搜索：{call}"),
-    "asked": (" The user asked earlier: {asked}", " 用户此前的要求：{asked}"),
+    "asked": ("\nWhat the user said in them:", "\n用户在其中所说："),
+    "steps": ("\nWhat you did (-) and said (>) in them:", "\n你在其中所做（-）和所说（>）："),
     "told": (
         "\nLines of them, under the file or command that they come from, as last seen; … stands for more:",
         "\n其中部分行如下，列在其来源文件或命令之下，为最近一次所见；… 表示略去：",

@@ -74,21 +74,25 @@ class Notices(Struct, frozen=True):
         artifact: Artifact,
         messages: int,
         chars: int,
-        told: Sequence[tuple[str, Sequence[str]]],
-        asked: Sequence[str],
+        thread: Sequence[tuple[str, str]] = (),
+        lines: Sequence[tuple[str, Sequence[str]]] = (),
     ) -> str:
-        """The text that replaces omitted messages. `told`: lines from them, each group under the file or command that
-        it comes from; `asked`: the beginnings of user requests, one line each."""
+        """The text that replaces omitted messages. `thread`: what was `asked`, `said` and `done` in them, in order;
+        `lines`: some from them, each group under the file or command that it comes from."""
         notice = self._say("omitted", messages=messages, chars=chars)
         # Each line of that file is a whole message, which may be long.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
+        asked = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]
+        steps = [f"{'-' if kind == 'done' else '>'} {text}" for kind, text in thread if kind != "asked"]
         if asked:
-            notice += self._say("asked", asked=" / ".join(asked))
-        if told:
+            notice += self._say("asked") + "".join(f"\n- {text}" for text in asked)
+        if steps:
+            notice += self._say("steps") + "".join(f"\n{step}" for step in steps)
+        if lines:
             notice += self._say("told")
-        for source, lines in told:
-            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *lines))
+        for source, told in lines:
+            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *told))
         return self._framed(notice)
 
     def reasoning(self, artifact: Artifact, chars: int) -> str:

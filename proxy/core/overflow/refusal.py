@@ -69,6 +69,18 @@ _EMPTY_TWICE: Final[dict[Language, str]] = {
 }
 
 
+_UNKEPT: Final[dict[Language, str]] = {
+    "en": " Nothing could be kept, as the proxy's artifact store does not work (see /readyz), so only what had to be "
+    "cut was cut.",
+    "zh": "由于代理的存储不可用（见 /readyz），任何内容都无法保存，因此只做了必要的删减。",
+}
+
+
+def unkept(language: Language) -> str:
+    """What is added to each of these messages when artifacts could not be kept."""
+    return _UNKEPT[language]
+
+
 def empty_twice(tokens: int, language: Language) -> str:
     """The message for a client whose request got an empty response again after a harsher cut."""
     return _EMPTY_TWICE[language].format(tokens=tokens)
@@ -136,7 +148,7 @@ def does_not_fit(
     for entry in plan.largest:
         is_put_in = entry.index in put_in
         index = entry.index - sum(one <= entry.index for one in put_in)
-        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool else ""
+        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
         role, tokens = entry.message.role or "?", told(entry.size.tokens)
         named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
         largest.append((entry.size.tokens, named))

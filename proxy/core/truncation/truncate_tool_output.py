@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.edit import Edit, Reason
-from proxy.core.conversation.message import TOOL_ROLES, Address, Message
+from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Address, Message
 from proxy.core.notices.pages import quoted
 from proxy.core.notices.writing import NAMES_WORDS_BYTES, Notices, is_ours
 from proxy.core.retrieval_tool.pages import is_page
@@ -28,6 +28,9 @@ NAMES_SHARE: Final = 0.05
 """At most, of an excerpt's room, for the names that occur only in the omitted part."""
 NOTICE_SHARE: Final = 0.085
 """Of an excerpt's room, for its notice and those names; if a full notice takes more, a brief one replaces it."""
+LEAST_SYSTEM_BYTES: Final = 1_024
+"""Of a system message that is cut like a result: a shorter one is a reminder, not output, and stays as it is while its
+exchange stays."""
 _OURS_AT_MOST: Final = 4
 """Times the limit: a text with one of our notices is an excerpt, perhaps with the note about omitted messages. A longer
 text quotes a notice, such as an agent's log, and is cut like any other."""
@@ -45,12 +48,15 @@ class TruncateToolOutput(Struct, frozen=True):
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
-        if message.role not in TOOL_ROLES or tool in self.never:
+        is_system = message.role in SYSTEM_ROLES
+        if not (message.role in TOOL_ROLES or (is_system and tool)) or tool in self.never:
             return
         limits = self.limits_of(tool)
         if (_surely_admitted(message.raw, limits) and not _may_quote(message.raw)) or is_page(message, tool):
             return
         for at, text in message.texts():
+            if is_system and utf8_length(text) < LEAST_SYSTEM_BYTES:
+                continue
             yield from self._text_edits(index, at, text, tool, limits, notices)
 
     def limits_of(self, tool: str) -> ExcerptLimits:

@@ -124,7 +124,7 @@ class Resolver:
         return found
 
     async def _looked_up(self, reference: Reference, tenant: str) -> Found | None:
-        if self._cooldown.is_on:
+        if self._cooldown.why is not None:
             return None
         try:
             if reference.origin is Origin.ARTIFACT:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
-from proxy.core.overflow.refusal import does_not_fit, sizes_of
+from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, Situation, retry_strategy
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
@@ -280,10 +280,12 @@ def _next(strategy: RetryStrategy, outcome: Outcome) -> Attempt | None:
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
     """A refusal for length that could not be cured, worded so that a person can act on it."""
+    terms, pipeline = planned.inputs.terms, planned.inputs.pipeline
+    cause = "" if terms.keeping else unkept(pipeline.notices.language)
     return ContextOverflow(
-        message,
+        message + cause,
         param=planned.request.shape.messages,
         upstream_message=refused.upstream_message if refused.is_overflow else None,
         sizes=sizes_of(planned.plan, planned.inputs.profile.window_tokens, refused),
-        advice=advice,
+        advice=advice and advice + cause,
     )

@@ -56,6 +56,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),
+    (("artifacts_gone",), "what was kept in a bucket is no longer there; what requests bring again is kept again"),
     (
         ("artifact_read",),
         "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered; with a "
@@ -83,11 +84,20 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("decisions_not_kept",),
         "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
-        "file works again; a broken one is put aside",
+        "file works again; a broken one is put aside, and one that was removed is made again",
     ),
     (
-        ("learning_not_kept", "learning_not_read", "learning_not_erased", "owner_secret_not_kept"),
+        ("learning_not_kept", "learning_not_read", "learning_not_erased"),
         "the data folder cannot be written; only what was learned is lost",
+    ),
+    (
+        ("owner_secret_not_kept",),
+        "the secret of tenants cannot be written to the data folder, and lasts as long as the process; or it cannot be "
+        "read in a bucket, and until it is, nothing is kept or read there",
+    ),
+    (
+        ("state_not_shared",),
+        "replicas with another secret of tenants use the server at `state.url`, too: each group is for itself",
     ),
     (
         ("state_lost", "state_found", "state_failed"),

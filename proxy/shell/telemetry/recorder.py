@@ -257,7 +257,7 @@ class Recorder:
 
 def system_tokens(planned: Planned) -> int:
     """The model's tokens in system and developer text, which can never be shortened."""
-    tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES)
+    tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES and not block.tool)
     return planned.plan.budget.model_tokens(tokens)
 
 

@@ -7,6 +7,7 @@ from support.line_wire import LineMessage
 from support.strategies import conversation, exchange, notices, system, user
 
 from proxy.core.compaction.context_window import ContextWindow
+from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Moved, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Carried
@@ -148,7 +149,7 @@ def test_a_copy_changes_by_itself():
     found = kept(user("a"), *exchange(["x" * 999]), user("b"))
     twin = found.copy()
     twin.apply(Change(units=(twin.units[1],)))
-    twin.note_what_is_gone(notices(), 0)
+    twin.note_what_is_gone(notices(), NoteRoom())
     twin.add(TrackedMessage.of(4, conversation([DONE])[0], "", COUNTER))
     assert len(raws(found)) == 4
     assert list(found.edits()) == []
@@ -169,7 +170,7 @@ def test_an_edit_that_takes_more_tokens_than_it_saves_is_not_made():
 def test_the_note_moves_with_an_edit_of_the_message_that_carries_it():
     found = kept(user("a"), *exchange(["x" * 999]), user("b"), *exchange(["y" * 999], first_call=4))
     found.apply(Change(units=(found.units[1],)))
-    found.note_what_is_gone(notices(), 0)
+    found.note_what_is_gone(notices(), NoteRoom())
     found.apply(Change((Edit(5, ("content",), "cut", Reason.NEWEST_RESULT),)))
     assert b"y" * 900 not in raws(found)[-1]
     assert b'"cut\\n[context-proxy: 2 earlier messages' in raws(found)[-1]
@@ -269,7 +270,7 @@ def test_what_was_moved_is_left_out_with_its_exchange():
 def test_the_note_is_measured_apart_from_what_follows_its_message():
     found = with_moved([user("a"), *exchange(["x"]), *exchange(["y"], first_call=4)], ["one", "two"])
     found.apply(Change(units=(found.units[1],)))
-    found.note_what_is_gone(notices(), 0)
+    found.note_what_is_gone(notices(), NoteRoom())
     assert roles(found) == ["user", "assistant", "tool", "user"]
     assert found.total == measured(found)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.strategies import conversation, exchange, notices, part, spelled, system, user
 
-from proxy.core.compaction.omission_note import OmissionNote
+from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.size import NOTHING, size_of
 from proxy.core.conversation.tracked_message import TrackedMessage
@@ -22,9 +22,12 @@ def asked_in(gone):
     return [entry.message.text() for entry in gone if entry.message.role == "user"]
 
 
-def placed(kept, gone, *, room_tokens=400, newest_index=10**6, language="en"):
+ROOM = NoteRoom(lines=400, asked=100, steps=100)
+
+
+def placed(kept, gone, *, room=ROOM, newest_index=10**6, language="en"):
     digest = OmissionNote().extended(gone, asked_in(gone))
-    return digest.placed(kept, notices(language), COUNTER, room_tokens, newest_index)
+    return digest.placed(kept, notices(language), COUNTER, room, newest_index)
 
 
 GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
@@ -47,14 +50,37 @@ def test_what_is_left_out_is_kept_as_the_very_messages_and_names_what_was_kept_b
     assert second.artifacts[0].suffix == "json"
 
 
-def test_of_what_the_user_asked_the_newest_requests_are_told_each_by_its_beginning_in_one_line():
-    requests = [f"request {n}\nwith   blanks " + "x" * 500 for n in range(12)]
-    digest = OmissionNote().extended(GONE[:1], requests[:5]).extended(GONE[1:], requests[5:])
-    note = digest.placed(LEFT, notices(), COUNTER, 0, 10**6).note
-    assert "request 3 " not in note
-    assert [f"request {n} with blanks xxx" in note for n in range(4, 12)] == [True] * 8
-    assert note.count("\n") == 1
-    assert len(note) < 8 * 204 + 600
+def test_the_note_tells_what_was_asked_then_what_was_done_and_said_then_lines():
+    call = exchange(["def parse_line and other_symbol"], arguments='{"path": "a.py"}', words="I see.")
+    gone = entries(user("Look into\n    src/main.py"), *call, user("And then?"))
+    note = placed([None, None, None, None, *entries(*[user("x")] * 4, user("now"))[4:]], gone).note
+    _, *told = note.split("\n")
+    assert told == [
+        "What the user said in them:",
+        "- Look into",
+        "      src/main.py",
+        "- And then?",
+        "What you did (-) and said (>) in them:",
+        "> I see.",
+        "- read_file a.py",
+        "Lines of them, under the file or command that they come from, as last seen; … stands for more:",
+        "a.py:",
+        "def parse_line and other_symbol]",
+        "",
+    ]
+
+
+def test_each_part_of_the_note_has_its_own_room():
+    gone = entries(
+        user("Please look."), *exchange(["def parse_line(one)"], arguments='{"path": "a.py"}', words="I see.")
+    )
+    for room, parts in (
+        (NoteRoom(lines=400), (False, False, True)),
+        (NoteRoom(asked=20), (True, False, False)),
+        (NoteRoom(steps=20), (False, True, False)),
+    ):
+        note = placed(LEFT, gone, room=room).note
+        assert tuple(words in note for words in ("Please look.", "I see.", "parse_line")) == parts
 
 
 def test_a_tools_result_carries_the_note_rather_than_anybodys_words():
@@ -113,14 +139,10 @@ def test_where_no_message_has_a_text_the_note_has_a_part_of_its_own(content):
         assert "earlier messages" in digest.note
 
 
-def test_a_brief_note_is_the_count_and_the_way_back_alone():
-    digest = OmissionNote().extended(GONE, asked_in(GONE))
-    full = digest.placed(LEFT, notices(), COUNTER, 400, 10**6).note
-    brief = digest.placed(LEFT, notices(), COUNTER, 400, 10**6, brief=True).note
+def test_without_room_the_note_is_the_count_and_the_way_back_alone():
+    full, brief = (placed(LEFT, GONE, room=room).note for room in (ROOM, NoteRoom()))
     assert full.startswith(brief.removesuffix("]\n"))
-    assert "parse_line" in full
-    assert "asked" not in brief
-    assert "parse_line" not in brief
+    assert brief.count("\n") == 1
 
 
 def test_the_size_of_the_note_is_measured_on_the_message_with_it():
@@ -144,10 +166,11 @@ def test_the_note_tells_lines_of_what_is_gone_within_its_room():
     note = placed(LEFT, GONE).note
     assert "Please look into src/main.py" in note
     assert note.endswith("\ndef parse_line and other_symbol]\n")
-    assert "parse_line" not in placed(LEFT, GONE, room_tokens=0).note
+    assert "parse_line" not in placed(LEFT, GONE, room=NoteRoom()).note
     gone = entries(*exchange(["\n".join(f"def function_{n}(argument_{n}):" for n in range(500))]))
     for room in (200, 1_000):
-        digest = placed([None, None, *entries(*[user("x")] * 2, *exchange(["kept"]))[2:]], gone, room_tokens=room)
+        kept = [None, None, *entries(*[user("x")] * 2, *exchange(["kept"]))[2:]]
+        digest = placed(kept, gone, room=NoteRoom(room))
         assert room * 0.8 < digest.size.tokens <= room * 1.05
 
 
@@ -162,18 +185,8 @@ def test_a_line_whose_names_the_kept_messages_say_is_not_told_again():
     assert "parse_line" not in note
 
 
-def test_nothing_of_it_grows_without_bound():
-    gone = entries(*(user(f"request {n} " + " ".join(f"name_{n}_{i}" for i in range(90))) for n in range(60)))
-    digest = OmissionNote()
-    for entry in gone:
-        digest = digest.extended([entry], asked_in([entry]))
-    assert len(digest.asked) == 8
-    assert all(len(text) <= 200 for text in digest.asked)
-    assert digest.messages == 60
-
-
 def test_before_the_first_cut_there_is_no_note():
-    digest = OmissionNote().placed(KEPT, notices(), COUNTER, 100, 0)
+    digest = OmissionNote().placed(KEPT, notices(), COUNTER, ROOM, 0)
     assert (digest.edit, digest.size, digest.note) == (None, NOTHING, "")
 
 

@@ -166,22 +166,22 @@ def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_w
         for language in ("en", "zh")
         for notes in [Notices(language, way, reach)]
         for ours in (notes.truncated(excerpt("a\n" * 10, ExcerptLimits(2, 10)), CUT, ()), notes.response_text(CUT))
-    ] + [Notices("en", way, reach).omission_note(CUT, 3, 400, (), ())]
+    ] + [Notices("en", way, reach).omission_note(CUT, 3, 400)]
     assert all(is_ours(text) for text in told)
 
 
 def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
     assert f"to search them: curl -s -H \"Authorization: Bearer $OPENAI_API_KEY\" '{URL}/{CUT.id}?grep=REGEX'" in (
-        Notices("en", ELSEWHERE, AgentFileAccess.SHELL).omission_note(CUT, 3, 400, (), ())
+        Notices("en", ELSEWHERE, AgentFileAccess.SHELL).omission_note(CUT, 3, 400)
     )
     assert f'搜索：read_artifact(id="{CUT.id}", grep="REGEX")' in (
-        Notices("zh", ArtifactAccess(None, URL, (), True)).omission_note(CUT, 3, 400, (), ())
+        Notices("zh", ArtifactAccess(None, URL, (), True)).omission_note(CUT, 3, 400)
     )
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "to search them: "), ("zh", "搜索：")])
 def test_messages_that_are_left_out_are_searched_in_their_file_by_what_stands_around_a_hit(language, words):
-    note = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).omission_note(CUT, 3, 400, (), ())
+    note = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).omission_note(CUT, 3, 400)
     assert f"{words}grep -oE '.{{0,200}}REGEX.{{0,200}}' '/d/{CUT.id}'" in note
     assert note.count(CUT.id) == 1
 
@@ -203,7 +203,7 @@ def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(languag
     artifact = Artifact(b"a" * 500)
     told = [
         lost.truncated(excerpt("a" * 500, ExcerptLimits(9, 50)), artifact, ()),
-        lost.omission_note(artifact, 3, 400, (), ()),
+        lost.omission_note(artifact, 3, 400),
         lost.response_text(artifact),
     ]
     assert all(words in text and artifact.id not in text for text in told)
@@ -212,16 +212,16 @@ def test_what_could_not_be_kept_is_said_to_be_gone_and_no_place_is_named(languag
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_were_about(language):
     artifact = Artifact(b"[]", suffix="json")
-    asked = [f"request {n}" for n in range(8)]
-    told = [("src/a.py", ["def parse_b():", "…", "    return 3"]), ("", ["of no file"])]
-    note = notices(language).omission_note(artifact, 1_234, 56_789, told, asked)
+    thread = [("asked", "Fix it:\nf()"), ("said", "I look."), ("done", "sh ls"), ("asked", "And now?")]
+    lines = [("src/a.py", ["def parse_b():", "…", "    return 3"]), ("", ["of no file"])]
+    note = notices(language).omission_note(artifact, 1_234, 56_789, thread, lines)
     assert note.startswith(MARK)
     assert note.endswith("\nsrc/a.py:\ndef parse_b():\n…\n    return 3\nof no file]\n")
     place = f"/data/tool-output/{artifact.id}"
     assert place in note.partition("\n")[0], "in the line of the mark, by which it is recognised"
-    for piece in ("1,234", "56,789", place, "request 0 / request 1", "request 7"):
+    for piece in ("1,234", "56,789", place, "\n- Fix it:\n  f()\n- And now?\n", "\n> I look.\n- sh ls\n"):
         assert piece in note
-    assert notices(language).omission_note(artifact, 1, 2, (), asked).count("\n") == 1
+    assert notices(language).omission_note(artifact, 1, 2).count("\n") == 1
 
 
 def test_a_tool_response_says_where_the_whole_is():
@@ -237,7 +237,8 @@ def test_our_own_notices_are_recognised(text, language, reach, names):
     artifact = Artifact(text.encode("utf-8", "surrogatepass"), "read_file")
     ours = notices(language, reach)
     assert is_ours(ours.truncated(excerpt(text, ExcerptLimits(50, 500)), artifact, names))
-    assert is_ours(ours.omission_note(artifact, 3, 5, [(name, [text[:300]]) for name in names], [text[:300]]))
+    lines = [(name, [text[:300]]) for name in names]
+    assert is_ours(ours.omission_note(artifact, 3, 5, [("asked", text[:300]), ("done", text[:300])], lines))
     assert is_ours(ours.response_text(artifact))
 
 

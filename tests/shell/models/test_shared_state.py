@@ -44,7 +44,7 @@ class Replica:
         folder.mkdir(exist_ok=True)
         self.learning = Learning(folder, UPSTREAM)
         self.failures = 0
-        self.contact = StateContact(SecretStr(server.url), circle, self._count)
+        self.contact = StateContact(SecretStr(server.url), lambda: circle, self._count)
         self.shared = SharedLearning(self.contact, {UPSTREAM: self.learning})
 
     def _count(self) -> None:
@@ -288,7 +288,7 @@ async def test_no_password_is_in_the_log(tmp_path: Path) -> None:
     try:
         url = SecretStr(locked.url.replace("//", "//:canary@"))
         with capture_logs() as logs:
-            contact = StateContact(url, CIRCLE)
+            contact = StateContact(url, lambda: CIRCLE)
             shared = SharedLearning(contact, {UPSTREAM: Learning(tmp_path, UPSTREAM)})
             await shared.compare()
             await shared.close()

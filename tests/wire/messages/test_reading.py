@@ -110,6 +110,19 @@ def test_a_system_text_whose_answer_is_left_out_goes_behind_the_users_words_that
     assert [message["role"] for message in found] == ["user", "assistant", "user", "user", "system", "assistant"]
 
 
+def test_a_system_text_is_never_left_right_behind_an_assistant_message():
+    history = [user("a"), assistant([text("b")]), user("c"), system("s"), assistant([text("d")]), user("e")]
+    found = rendered(*history, changed=lambda views: [view for view in views if view.text() != "c"])
+    assert [message["role"] for message in found] == ["user", "assistant", "assistant", "user", "system"]
+
+
+def test_a_system_text_behind_a_servers_result_stays_there():
+    searched = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    history = [user("a"), assistant([text("b")]), assistant([searched]), system("s"), assistant([text("d")])]
+    found = rendered(*history, changed=lambda views: [view for view in views if view.text() != "b"])
+    assert [message["role"] for message in found] == ["user", "assistant", "system", "assistant"]
+
+
 def test_a_system_text_stays_where_its_client_puts_it():
     history = [user("a"), system("s"), user("b")]
     assert rendered(*history) == history

@@ -54,7 +54,7 @@ def told(*items: Any) -> list[tuple[str, int]]:
         ([THOUGHT, {}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([WORDS, {"type": "hologram"}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([{"id": "msg_1"}, {"type": "compaction"}], [("reference", 1), ("reference", 1)]),
-        ([{"type": "additional_tools", "tools": []}, {"type": "configuration_update"}], [("developer", 1)] * 2),
+        ([{"type": "additional_tools", "tools": []}, {"type": "configuration_update"}], [("item", 1)] * 2),
     ],
 )
 def test_what_the_model_did_in_one_go_is_one_message(items: list[Any], messages: list[tuple[str, int]]) -> None:
