@@ -53,6 +53,8 @@ class RequestShape(NamedTuple):
     is_whole: bool = True
     """Whether the request contains the whole conversation; if not, the upstream's count of its prompt says nothing
     about the request."""
+    goes_first_as_it_came: bool = False
+    """Whether nothing is changed before the upstream has refused it: the agent asks for a summary of everything."""
     tools: str = "tools"
     """The member with the tool list."""
     items_add_tools: bool = False

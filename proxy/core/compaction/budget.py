@@ -162,6 +162,17 @@ class Budget:
             max_reply_tokens=together,
         )
 
+    def unbounded(self) -> Budget:
+        """The same, but for a request that is sent whatever its size."""
+        return replace(
+            self,
+            room_is_guessed=True,
+            window_may_be_wrong=True,
+            room_chars=None,
+            room_bytes=None,
+            max_reply_tokens=None,
+        )
+
     @property
     def ceiling_tokens(self) -> int:
         """What must not be exceeded, guessed or not."""

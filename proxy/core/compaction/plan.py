@@ -88,6 +88,11 @@ class Pipeline:
     plain: PlainMessages | None = field(default=None, compare=False)
     """What is known of messages, from other conversations and other processes too."""
 
+    def without_steps(self) -> Pipeline:
+        """The same for a request that is sent as it came, whatever its size."""
+        budget = self.budget.unbounded()
+        return Pipeline((), (), (), self.notices, self.counter, budget, is_replayed=self.is_replayed)
+
 
 _STEPS_BACK: Final = 2
 """Points before the end from which a plan may continue: clients rewrite their last message in the next turn, and move

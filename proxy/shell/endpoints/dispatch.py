@@ -40,7 +40,7 @@ from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, WholePath
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
-from proxy.wire.roads import Road, road_of, wire_over
+from proxy.wire.roads import Road, like, road_of, wire_over
 
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
@@ -301,5 +301,7 @@ async def _here(send: Send, request_id: bytes) -> None:
 async def unknown_path(scope: Scope, _: Receive, send: Send) -> None:
     """404 for an unknown path, with the base URL that was probably meant."""
     host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
-    error = UnknownPath(f"nothing is served at this path; the API is at http://{host}/v1")
+    meant = like(_raw_path(scope))
+    hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
+    error = UnknownPath(f"nothing is served at this path; {hint}")
     await ResponseSender(send, request_id_of(scope["headers"])).refuse(error)

@@ -38,8 +38,9 @@ class ProfileOf(Protocol):
         """For this tenant's requests. `supposed`: taken for what its latest refusal has taught."""
 
 
-RatioOf: TypeAlias = Callable[[str, str], tuple[float, bool]]
-"""(model, name of its counter) → (the upstream's tokens for one of ours, whether that was measured)."""
+RatioOf: TypeAlias = Callable[[str, str, str, bool], tuple[float, bool]]
+"""(model, name of its counter, tenant of the request, whether over 1 only as far as a refusal has confirmed it) → (the
+upstream's tokens for one of ours, whether that was measured)."""
 
 MAX_KNOWN_INPUTS: Final = 256
 """Each is for a model, a reply limit, a tool list and a kind of client; all of these are foreign input."""
@@ -159,11 +160,13 @@ class KnownInputs:
         known_of = (request.model, tenant)
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
         texts = counter_for(profile.tokenizer, profile.model)
-        ratio, calibrated = self._ratio_of(request.model, texts.name)
+        # What fits a certain window by the model's own vocabulary is sent whole until a refusal shows that it does not.
+        is_sure = texts.exact and profile.certain_window_tokens is not None and not profile.cuts_silently
+        ratio, calibrated = self._ratio_of(request.model, texts.name, tenant, is_sure)
         asked = request.reply_limit[1] if request.reply_limit else None
         key = (profile.model, profile.window_tokens, asked, ratio, calibrated)
         known = self._limits_of.get(key)
-        if known is not None and known.profile is profile:
+        if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known
         own = with_images_of(profile.model, texts, profile.image_tokens)
         exact = own.exact or calibrated

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.wire.responses.message import ResponsesMessage
-from proxy.wire.responses.reading import read_held, read_items, read_untouched
+from proxy.wire.responses.reading import read_held, read_items
 
 USER = {"role": "user", "content": "go"}
 INSTRUCTIONS = {"role": "developer", "content": "be brief"}
@@ -139,8 +139,5 @@ def test_where_the_upstream_holds_the_rest_all_but_instructions_is_one_exchange(
     assert not any(message.must_stay for message in messages)
 
 
-def test_what_nobody_touches_is_one_message_from_the_developer() -> None:
-    for first in (output(), call()):
-        (message,) = read(first, call("b"), {"type": "hologram"}, {"type": "compaction_trigger"}, how=read_untouched)
-        assert (message.role, message.calls, message.answers, message.is_companion) == ("developer", (), "", False)
-    assert read(how=read_untouched) == read() == read(how=read_held) == []
+def test_no_items_are_no_messages() -> None:
+    assert read() == read(how=read_held) == []
