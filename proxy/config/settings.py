@@ -86,6 +86,10 @@ class ServerSettings(Section):
     """Processes that share the port."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     """Largest chat request that is read, before and after decompression; a larger one gets a 413."""
+    max_waiting_bytes: int = Field(default=96 * 1024 * 1024, ge=0)
+    """Most memory of one worker for requests that wait for their response, so that they can be sent again if it is a
+    refusal. Beyond it, the largest of the client and upstream that have most waiting go to files in `data_dir`, which
+    end with the request."""
     max_header_bytes: int = Field(default=32 * 1024, ge=1024)
     """Most bytes of a request's first line and headers together; more get a 431. As nginx's
     `large_client_header_buffers`: 4 of 8 KB."""

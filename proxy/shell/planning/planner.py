@@ -5,6 +5,7 @@ Rule: the event loop is never blocked for more than 20 ms; known messages of a c
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -141,6 +142,7 @@ class Planner:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             self._remember(planned, tenant, match)
+            planned = copy.copy(planned)  # its content may be put elsewhere; what is remembered stays as it is
         return planned
 
     def _remember(self, planned: Planned, tenant: bytes, match: Match[Planned] | None) -> None:

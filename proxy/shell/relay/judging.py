@@ -235,7 +235,8 @@ class Judge:
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
             self._learning.note_prompt(profile.model, counted, planned.tenant)
-            self._learn_images(planned, estimate, counted)
+            if planned.is_here:
+                self._learn_images(planned, estimate, counted)
         elif planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted)):
             self._learning.note_prompt(profile.model, counted, planned.tenant)
         else:

@@ -39,6 +39,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("overflow_detected", "overflow_retried", "original_retried"),
         "the upstream refused; what was sent next, with the same members as `request_planned`",
     ),
+    (
+        ("waiting_request_lost",),
+        "a waiting request could not be written to a file, or read back, so it is not sent again: `problem`",
+    ),
     (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
         ("limit_learned", "ratio_learned", "image_cost_learned", "tool_refusal_learned"),

@@ -70,6 +70,7 @@ class Recorder:
         if planned.changed:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
             self._tell_edits(decision, planned)
+            self._keep_replacements(decision, planned)
         new_edits = planned.new_edits
         self._media_routed(decision, new_edits)
         for edit in new_edits:
@@ -102,6 +103,13 @@ class Recorder:
                 window_tokens=planned.inputs.profile.window_tokens,
                 advice=LARGER_WINDOW,
             )
+
+    def _keep_replacements(self, decision: Decision, planned: Planned) -> None:
+        """Now, as the content of a plan may be elsewhere when its request is finished."""
+        if self._replacements is None or decision.observed:
+            return
+        edits = () if decision.rung == Rung.ORIGINAL else planned.plan.edits
+        self._replacements.add(decision.request_id, planned.tenant, edits, planned.plan.artifacts if edits else ())
 
     def _tell_edits(self, decision: Decision, planned: Planned) -> None:
         if self._log.is_enabled_for(logging.DEBUG):
@@ -193,6 +201,7 @@ class Recorder:
         self._log.info(_RETRIED.get(attempt.rung, "overflow_retried"), request_id=decision.request_id, **line)
         if planned is not None:
             self._tell_limits(decision, planned)
+            self._keep_replacements(decision, planned)
         if planned is not None and is_edited:
             self._tell_edits(decision, planned)
 
@@ -241,9 +250,6 @@ class Recorder:
             decision.went_well if decision.refused_as_too_long else None,
         )
         self.recent.add(recorded)
-        was_edited = was_sent and not decision.observed and decision.rung != Rung.ORIGINAL
-        if self._replacements is not None and plan is not None and planned is not None and was_edited and plan.changed:
-            self._replacements.add(decision.request_id, planned.tenant, plan.edits, plan.artifacts)
         if self._history is not None:
             self._history.add(recorded)
         before = planned.tokens_before if planned is not None and was_sent else 0
@@ -269,7 +275,7 @@ def _described_changes(planned: Planned) -> dict[str, Any]:
         "tokens_after": planned.tokens_after,
         "chars_before": plan.before.chars,
         "chars_after": plan.after.chars,
-        "messages_before": len(planned.request.conversation),
+        "messages_before": planned.message_count,
         "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
         "truncated": any(edit.artifact is not None for edit in plan.edits),
         "reasons": counts,
