@@ -238,13 +238,12 @@ def budget_for(
         most = reserve if rules.clamp_reply else min(MAX_RESERVED_REPLY_TOKENS, window // 2)
         reserve = min(most, asked_reply_tokens)
     reserve = 0 if reply_is_apart else reserve
-    margin = rules.margin_tokens
-    if margin is None:
-        margin = int(window * (EXACT_MARGIN if exact else ESTIMATE_MARGIN))
-    room = window - reserve - margin
+    share = EXACT_MARGIN if exact else ESTIMATE_MARGIN
     widest = min(window, profile.input_tokens or window)
-    if profile.input_tokens is not None:
-        room = min(room, profile.input_tokens - margin)
+    margin, of_input = int(window * share), int(widest * share)
+    if rules.margin_tokens is not None:
+        margin = of_input = rules.margin_tokens
+    room = min(window - reserve - margin, widest - of_input)
     # If the upstream cuts prompts silently, even a guess is better than no limit.
     is_guessed = profile.window_is_guessed and not profile.cuts_silently
     room_chars = _room_chars(profile, rules)

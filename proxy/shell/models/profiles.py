@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from proxy.config.settings import ModelSettings, Settings
 from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witness
+from proxy.core.models.search import Search
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
 from proxy.shell.resources.logs import logger
@@ -40,8 +41,11 @@ class Learned(Protocol):
     def note_allocated(self, model: str, window_tokens: int) -> None:
         """Compare it with what a self-hosted server reports as allocated."""
 
-    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
-        """What binds this tenant's requests; `by` None: those of the tenant taught last."""
+    def limits(
+        self, model: str, by: str | None = None, supposed: Search | None = None
+    ) -> tuple[ModelLimits, str] | None:
+        """What binds this tenant's requests; `by` None: those of the tenant taught last. `supposed`: taken for what its
+        latest refusal has taught."""
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
@@ -103,9 +107,9 @@ class ModelResolver:
         self._told: set[str] = set()
         """Models whose guessed window has been reported."""
 
-    def profile(self, model: str, by: str = "") -> ModelProfile:
+    def profile(self, model: str, by: str = "", supposed: Search | None = None) -> ModelProfile:
         """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
-        A microsecond if it is remembered, else about 30.
+        A microsecond if it is remembered, else about 30. `supposed`: taken for what its latest refusal has taught.
 
         The very first one reads the catalogue, 20 ms, unless `start` had time to.
         """
@@ -113,6 +117,8 @@ class ModelResolver:
         name = model[:MAX_NAME_CHARS]
         apart = self._learned.taught_apart(name, by) if by and self._learned is not None else None
         learned = self._learned.version if self._learned is not None else 0
+        if supposed is not None:
+            return self._resolve(name, by, (self._generation, learned), supposed)
         return self._remembered(name, apart, (self._generation, learned))
 
     async def settle(self, model: str, by: str, body_bytes: int) -> bool:
@@ -194,11 +200,17 @@ class ModelResolver:
     def _from_upstream(self, model: str) -> tuple[ModelLimits, str] | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
-    def _resolve(self, model: str, by: str | None, version: tuple[int, int]) -> ModelProfile:  # noqa: ARG002 - for the memory
+    def _resolve(
+        self,
+        model: str,
+        by: str | None,
+        version: tuple[int, int],  # noqa: ARG002 - for the memory
+        supposed: Search | None = None,
+    ) -> ModelProfile:
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
         witness, taken = Witness.GUESSED, 0
-        learned = self._learned.limits(model, by) if self._learned is not None else None
+        learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
         for said in (self._configured(model), learned, *(source(model) for source in self._sources)):
             limits, phrase = said or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)

@@ -13,9 +13,10 @@ EVERY: Final = 32
 """One in this many requests that had to be cut for a learned window is sent larger: a window that grew is found within
 a few dozen turns, and three in a hundred of such requests are sent twice."""
 LARGER: Final = 1.5
-"""Times the learned window, at most: no more upload than needed to prove that it grew."""
+"""Times the learned window, or what was refused without a number, at most: no more upload than needed to prove that it
+grew."""
 PROVES: Final = 1.1
-"""Times the learned window, at least: our count of what is sent may be a little over the upstream's."""
+"""Times what is known to fit, at least: our count of what is sent may be a little over the upstream's."""
 _MAX_MODELS: Final = 512
 """Models whose requests are counted; a model's name is foreign input."""
 

@@ -22,7 +22,7 @@ from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages, Witness
 from proxy.core.models.providers import reply_is_apart, usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Language
@@ -132,6 +132,7 @@ class Pipelines:
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
+        was_refused = not is_replayed or profile.witness is Witness.INFERRED
         entry = entry_of(self._settings.models, capabilities.model)
         page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
         notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
@@ -147,7 +148,7 @@ class Pipelines:
             local=local,
             compaction_steps=compaction_steps(notices, budget),
             last_resorts=last_resorts(
-                notices, budget, functools.partial(_showing, local), counter, was_refused=not is_replayed
+                notices, budget, functools.partial(_showing, local), counter, was_refused=was_refused
             ),
             notices=notices,
             counter=counter,

@@ -216,7 +216,7 @@ class Relay:
                 outcome = await self._outcome(response, send, journey.kept, decision, is_first=is_first)
                 following = await sends.following(outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned)
+                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
                     if fallback is not None and not _is_better(outcome):
                         await response.aclose()
                         return fallback

@@ -17,7 +17,7 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, retry_strategy
+from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, Situation, retry_strategy
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
@@ -57,10 +57,11 @@ class Sends:
         if self._strategy is None:
             if outcome.is_final or not self._retries:
                 return None  # nearly always: no situation is described that no strategy will ask about
-            self._strategy = retry_strategy(self._journey.situation)
+            self._strategy = retry_strategy(self._plans.situation(self._journey))
             next(self._strategy)  # is the first send, which is over
         attempt = _next(self._strategy, outcome)
         if attempt is None:
+            self._plans.note_final(outcome, self.current.planned)
             return None
         found = await self._plans.send_after(self._journey, attempt, outcome, self.current.planned)
         if found is not None:
@@ -87,6 +88,20 @@ class SendPlans:
             raise self._refusal(planned)
         return Sends(self, journey, SendPlan(_FIRST, planned), retries=self._retries)
 
+    def situation(self, journey: Journey) -> Situation:
+        """What the retry strategy must know, with what is sent next if nobody states a limit."""
+        situation, search = journey.situation, self._judge.search_after(journey.first)
+        guess = None if search is None else int(search.guess / journey.first.inputs.budget.ratio)
+        return (
+            situation if guess is None or guess >= situation.estimate_tokens else replace(situation, guess_tokens=guess)
+        )
+
+    def note_final(self, outcome: Outcome, planned: Planned) -> None:
+        """Learn from a refusal without a number that no smaller send follows."""
+        verdict = outcome.verdict
+        if verdict.is_suspect or (verdict.is_overflow and verdict.limit is None):
+            self._judge.learn_search(verdict, planned)
+
     async def send_after(
         self, journey: Journey, attempt: Attempt, outcome: Outcome, refused: Planned
     ) -> SendPlan | None:
@@ -111,6 +126,8 @@ class SendPlans:
         if asking is not None:
             return SendPlan(attempt, asking)
         planned, attempt = await self._harsher_for(journey, attempt, attempt.goal_tokens)
+        if attempt.is_search:
+            self._judge.learn_search(outcome.verdict, refused, planned)
         if refused.members:  # it was asked at once
             planned = planned.left_to_the_upstream() or planned
         self._judge.learn_from_recount(outcome.verdict, refused, planned)
@@ -165,9 +182,11 @@ class SendPlans:
         if not self._trials.is_due(profile.model):
             return None
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
-        goal = int(profile.window_tokens * LARGER / budget.ratio)
-        larger = await self._planner.plan_for(planned, goal, keeping=True)
-        proves_it = larger.plan.fits and larger.tokens_after > profile.window_tokens * PROVES
+        search = self._judge.search_of(planned)
+        window = profile.window_tokens
+        known, refused = (window, window) if search is None else (search.guess, search.refused)
+        larger = await self._planner.plan_for(planned, int(refused * LARGER / budget.ratio), keeping=True)
+        proves_it = larger.plan.fits and larger.tokens_after > known * PROVES
         if not proves_it or not await self._is_safe(larger, tenant):
             return None
         decision.note_plan(larger)
@@ -189,6 +208,11 @@ class SendPlans:
             sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
             if planned.plan.fits and planned.plan.after.tokens <= sure:
                 return planned, replace(attempt, goal_tokens=sure, reply_tokens=None)
+        if attempt.is_search and journey.plan_for is None:
+            planned = await self._as_searched(journey)
+            goal = _as_counted(goal_tokens, journey.planned, planned)
+            if planned.plan.fits and planned.plan.after.tokens <= goal:
+                return planned, replace(attempt, goal_tokens=goal)
         planned = await self._harsher(journey, goal_tokens, attempt.most_tokens)
         goal = _as_counted(goal_tokens, journey.planned, planned)
         if attempt.most_tokens is None or planned.plan.after.tokens <= goal:
@@ -200,6 +224,20 @@ class SendPlans:
     async def _as_next_turn(self, journey: Journey) -> Planned:
         """The plan for a request with the current knowledge of its model."""
         return await self._made(partial(self._planner.plan_again, journey.planned), journey.tenant)
+
+    async def _as_searched(self, journey: Journey) -> Planned:
+        """The plan that the next turn will continue from, after a refusal that names no limit."""
+        counted: Planned | None = None
+        for _ in range(2):  # the first plan may find that the request has to be counted by another counter
+            search = self._judge.search_after(journey.planned, counted)
+            if search is None:
+                return journey.planned
+            supposing = partial(self._planner.plan_supposing, journey.planned, search)
+            planned = await self._made(supposing, journey.tenant)
+            if planned.inputs.counted_by == (counted or journey.planned).inputs.counted_by:
+                break
+            counted = planned
+        return planned
 
     async def _harsher(self, journey: Journey, goal_tokens: int, most_tokens: int | None = None) -> Planned:
         """The plan for a second send of `goal_tokens`, counted as the first was; the plan says whether it fits."""
