@@ -186,6 +186,10 @@ class Planner:
         stay is more."""
         return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
 
+    async def plan_for_bytes(self, refused: Planned, goal_bytes: int, *, keeping: bool) -> Planned:
+        """A smaller plan for a request that was refused for its bytes."""
+        return await self._again(refused, goal_bytes=goal_bytes, keeping=keeping)
+
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""
         return await self._again(refused, without=media, keeping=keeping)

@@ -162,7 +162,9 @@ class Judge:
         requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
         self._learning.note_unnamed_refusal(planned.request.model, requested, planned.tenant)
 
-    def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
+    def learn_what_was_refused(
+        self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned, accepted: Planned
+    ) -> None:
         """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
         only after the same request was accepted without them, or shorter."""
         if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
@@ -171,6 +173,9 @@ class Judge:
             return
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
             self._learning.note_tool_refused(refused.request.model, refused.tenant)
+        if attempt.rung is Rung.FEWER_BYTES:
+            sent, was_refused = accepted.plan.after.bytes, refused.plan.after.bytes
+            self._learning.note_bytes(sent, was_refused, refused.tenant)
         if attempt.rung is Rung.EMERGENCY and refusal.is_suspect:
             self._learn_from_unnamed_refusal(refusal, refused)
         if attempt.rung is not Rung.WITHOUT_MEDIA:
@@ -194,6 +199,8 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
+        if went_well:
+            self._learning.note_bytes(planned.plan.after.bytes, None, planned.tenant)
         if not _is_comparable(planned):
             return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:

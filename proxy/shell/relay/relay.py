@@ -198,7 +198,7 @@ class Relay:
                 outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
                 following = await sends.following(outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned)
+                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
                     if fallback is not None and not _is_better(outcome):
                         await response.aclose()
                         return fallback
