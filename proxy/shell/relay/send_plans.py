@@ -164,6 +164,7 @@ class SendPlans:
             window_is_told=is_told,
             is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
+            reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
         )
         return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
 
@@ -205,21 +206,22 @@ class SendPlans:
     async def _harsher_for(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> tuple[Planned, Attempt]:
         """The plan for a second send: the one that the next turn will continue from if that surely fits, so that a
         prompt cache is lost once, not twice; otherwise one cut down to its goal, or as far below the true limit as
-        possible, with the shortest useful reply limit."""
+        possible, with the shortest useful reply limit. The attempt names the goal that was used, as the plan counts."""
         if attempt.sure_tokens is not None and journey.plan_for is None:
             planned = await self._as_next_turn(journey)
             sure = _as_counted(attempt.sure_tokens, journey.planned, planned)
             if planned.plan.fits and planned.plan.after.tokens <= sure:
-                return planned, replace(attempt, reply_tokens=None)
+                return planned, replace(attempt, goal_tokens=sure, reply_tokens=None)
         if attempt.is_search and journey.plan_for is None:
             planned = await self._as_searched(journey)
-            if planned.plan.fits and planned.plan.after.tokens <= _as_counted(goal_tokens, journey.planned, planned):
-                return planned, attempt
+            goal = _as_counted(goal_tokens, journey.planned, planned)
+            if planned.plan.fits and planned.plan.after.tokens <= goal:
+                return planned, replace(attempt, goal_tokens=goal)
         planned = await self._harsher(journey, goal_tokens, attempt.most_tokens)
-        if attempt.most_tokens is None or planned.plan.after.tokens <= _as_counted(
-            goal_tokens, journey.planned, planned
-        ):
-            return planned, attempt
+        goal = _as_counted(goal_tokens, journey.planned, planned)
+        if attempt.most_tokens is None or planned.plan.after.tokens <= goal:
+            return planned, replace(attempt, goal_tokens=goal)
+        attempt = replace(attempt, goal_tokens=_as_counted(attempt.most_tokens, journey.planned, planned))
         reply = attempt.least_reply_tokens
         return planned, attempt if reply is None else replace(attempt, reply_tokens=reply)
 

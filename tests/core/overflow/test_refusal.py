@@ -105,6 +105,13 @@ def test_a_message_without_a_role_is_told_all_the_same():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_second_refusal_says_how_far_it_was_cut(language):
     assert "12,345" in refused_twice(12_345, language)
+    assert "900" not in refused_twice(12_345, language)
+
+
+def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
+    said = refused_twice(12_345, "en", 900)
+    assert "Lower the reply limit of 900 tokens first." in said
+    assert said.index("900") < said.index("begin a new conversation")
 
 
 @pytest.mark.parametrize(
