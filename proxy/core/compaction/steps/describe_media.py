@@ -15,7 +15,7 @@ from proxy.core.compaction.budget import Mark
 from proxy.core.compaction.context_window import ContextWindow
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import TOOL_ROLES
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.tokens.counters import Counter
 
@@ -38,9 +38,7 @@ class DescribeOldMedia(Struct, frozen=True):
                 return
             if _holds_media(entry):
                 steps = self.showing(0)
-                yield Change(
-                    redone=prepared(entry.index, entry.original, entry.tool, steps, self.notices, self.counter)
-                )
+                yield Change(redone=entry.prepared_again(steps, self.notices, self.counter))
 
 
 def _holds_media(entry: TrackedMessage) -> bool:
@@ -62,6 +60,4 @@ class DescribeImages(Struct, frozen=True):
             while shown:
                 shown //= 2
                 steps = self.showing(shown)
-                yield Change(
-                    redone=prepared(entry.index, entry.original, entry.tool, steps, self.notices, self.counter)
-                )
+                yield Change(redone=entry.prepared_again(steps, self.notices, self.counter))
