@@ -25,6 +25,7 @@ from bench.bodies import WORKLOADS
 from bench.contenders import DIRECT, ROOT, Contender
 from bench.jobs import Job, Seen
 from bench.load import run
+from proxy.demo.servers import raise_defects
 
 _START_PATIENCE_SECONDS = 90.0
 """Some peers need ten seconds on an idle machine."""
@@ -114,6 +115,8 @@ def proxy(contender: Contender, upstream_port: int) -> Iterator[Running]:
             running = Running(contender, port, process.pid, headers, start_seconds=0.0)
             _await_answer(running.job("chat_2kb", seed=0), process, folder)
             yield replace(running, start_seconds=time.perf_counter() - begun)
+        if not contender.peer:
+            raise_defects((folder / "log").read_text(errors="replace"))
 
 
 class LoadClient:

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from e2e import wire_runs
 from e2e.clients import CLIENTS, HERE, LOGS, MODEL, Client
 from e2e.wire_clients import WIRE_CLIENTS, WireClient
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import proxy_in_front_of, serving
+from proxy.demo.servers import HasDefect, proxy_in_front_of, serving
 
 WINDOW_TOKENS: Final = 40_000
 """A third of what the logs take; the agents' own system prompts and tools take up to 8 000."""
@@ -134,8 +135,11 @@ def chat_rows(names: list[str], console: Console, table: Table) -> int:
             folder = Path(kept, client.name)
             folder.mkdir()
             direct = work(client, model)
-            with proxy_in_front_of(model, WINDOW_TOKENS, folder) as base_url:
-                proxied = work(client, base_url)
+            try:
+                with proxy_in_front_of(model, WINDOW_TOKENS, folder) as base_url:
+                    proxied = work(client, base_url)
+            except HasDefect as error:
+                proxied = Run(well=False, seconds=0.0, last_words=escape(str(error)))
             requests = request_log(folder / "proxy.log")
             largest = max(requests, key=lambda line: int(str(line["tokens_before"])), default={})
             table.add_row(

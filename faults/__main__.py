@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
+from faults.buckets import buckets_that_fail, late_buckets, replicas_of_a_bucket
 from faults.client_faults import hostile_bodies, leaving
 from faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from faults.report import page
 from faults.soak import soak, written
-from faults.storage import isolation, kills, many_at_once, no_disk
+from faults.storage import full_disk, isolation, kills, many_at_once, no_disk, removed_folder
+from faults.strangers import fronts, keys_of_clients, strangers, wrong_keys
 from faults.trials import Extent, Trial, Tried
-from faults.upstream_faults import broken_answers, nonsense
+from faults.upstream_faults import broken_answers, forged_headers, nonsense
+from faults.waiting import waiting_requests
 
 TRIALS: Final[dict[str, Trial]] = {
     trial.__name__: trial
     for trial in (
         broken_answers,
         nonsense,
+        forged_headers,
         leaving,
         hostile_bodies,
         hostile_words,
         isolation,
+        keys_of_clients,
+        strangers,
+        fronts,
+        wrong_keys,
         no_disk,
+        *([full_disk] if hasattr(resource, "prlimit") else []),  # only Linux limits a running process
+        removed_folder,
+        buckets_that_fail,
+        late_buckets,
+        replicas_of_a_bucket,
         kills,
         many_at_once,
         idle_streams,
         large_beside_small,
         slow_bodies,
+        waiting_requests,
         secrets,
     )
 }

@@ -140,7 +140,7 @@ async def hostile_bodies(_: Extent) -> list[Tried]:
     packed["a bomb"] = _bomb(megabytes=200)
     tried = Tried(
         "No body makes the proxy fail: it is refused with a reason, or passed on",
-        f"{len(plain) + len(packed)} bodies",
+        f"{len(plain) + len(packed)} bodies, and 5 transfer codings",
     )
     async with staged() as stage:
         for name, body in (plain | packed).items():
@@ -148,6 +148,11 @@ async def hostile_bodies(_: Extent) -> list[Tried]:
             heard = await stage.ask(body, **more)
             is_answered = heard.is_whole and heard.status in (200, 400, 413, 422)
             tried.note(f"{name}: status {heard.status}", held=is_answered and await stage.is_well())
+        for coding in ("gzip, chunked", "gzip", "chunked, gzip", "chunked, chunked", "identity"):
+            head = {"host": "localhost", "transfer-encoding": coding}
+            heard = await stage.say(b"POST", "/v1/chat/completions", head, b"0\r\n\r\n")
+            wanted = 501 if coding == "gzip, chunked" else 400
+            tried.note(f"{coding}: status {heard.status}", held=heard.status == wanted and await stage.is_well())
         defects = stage.log().count(b'"planning_failed"') + stage.log().count(b'"request_failed"')
         tried.note(f"{defects} defects in the log", held=not defects)
     return [tried]

@@ -106,6 +106,8 @@ class Upstream:
 
     answer: Answer = accept
     bodies: list[bytes] = field(default_factory=list)
+    heads: list[bytes] = field(default_factory=list)
+    """Of requests that are not posted."""
     in_work: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,6 +119,7 @@ class Upstream:
                 body = await reader.readexactly(int(length[1]) if length else 0)
                 request = Request(head.partition(b"\r\n")[0], body, reader)
                 if not request.line.startswith(b"POST"):
+                    self.heads.append(head)
                     writer.write(whole(404, b"{}"))
                     continue
                 self.bodies.append(request.body)
@@ -148,7 +151,7 @@ class Stage:
 
     async def get(self, path: str, *, key: str = KEY) -> Heard:
         """Get a page."""
-        return await self.say(b"GET", path, {"host": "x", "authorization": f"Bearer {key}"})
+        return await self.say(b"GET", path, {"host": "localhost", "authorization": f"Bearer {key}"})
 
     async def say(self, method: bytes, path: str, headers: Mapping[str, str], *body: bytes) -> Heard:
         """One request on a connection of its own."""
@@ -177,6 +180,11 @@ class Stage:
         """Everything that the process has printed."""
         return (self.folder / "log").read_bytes()
 
+    def memory_megabytes(self) -> int:
+        """The most that the process has held so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
     def kept(self) -> dict[str, bytes]:
         """The content of the store, by name."""
         stored = self.folder / "data" / "tool-output"
@@ -187,26 +195,34 @@ class Stage:
 async def staged(**settings: Any) -> AsyncIterator[Stage]:
     """A proxy with these settings, each a section as in YAML, in a folder of its own."""
     upstream = Upstream()
+    async with served(upstream) as address:
+        with tempfile.TemporaryDirectory(prefix="faults-") as name:
+            folder = Path(name)
+            stage = await started(folder, upstream, address, **settings)
+            try:
+                yield stage
+            finally:
+                await ended(stage)
+
+
+@contextlib.asynccontextmanager
+async def served(upstream: Upstream) -> AsyncIterator[str]:
+    """An upstream that listens; its base URL."""
     server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=256 * 1024 * 1024)
-    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    with tempfile.TemporaryDirectory(prefix="faults-") as name:
-        folder = Path(name)
-        stage = await started(folder, upstream, address, **settings)
-        try:
-            yield stage
-        finally:
-            await ended(stage)
-            server.close()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        server.close()
 
 
-async def started(folder: Path, upstream: Upstream, address: str, **settings: Any) -> Stage:
+async def started(folder: Path, upstream: Upstream, address: str, /, **settings: Any) -> Stage:
     """Start a process, and wait until it listens."""
     port = _free_port()
     made = {
-        "upstream": {"base_url": address},
         "data_dir": str(folder / "data"),
         "log": {"format": "json", "level": "debug"},
         **settings,
+        "upstream": {"base_url": address, **settings.get("upstream", {})},
     }
     (folder / "config.json").write_text(json.dumps(made))  # JSON is YAML
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(folder / "config.json"), "--port", str(port)]

@@ -6,13 +6,16 @@ Rule: what was cut out of a request that was sent can be read back, whole, or th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +98,74 @@ async def no_disk(_: Extent) -> list[Tried]:
             await asyncio.sleep(0.5)
         tried.note("when it is back", held=not _lost(stage) and NAME.search(stage.upstream.bodies[-1]) is not None)
     return [tried]
+
+
+async def full_disk(_: Extent) -> list[Tried]:
+    """No file of the proxy's may grow over a few blocks, as on a full disk."""
+    tried = Tried(
+        "A full disk fails no request, and is told", "results that are cut, /readyz, and both when there is room"
+    )
+    async with staged() as stage:
+        before = await _is_ready(stage)
+        tried.note(f"before: {before}", held=before == (200, b""))
+        _limit_files(stage, _FEW_BLOCKS)
+        for seed in range(3):
+            heard = await stage.ask(with_result(long_text(seed)))
+            tells = _NOT_KEPT in stage.upstream.bodies[-1] or NAME.search(stage.upstream.bodies[-1]) is None
+            tried.note(f"result {seed}: status {heard.status}", held=heard.status == 200 and tells)
+        found = await _waited_for(stage, lambda status, reason: status == 503 and b"store" in reason)
+        tried.note(f"/readyz says {found}", held=found is not None)
+        _limit_files(stage, resource.RLIM_INFINITY)
+        found = await _waited_for(stage, lambda status, _: status == 200)
+        tried.note(f"with room again: {found}", held=found is not None)
+        await stage.ask(with_result(long_text(5)))
+        tried.note("a result is kept", held=not _lost(stage) and NAME.search(stage.upstream.bodies[-1]) is not None)
+    return [tried]
+
+
+async def removed_folder(extent: Extent) -> list[Tried]:
+    """The data folder is deleted while the proxy runs."""
+    tried = Tried(
+        "A data folder that was deleted is made again, and that is told", "the folder deleted between requests"
+    )
+    async with staged() as stage:
+        for number in range(max(3, 20 // extent.every)):
+            shutil.rmtree(stage.folder / "data", ignore_errors=True)
+            await stage.ask(with_result(long_text(number)), x_request_id=f"after-{number}")
+            page = json.loads((await stage.get(f"/decisions?q=after-{number}")).body)
+            listed = [one["request_id"] for one in page["decisions"]]
+            tried.note(f"{number}: decisions {listed}", held=listed == [f"after-{number}"])
+            is_there = (stage.folder / "data" / "decisions-2.db").is_file()
+            tried.note(f"{number}: the file of decisions", held=is_there and page["worker"]["shared"])
+            names = {found[0].decode() for found in NAME.finditer(stage.upstream.bodies[-1])}
+            tried.note(f"{number}: {names} kept", held=bool(names) and names <= stage.kept().keys())
+        tried.note("the log says so", held=b"it was removed while it was in use" in stage.log())
+    return [tried]
+
+
+_FEW_BLOCKS: Final = 16 * 1024
+
+
+def _limit_files(stage: Stage, most_bytes: int) -> None:
+    """As if the disk had no more room for each file; only Linux does this to a running process."""
+    resource.prlimit(stage.process.pid, resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
+
+async def _is_ready(stage: Stage) -> tuple[int, bytes]:
+    """Status of `/readyz`, and why."""
+    heard = await stage.get("/readyz")
+    said = json.loads(heard.body)
+    return heard.status, json.dumps(said.get("reasons") or {}).encode().strip(b"{}")
+
+
+async def _waited_for(stage: Stage, wanted: Callable[[int, bytes], bool]) -> tuple[int, bytes] | None:
+    """What `/readyz` says as soon as it is what is wanted: a result is valid for ten seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while not wanted(*(found := await _is_ready(stage))):
+                await asyncio.sleep(0.5)
+            return found
+    return None
 
 
 async def many_at_once(extent: Extent) -> list[Tried]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from faults.stage import COMPLETION, EVENTS, Request, Stage, accept, chat, staged, streamed, whole
+from faults.stage import COMPLETION, EVENTS, PATIENCE_SECONDS, Request, Stage, accept, chat, staged, streamed, whole
 from faults.trials import Extent, Tried
 
 
@@ -21,6 +21,8 @@ def _nonsense() -> dict[str, bytes]:
         "a negative length": b"HTTP/1.1 200 X\r\ncontent-length: -5\r\n\r\n",
         "a length that is no number": b"HTTP/1.1 200 X\r\ncontent-length: five\r\n\r\n",
         "a chunk of no length": b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        "a status of 600": b"HTTP/1.1 600 X\r\ncontent-length: 2\r\n\r\n{}",
+        "a status of 999": b"HTTP/1.1 999 X\r\ncontent-length: 2\r\n\r\n{}",
         "a status of no number": b"HTTP/1.1 ok X\r\n\r\n",
         "a head of 10 MB": b"HTTP/1.1 200 X\r\n" + b"x: " + b"a" * 10_000_000 + b"\r\n\r\n",
         "500 with nothing": whole(500, b""),
@@ -78,3 +80,33 @@ async def nonsense(_: Extent) -> list[Tried]:
             lives = (await stage.ask(chat())).body == COMPLETION
             tried.note(f"{name}: status {heard.status}", held=heard.tells_of_an_error and lives)
     return [tried]
+
+
+async def forged_headers(_: Extent) -> list[Tried]:
+    """An upstream sends headers that look like the proxy's own."""
+    tried = Tried("What looks like a header of the proxy is one", "responses with such headers of the upstream")
+    forged = (
+        b"HTTP/1.1 200 X\r\nX-Context-Proxy-Tokens: forged\r\nx-context-proxy-new: forged\r\nx-request-id: forged\r\n"
+    )
+
+    async def forge(_: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(forged + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(COMPLETION))
+        writer.write(COMPLETION)
+
+    async with staged() as stage:
+        stage.upstream.answer = forge
+        for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings", "/v1/files"):
+            headers = await _headers(stage, path)
+            named = [name for name, value in headers if value == b"forged"]
+            tried.note(f"{path}: {named}", held=named == [b"x-upstream-request-id"])
+    return [tried]
+
+
+async def _headers(stage: Stage, path: str) -> list[tuple[bytes, bytes]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
+    body = chat()
+    writer.write(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        _, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
+    writer.close()
+    return [(name.lower(), value) for name, _, value in (line.partition(b": ") for line in lines)]

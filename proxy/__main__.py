@@ -106,7 +106,10 @@ def _forget_everywhere(settings: Settings) -> str | None:
     from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
 
     assert settings.state.url is not None
-    return forget_everywhere(settings.state.url, create_tenants(settings, create_folder(settings)).circle)
+    tenants = create_tenants(settings, create_folder(settings))
+    if tenants.circle is None:
+        return f"the secret that replicas share cannot be read: {tenants.problem}"
+    return forget_everywhere(settings.state.url, tenants.circle)
 
 
 def _artifacts(options: argparse.Namespace) -> int:

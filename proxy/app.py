@@ -51,6 +51,7 @@ from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.interpreter import tune_interpreter
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.shared_table import SharedTable
+from proxy.shell.resources.waiting import WaitingRoom
 from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
+SHOW_SECONDS: Final = 1
+"""Between two looks at how much waits, for the metrics: counting at each request would cost each one."""
 PREPARE_SECONDS: Final = 2
 """From the start until the words of refusals are loaded, unless a refusal comes earlier."""
 
@@ -77,6 +80,12 @@ async def _prepare_for_refusals() -> None:
     """In a thread, so that no request waits for it, and not while the first ones come."""
     await asyncio.sleep(PREPARE_SECONDS)
     await asyncio.to_thread(prepare)
+
+
+async def _show_load(workload: Workload, room: WaitingRoom, metrics: Metrics) -> None:
+    while True:
+        metrics.load(workload.queued, room.waiting)
+        await asyncio.sleep(SHOW_SECONDS)
 
 
 async def _follow(learning: Learning) -> None:
@@ -131,16 +140,16 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     history = _history(settings, inherited)
     recorder = Recorder(metrics, tracer, inherited.recent, history, inherited.replacements)
     workload = Workload()
+    room = WaitingRoom(settings.server.max_waiting_bytes, settings.data_dir, metrics.waiting_lost.inc)
     folder, kept = create_folder(settings), settings.artifacts
-    store = _store(settings, folder, metrics)
+    tenants = create_tenants(settings, folder)
+    store = _store(settings, folder, tenants, metrics)
     reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
     ways = AccessResolver(kept, folder.place_of(""))
     tools = ArtifactTools(reader, settings.language)
-    tenants = create_tenants(settings, folder)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
-    rights = _rights(settings, tenants)
-    mcp = _mcp(settings, tools, rights)
+    mcp = _mcp(settings, tools, rights := _rights(settings, tenants))
     lanes = [
         Lane.of(settings.before(one), one, shared, name if settings.upstreams else "")
         for name, one in settings.named_upstreams.items()
@@ -160,6 +169,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 at_the_end.push_async_callback(lane.upstream.aclose)
                 at_the_end.push_async_callback(lane.models.close)
             at_the_end.callback(reader.close)
+            at_the_end.callback(room.close)
             for close in (store.close, resolver.aclose, readiness.close, history.close):
                 at_the_end.push_async_callback(close)
             for lane in lanes:
@@ -169,6 +179,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             for work in (
                 history.write_for_ever(),
                 give_memory_back(workload),
+                _show_load(workload, room, metrics),
                 _prepare_for_refusals(),
                 look_after(settings.data_dir, tenants),
             ):
@@ -178,12 +189,12 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 await at_the_end.enter_async_context(mcp.running())
             yield
 
-    fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
+    fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload, room)
     explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
-    lends_key = any(one.api_key is not None for one in settings.named_upstreams.values())
-    is_for_here = listens_here_only(settings.server.host)
-    guard = Guard(settings.server.admin_key, settings.server.host_names, lends_key=lends_key and is_for_here)
-    notes: dict[str, Note] = {} if contact is None else {"state": lambda: contact.problem}
+    guard = _guard(settings)
+    notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
+    if contact is not None:
+        notes["state"] = lambda: contact.problem
     asked = probes(readiness, notes)
     named = zip(settings.named_upstreams, lanes, strict=True)
     parts = Parts(
@@ -297,9 +308,15 @@ def unwritable(settings: Settings) -> str | None:
 
 def create_tenants(settings: Settings, folder: PrivateFolder | Bucket) -> Tenants:
     """What tells the owners of artifacts apart."""
-    if isinstance(folder, PrivateFolder):
+    if settings.artifacts.url is None:
         return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_bucket(folder, settings.data_dir, shared=settings.artifacts.shared)
+    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
+
+
+def _guard(settings: Settings) -> Guard:
+    has_key = any(one.api_key is not None for one in settings.named_upstreams.values())
+    server = settings.server
+    return Guard(server.admin_key, server.host_names, lends_key=has_key and listens_here_only(server.host))
 
 
 def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:
@@ -318,7 +335,8 @@ def _compress_api(
 
 def _readiness(settings: Settings, lanes: Sequence[Lane], store: ArtifactStore) -> Readiness:
     checks = [upstream_check(lane.route.relay) for lane in lanes]
-    return Readiness(dict(zip(settings.named_upstreams, checks, strict=True)), {"store": store.trouble})
+    upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
+    return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
 def _state(
@@ -331,7 +349,7 @@ def _state(
     from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - as said above
     from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - as said above
 
-    contact = StateContact(settings.state.url, tenants.circle, metrics.state_failures.inc)
+    contact = StateContact(settings.state.url, lambda: tenants.circle, metrics.state_failures.inc)
     found: list[SharedLearning | SharedDecisions] = []
     if settings.learning.enabled:
         found.append(SharedLearning(contact, {lane.learning.upstream: lane.learning for lane in lanes}))
@@ -348,6 +366,7 @@ async def _sharing(
     async with contextlib.AsyncExitStack() as at_the_end:
         if contact is not None:
             at_the_end.push_async_callback(contact.close)
+            await contact.start()
         for sharer in sharers:
             at_the_end.push_async_callback(sharer.close)
             await sharer.start()
@@ -373,7 +392,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     return Tracer({**addresses, "": settings.upstream.base_url})
 
 
-def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:
+def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics: Metrics) -> ArtifactStore:
     return ArtifactStore(
         folder,
         retention_days=settings.artifacts.retention_days,
@@ -381,6 +400,7 @@ def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> Arti
         on_saved=metrics.saved,
         on_swept=metrics.stored,
         on_failed=metrics.not_saved,
+        on_emptied=tenants.agree,
     )
 
 

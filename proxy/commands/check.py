@@ -10,6 +10,7 @@ import sys
 from proxy.config.settings import Settings
 from proxy.config.upstreams import UpstreamSettings
 from proxy.preflight import leads_here
+from proxy.shell.artifacts.tenants import OWNER_FILE
 
 RIGHT, WRONG = 0, 2
 """The exit status; 2 as for every other command that reads invalid settings."""
@@ -28,6 +29,12 @@ def check(settings: Settings) -> int:
     )
     for one in settings.upstreams:
         print(f"{one.requests} go to {_told(one)}.")
+    if settings.state.url is not None and (settings.artifacts.url is None or settings.artifacts.url == "memory://"):
+        secret = settings.data_dir.absolute() / OWNER_FILE
+        print(
+            f"state.url shares with replicas that have the same {secret} only: copy that file to all of them, or set "
+            "artifacts.url, which holds it for them."
+        )
     return RIGHT
 
 

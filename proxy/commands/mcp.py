@@ -34,6 +34,8 @@ def serve_mcp(settings: Settings) -> int:
         return _complain(f"{settings.data_dir.absolute()} is not there: --data-dir names the folder of a proxy")
     configure_logging(settings.log, sys.stderr)
     tenants = create_tenants(settings, folder)
+    if tenants.problem is not None:
+        return _complain(f"the secret of tenants in {folder.address} cannot be read: {tenants.problem}")
     mine: Tenants = tuple(tenants.tenant_of(one).hex() for one in ([], *([one] for one in client_keys(os.environ))))
     if settings.artifacts.open_on_loopback:
         mine = (None,)

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     from proxy.demo.contest import Brief, hold_contest  # noqa: PLC0415 - as above
     from proxy.demo.screen import introduce, invite, progress, show  # noqa: PLC0415 - as above
-    from proxy.demo.servers import CannotStart  # noqa: PLC0415 - as above
+    from proxy.demo.servers import CannotStart, HasDefect  # noqa: PLC0415 - as above
 
     console = Console(highlight=False)
     brief = Brief(options.window, options.turns, options.seed, FLAVOURS[options.flavour], options.port)
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             if is_watched:
                 invite(console, contest)
                 _until_interrupted()
-    except CannotStart as error:
+    except (CannotStart, HasDefect) as error:
         print(f"the demo could not be held: {error}", file=sys.stderr)
         return 1
     return 0

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -30,8 +31,24 @@ _PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
 """Variables that configure somebody's real proxy or hold a key; the demo's proxy must not see them."""
 
 
+_DEFECT: Final = re.compile(
+    r"^.*\b(?:planning|judging)_failed\b.*$|^Traceback \(most recent call last\):.*(?:\n.*)+", re.MULTILINE
+)
+
+
 class CannotStart(Exception):
     """A server did not start; the text says which one, and its last words."""
+
+
+class HasDefect(Exception):
+    """A proxy has failed inside, although its client may have seen nothing of it; the text is the end of its log."""
+
+
+def raise_defects(log: str) -> None:
+    """Raise HasDefect if a proxy's output tells of a plan that failed, or ends in a traceback."""
+    found = _DEFECT.search(log)
+    if found is not None:
+        raise HasDefect(f"the proxy has a defect: {found[0][-2000:]}")
 
 
 class PromptServer(uvicorn.Server):
@@ -105,7 +122,8 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 @contextlib.contextmanager
 def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int = 0) -> Iterator[str]:
-    """Run `python -m proxy serve` for `upstream`, its files in `folder`; yields its base URL. Raises CannotStart."""
+    """Run `python -m proxy serve` for `upstream`, its files in `folder`; yields its base URL. Raises CannotStart, and
+    HasDefect after a run in which the proxy has failed inside."""
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
     command += ["--context-window", str(window_tokens), "--data-dir", str(folder / "kept")]
     log = folder / "proxy.log"
@@ -125,6 +143,7 @@ def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int
         yield f"http://{_HOST}:{listening}/v1"
     finally:
         _stop(process)
+    raise_defects(log.read_text(errors="replace"))
 
 
 def impersonal(environment: Mapping[str, str]) -> dict[str, str]:

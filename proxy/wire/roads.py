@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -18,7 +19,7 @@ from proxy.core.text import jsontext
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.messages.wire import MESSAGES
 from proxy.wire.protocol import Wire
-from proxy.wire.responses.wire import RESPONSES
+from proxy.wire.responses.wire import COMPACTIONS, RESPONSES
 
 VERSION: Final = b"/v1"
 """Clients write this for the base URL."""
@@ -26,6 +27,7 @@ WIRES: Final[Mapping[bytes, Wire]] = {
     b"/chat/completions": CHAT_COMPLETIONS,
     b"/v1/messages": MESSAGES,
     b"/responses": RESPONSES,
+    b"/responses/compact": COMPACTIONS,
 }
 """The end of each wire's path. It includes the version if other paths end in the same word: `/v1/threads/ID/messages`
 is not `/v1/messages`."""
@@ -33,6 +35,29 @@ _PREFIXES: Final = (b"/v1/", b"/api/v1/", b"/openai/", b"/compatible-mode/v1/", 
 """Prefixes of whole APIs: most servers; OpenRouter; Azure and Groq; DashScope; Gemini; servers that speak Anthropic's
 API."""
 _SLASHES: Final = re.compile(rb"//+")
+_VERSION_TWICE: Final = re.compile(rb"\A(?:/+v1)+(?=/+v1/)")
+"""Of clients that add it to a base URL that ends in it, such as an `ANTHROPIC_BASE_URL`."""
+_VERTEX: Final = re.compile(rb"/publishers/anthropic/models/([^/:]+):(?:streamR|r)awPredict\Z")
+"""Vertex AI's path for a Claude model; the body has no `model`, but `anthropic_version`.
+https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai"""
+_VERTEX_COUNTS: Final = b"count-tokens"
+"""In place of a model: the tokens of the body are counted."""
+_WITHOUT_VERSION: Final = (b"/messages", b"/projects/")
+"""Paths that clients ask for if their base URL lacks `/v1`: of Anthropic's API and of Vertex AI."""
+_BEDROCK: Final = b"/model/"
+"""https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html"""
+_SERVERS_OWN: Final = frozenset(
+    (
+        *(b"health", b"props", b"slots", b"tokenize", b"detokenize", b"apply-template", b"lora-adapters"),
+        *(b"completion", b"completions", b"infill", b"embedding", b"embeddings", b"rerank", b"reranking", b"models"),
+        *(b"ping", b"version", b"load", b"pooling", b"score", b"classify", b"info", b"generate", b"generate_stream"),
+    )
+)
+"""The first segments of paths that self-hosted servers answer beside `/v1`: llama.cpp (tools/server/README.md), vLLM
+(vllm/entrypoints), TGI. None is a page of the proxy."""
+_LIKENESS: Final = 0.6
+"""Of a path to one that exists, from which on it is taken for a misspelling."""
+_MAX_HINT_BYTES: Final = 100
 _DEPLOYMENT: Final = b"/deployments/"
 """Azure's: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference"""
 
@@ -57,14 +82,27 @@ def road_of(method: str, path: bytes, base_path: bytes) -> Road | None:
     >>> road_of("GET", b"/v1/models", b"/v1"), road_of("GET", b"/metrics", b"/v1")
     (Road(wire=None, path=b'/v1/models', model=''), None)
     """
+    path = _VERSION_TWICE.sub(b"", path)
     if method == "POST" and (found := _wire_at_end(path)) is not None:
-        wire, plain = found
-        named = plain.partition(_DEPLOYMENT)[2].partition(b"/")[0]
+        wire, plain, named = found
         model = unquote_to_bytes(named).decode("utf-8", "replace") if named else ""
         return Road(wire, _on_host(plain, base_path), model)
-    if path.startswith(_PREFIXES) or path.startswith(base_path + b"/"):
-        return Road(None, _on_host(path, base_path))
-    return None
+    if path.startswith(_WITHOUT_VERSION):
+        path = VERSION + path
+    segment = path.removeprefix(b"/").partition(b"/")[0]
+    is_known = path.startswith((*_PREFIXES, base_path + b"/", _BEDROCK)) or segment in _SERVERS_OWN
+    return Road(None, _on_host(path, base_path)) if is_known else None
+
+
+def like(path: bytes) -> str:
+    """The path of an API that a client may have meant; empty if none is like it.
+
+    >>> like(b"/v1message"), like(b"/api/chat/completion"), like(b"/favicon.ico")
+    ('/v1/messages', '/v1/chat/completions', '')
+    """
+    known = [wire if wire.startswith(VERSION) else VERSION + wire for wire in WIRES]
+    found = get_close_matches(path[:_MAX_HINT_BYTES].decode("latin-1"), [p.decode() for p in known], 1, _LIKENESS)
+    return found[0] if found else ""
 
 
 def wire_of_body(body: bytes) -> Wire:
@@ -91,20 +129,28 @@ def wire_over(path: bytes) -> Wire:
     >>> wire_over(b"/v1/messages/count_tokens").path, wire_over(b"/v1/models").path
     ('/messages', '/chat/completions')
     """
+    if path.startswith(_BEDROCK) or b"/publishers/anthropic/" in path:
+        return MESSAGES
     return next((wire for end, wire in WIRES.items() if end + b"/" in path), CHAT_COMPLETIONS)
 
 
-def _wire_at_end(path: bytes) -> tuple[Wire, bytes] | None:
-    """The wire at the end of a path, and the path in its canonical form: without redundant slashes, and with a version
-    if nothing precedes it.
+def _wire_at_end(path: bytes) -> tuple[Wire, bytes, bytes] | None:
+    """The wire at the end of a path; the path in its canonical form: without redundant slashes, and with a version if
+    nothing precedes it; and the model in it, as it is written.
 
     >>> _wire_at_end(b"/chat/completions//")[1], _wire_at_end(b"/v1/chat/completions/id")
     (b'/v1/chat/completions', None)
     """
     plain = (_SLASHES.sub(b"/", path) if b"//" in path else path).rstrip(b"/")
+    if plain == b"/messages":
+        plain = VERSION + plain
     for end, wire in WIRES.items():
         if plain.endswith(end):
-            return wire, plain if plain != end or end.startswith(VERSION) else VERSION + plain
+            named = plain.partition(_DEPLOYMENT)[2].partition(b"/")[0]
+            return wire, plain if plain != end or end.startswith(VERSION) else VERSION + plain, named
+    vertex = _VERTEX.search(plain)
+    if vertex is not None and vertex[1] != _VERTEX_COUNTS:
+        return MESSAGES, VERSION + plain if plain.startswith(_WITHOUT_VERSION) else plain, vertex[1]
     return None
 
 

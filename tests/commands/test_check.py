@@ -63,3 +63,17 @@ def test_the_name_of_a_host_is_no_mistake_of_the_settings(host: str) -> None:
 
 def test_so_it_is_by_another_name_of_this_machine() -> None:
     assert main(["check", "--host", "localhost", "--upstream", "http://127.0.0.1:8787"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "is_said"), [("{}", True), ("{url: 'memory://'}", True), ("{url: 'file:///shared'}", False)]
+)
+def test_replicas_that_share_only_with_the_same_secret_are_told_so(
+    artifacts: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"data_dir: {tmp_path}\nartifacts: {artifacts}\nstate: {{url: 'redis://:canary@valkey'}}\n")
+    assert main(["check", "--config", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert (f"the same {tmp_path / 'owner-secret'} only" in said) is is_said
+    assert "canary" not in said

@@ -66,6 +66,12 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ("upstream: {api_key: ''}", "upstream.api_key: must be visible ASCII characters without spaces"),
         ("upstream: {api_key: schlüssel}", "upstream.api_key: must be visible ASCII characters without spaces"),
         ("server: {host: ''}", "server.host: must not be empty"),
+        (
+            "server: {host_names: ['https://proxy.example']}",
+            "server.host_names[0]: must be a name such as proxy.example",
+        ),
+        ("server: {host_names: ['proxy.example:8443']}", "server.host_names[0]: must be a name such as proxy.example"),
+        ("server: {host_names: proxy.example}", "server.host_names: must be a list, found 'proxy.example'"),
         ("data_dir: ''", "data_dir: must be a path; `.` is the current folder"),
         ("artifacts: {folder: ''}", "artifacts.folder: must be a path"),
         ("tool_output: {tools: [1]}", "tool_output.tools: must hold keys and values"),

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.demo import servers
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import CannotStart, impersonal, proxy_in_front_of, serving
+from proxy.demo.servers import CannotStart, HasDefect, impersonal, proxy_in_front_of, raise_defects, serving
 
 
 def test_a_server_is_gone_when_its_block_is_left() -> None:
@@ -36,6 +36,31 @@ def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path: Path) -
         proxy_in_front_of("not-a-url", 8_000, tmp_path),
     ):
         raise AssertionError("it must not come this far")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "planning_failed", "level": "error"}',
+        "2026-11-23 [error    ] planning_failed  request_id=1",
+        'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nIndexError: tuple',
+    ],
+)
+def test_a_run_in_which_the_proxy_fails_inside_has_failed(line: str, tmp_path: Path) -> None:
+    with pytest.raises(HasDefect, match=line.rpartition("\n")[2][:20].replace("[", r"\[")):
+        raise_defects(f'{{"event": "listening"}}\n{line}\n')
+    model = create_model_server(8_000)
+    with (
+        pytest.raises(HasDefect),
+        serving(model) as upstream,
+        proxy_in_front_of(upstream, 8_000, tmp_path),
+        (tmp_path / "proxy.log").open("a") as log,
+    ):
+        log.write(f"\n{line}\n")
+
+
+def test_a_traceback_that_a_tool_has_written_is_no_defect() -> None:
+    raise_defects('{"event": "edit", "text": "Traceback (most recent call last):\\n planning is hard"}\n')
 
 
 def test_a_server_is_asked_to_stop_before_it_is_killed() -> None:

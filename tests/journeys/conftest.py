@@ -14,8 +14,9 @@ Build = Callable[..., World]
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Iterator[Build]:
+def build(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Build]:
     """`build(window_tokens, setting={…})`: a world with one proxy; `proxies`: several, with settings of their own."""
+    is_broken = request.node.get_closest_marker("breaks_the_proxy") is not None
     with contextlib.ExitStack() as stack:
 
         def built(
@@ -27,6 +28,7 @@ def build(tmp_path: Path) -> Iterator[Build]:
         ) -> World:
             stated.setdefault("defaults", {"context_window": window_tokens})
             every = [{**stated, **more} for more in proxies or [{}]]
-            return stack.enter_context(world(tmp_path / "kept", window_tokens, answer, every))
+            found = world(tmp_path / "kept", window_tokens, answer, every, is_broken=is_broken)
+            return stack.enter_context(found)
 
         yield built

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
+from obstore.exceptions import GenericError
 from support.azure_server import azure_server, new_container
 from support.gcs_server import gcs_server, new_google_bucket
 from support.journey import KEY, long_text, one_call
 from support.s3_server import new_bucket, s3_server
+
+from proxy.shell.artifacts.private_folder import PrivateFolder
+from proxy.shell.artifacts.tenants import Tenants
 
 LONG = long_text(5_000, "word")
 
@@ -71,3 +78,83 @@ def test_a_bucket_that_fails_costs_a_request_nothing_but_the_cut(
     assert (read.status_code, read.json()["error"]["code"]) == (503, "artifact_store_unavailable")
     assert len(world.logged("artifact_store_failed")) == 1
     assert "canary" not in world.log_text
+
+
+def test_a_bucket_that_fails_is_a_note_and_the_replica_stays_ready(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    world = build(artifacts={"url": "s3://kept"})
+    probe = world.client.get(world.proxies[0].removesuffix("/v1") + "/readyz")
+    assert (probe.status_code, probe.json()["status"]) == (200, "ready")
+    assert probe.json()["unavailable"]["store"].startswith("the artifact store cannot be written: the secret of ")
+
+
+def test_a_replica_that_starts_without_its_bucket_joins_the_others_by_itself(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server() as endpoint:
+        url = new_bucket(endpoint, tmp_path.name, monkeypatch)
+        first = build(artifacts={"url": url}, proxies=[{"data_dir": tmp_path / "one"}])
+        first.ask(one_call(LONG))
+        (name,) = set(re.findall(r"tool_bash_[0-9a-f]{16}\.txt", first.upstream.last.body.decode()))
+        with monkeypatch.context() as patched:
+            patched.setattr(obstore, "get", _denied)
+            patched.setattr(obstore, "put", _denied)
+            late = build(artifacts={"url": url}, proxies=[{"data_dir": tmp_path / "two"}])
+            assert late.ask(one_call(LONG)).status_code == 200
+            assert late.upstream.last.messages[3]["content"] == LONG
+            assert _read(late, name) == 503
+        _wait_until(lambda: _read(late, name) == 200)
+        late.ask(one_call(LONG + "more"))
+        (new,) = set(re.findall(r"tool_bash_[0-9a-f]{16}\.txt", late.upstream.last.body.decode()))
+        assert _read(first, new) == 200
+
+
+def test_a_request_that_does_not_fit_says_that_nothing_could_be_kept(build: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = {"folder": tmp_path / "file" / "kept"}
+    window = [{"match": "gpt-4o", "context_window": 8_000}]
+    tools = [{"type": "function", "function": {"name": "bash", "description": "Runs a command. " * 4_000}}]
+    request = one_call(LONG, tools=tools) | {"model": "gpt-4o"}
+    for place, says in ((folder, True), ({}, False)):
+        answer = build(artifacts=place, models=window).ask(request)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+        assert ("Nothing could be kept" in error["message"]) is says
+
+
+def _wait_until(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _denied(*_: Any, **__: Any) -> None:
+    raise GenericError("status code: 403 Forbidden")
+
+
+def _read(world: Any, name: str) -> int:
+    mine = {"authorization": f"Bearer {KEY}"}
+    status: int = world.client.get(
+        world.proxies[0].removesuffix("/v1") + f"/artifacts/{name}", headers=mine
+    ).status_code
+    return status
+
+
+def test_two_replicas_over_a_folder_at_artifacts_url_give_back_what_either_cut(build: Any, tmp_path: Path) -> None:
+    places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
+    world = build(artifacts={"url": f"file://{tmp_path}/shared"}, proxies=places)
+    world.ask(one_call(LONG))
+    (name,) = set(re.findall(r"tool_bash_[0-9a-f]{16}\.txt", world.upstream.last.body.decode()))
+    mine = {"authorization": f"Bearer {KEY}"}
+    read = [world.client.get(f"{at.removesuffix('/v1')}/artifacts/{name}", headers=mine) for at in world.proxies]
+    assert [found.content for found in read] == [LONG.encode()] * 2
+
+
+def test_a_shared_folder_that_was_emptied_gets_its_secret_back(tmp_path: Path) -> None:
+    tenants = Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "one")
+    shutil.rmtree(tmp_path / "shared")
+    tenants.keep_secret()
+    assert Tenants.of_store(PrivateFolder(tmp_path / "shared"), tmp_path / "two").circle == tenants.circle

@@ -219,7 +219,6 @@ def test_the_same_image_in_every_turn_is_opened_once(
 def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, said: str) -> None:
     world = build(models=MODELS, media={"max_bytes": 100_000})
     assert said in "".join(texts(sent(world, asked(content, "seeing"))))
-    assert world.log("planning_failed") == []
 
 
 def test_a_description_says_so_when_nothing_can_be_kept(build: Callable[..., World]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
+
+from support.journey import long_text, one_call
 
 
 def test_the_proxy_is_ready_when_upstream_and_store_are(build: Any) -> None:
@@ -11,6 +14,33 @@ def test_the_proxy_is_ready_when_upstream_and_store_are(build: Any) -> None:
     root = world.proxies[0].removesuffix("/v1")
     answer = world.client.get(f"{root}/readyz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+
+
+def test_decisions_that_cannot_be_kept_are_told_and_no_reason_not_to_be_ready(build: Any) -> None:
+    world = build()
+    root = world.proxies[0].removesuffix("/v1")
+    (world.folder / "decisions-2.db").mkdir(parents=True)
+    world.client.get(f"{root}/decisions")
+    answer = world.client.get(f"{root}/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+    assert answer.json()["unavailable"].keys() == {"decisions"}
+
+
+def test_a_data_folder_that_was_deleted_is_made_again_and_that_is_told(build: Any) -> None:
+    """What is kept of a request and what is told of it: artifacts and decisions together."""
+    world = build()
+    root = world.proxies[0].removesuffix("/v1")
+    for number in (1, 2):
+        assert world.ask(one_call(long_text(6_000, f"word{number}")), x_request_id=f"one-{number}").status_code == 200
+        page = world.client.get(f"{root}/decisions", params={"q": f"one-{number}"}).json()
+        assert [one["request_id"] for one in page["decisions"]] == [f"one-{number}"]
+        assert page["worker"]["shared"]
+        assert len(world.kept) == 1
+        shutil.rmtree(world.folder)
+    assert world.client.get(f"{root}/decisions").status_code == 200
+    told = {line["reason"] for line in world.logged("decisions_not_kept")}
+    assert told == {"it was removed while it was in use"}
+    assert (world.folder / "decisions-2.db").is_file()
 
 
 def test_without_upstream_or_store_it_says_which(build: Any, tmp_path: Path) -> None:

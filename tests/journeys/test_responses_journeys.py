@@ -211,16 +211,6 @@ def chained(items: object, response: str | None = None) -> dict[str, Any]:
     return request(items, **members) | {"store": True}
 
 
-def test_a_compaction_is_asked_for_with_the_whole_history_untouched(build: Any) -> None:
-    world = build(2_000, answer=ResponsesServer())
-    result = {"type": "function_call_output", "call_id": "c", "output": long_text(4_000)}
-    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
-    body = request([{"role": "user", "content": "x"}, call, result, {"type": "compaction_trigger"}])
-    world.ask(body, path=PATH)
-    sent = [json.dumps(body).encode(), *(received.body for received in world.upstream.received)]
-    assert set(sent) == {sent[0]}
-
-
 def test_an_image_in_an_output_stays_there(build: Any) -> None:
     world = build(128_000, answer=ResponsesServer(), models=[{"match": "m", "input": ["text", "vision"]}])
     picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}

@@ -583,6 +583,7 @@ def test_a_page_that_has_no_room_is_not_said_to_be_the_eighth(spoken: str, strea
     assert told["message"]["content"] == spoken if spoken else "could not be given" in told["message"]["content"]
 
 
+@pytest.mark.breaks_the_proxy
 @STREAMED
 def test_a_defect_of_the_proxy_costs_the_page_and_not_the_answer(
     stream: bool, build: Any, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from support.state_server import StateServer, needs_state_server
 from proxy.__main__ import main
 from proxy.shell.models import shared_state
 from proxy.shell.operator import readiness
+from proxy.shell.resources import state_contact
 from proxy.shell.telemetry import shared_decisions
 
 pytestmark = needs_state_server
@@ -187,3 +188,25 @@ def test_decisions_that_are_not_kept_are_not_shared(build: Any, server: StateSer
     assert at(world, "/decisions", 1)["matching"] == 0
     with redis.Redis.from_url(server.url) as client:
         assert client.keys("*:decisions") == []
+
+
+def test_replicas_without_a_common_secret_say_that_they_share_nothing(
+    build: Any, server: StateServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_contact, "MEET_SECONDS", 0.05)
+    monkeypatch.setattr(state_contact, "AWAY_SECONDS", 3)
+    places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
+    world = build(WINDOW, state={"url": server.url}, proxies=places)
+    for proxy in (0, 1):
+        eventually(lambda proxy=proxy: "state" in ready(world, proxy).get("unavailable", {}))
+        assert ready(world, proxy)["unavailable"]["state"].startswith("replicas with another secret of tenants use ")
+    world.logged("state_not_shared", 2)
+
+
+def test_replicas_with_one_folder_at_artifacts_url_share(build: Any, server: StateServer, tmp_path: Path) -> None:
+    places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
+    shared = {"url": f"file://{tmp_path}/shared"}
+    world = build(WINDOW, defaults={}, state={"url": server.url}, artifacts=shared, proxies=places)
+    assert world.ask(chat("why?"), proxy=0).headers["x-context-proxy-attempts"] == "2"
+    eventually(lambda: known_to(world, 1))
+    assert ready(world, 0) == ready(world, 1) == {"status": "ready"}

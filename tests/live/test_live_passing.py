@@ -141,7 +141,9 @@ async def test_a_page_whose_name_leads_here_gets_nothing_where_the_proxy_adds_it
             assert status == 403
             assert b"server.host_names" in body
             assert (b'"type":"error"' in body.replace(b" ", b"")) == (path == "/v1/messages")  # in the wire's shape
-    assert seen == []
+        assert seen == []
+        client.writer.write(f"{line} HTTP/1.1\r\nhost: host.docker.internal\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+        assert (await client.answer())[0] != 403  # a container calls like that
 
 
 async def test_named_hosts_pages_of_this_machine_and_programs_without_a_name_are_served(start: Any) -> None:

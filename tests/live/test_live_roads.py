@@ -90,7 +90,6 @@ async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
         "POST /v1/messages/count_tokens",
         "POST /v1/messages/batches?x=1",
         "POST /v1/threads/thread_1/messages",
-        "POST /v1/responses/compact",
         "POST /v1/responses/input_tokens",
         "POST /v1/chat/completions/chatcmpl-1",
         "POST /openai/deployments/NAME/embeddings?api-version=1",
@@ -172,3 +171,94 @@ async def test_openais_client_for_azure_changes_nothing_but_its_endpoint(proxy: 
     assert request.line == b"POST /openai/deployments/my-gpt/chat/completions?api-version=2024-10-21 HTTP/1.1"
     assert request.values(b"api-key") == [b"azure-canary"]
     assert len(request.body) < len(LONG_BODY)
+
+
+USE = {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {}}
+CLAUDES = {
+    "max_tokens": 500,
+    "messages": [
+        {"role": "user", "content": "Search."},
+        {"role": "assistant", "content": [USE]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": LONG}]},
+    ],
+}
+CLAUDES_BODY = json.dumps(CLAUDES).encode()
+VERTEX = "/projects/p/locations/us-east5/publishers/anthropic/models/claude-sonnet-4-5@20250929"
+
+
+@pytest.mark.parametrize(
+    ("path", "upstream_path"),
+    [
+        ("/v1/v1/messages?beta=true", "/v1/messages?beta=true"),
+        ("/messages", "/v1/messages"),
+        (f"{VERTEX}:rawPredict", f"/v1{VERTEX}:rawPredict"),
+        (f"/v1{VERTEX}:streamRawPredict", f"/v1{VERTEX}:streamRawPredict"),
+    ],
+)
+async def test_every_road_to_claude_is_fitted(path: str, upstream_path: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    body = json.dumps({"anthropic_version": "vertex-2023-10-16", **CLAUDES}).encode()
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"POST {path}", body)
+        status, headers, _ = await client.answer()
+    (request,) = posted(seen)
+    assert request.line.decode() == f"POST {upstream_path} HTTP/1.1"
+    assert (status, headers[b"x-context-proxy-edits"]) == (200, b"truncate_tool_output=1")
+    sent = json.loads(request.body)
+    assert sent["anthropic_version"] == "vertex-2023-10-16"
+    assert "model" not in sent
+    request_id = headers[b"x-request-id"].decode()
+    done = await proxy.logged(event="request_done", request_id=request_id)
+    assert (done["model"] == "claude-sonnet-4-5@20250929") is ("Predict" in path)
+
+
+BINARY = bytes(range(256)) * 40
+EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventstream\r\ncontent-length: 10240\r\n\r\n"
+
+
+@pytest.mark.parametrize("action", ["invoke", "invoke-with-response-stream", "converse-stream"])
+async def test_bedrocks_requests_and_binary_replies_pass_byte_for_byte(action: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    path = f"/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/{action}"
+    async with ScriptedUpstream(answering(EVENT_STREAM + BINARY, seen=seen), proxy.upstream_port):
+        client.ask(f"POST {path}", CLAUDES_BODY, "authorization: AWS4-HMAC-SHA256 Credential=x")
+        status, headers, body = await client.answer()
+    (request,) = posted(seen)
+    assert (request.line.decode(), request.body) == (f"POST {path} HTTP/1.1", CLAUDES_BODY)
+    assert request.values(b"authorization") == [b"AWS4-HMAC-SHA256 Credential=x"]
+    assert (status, headers[b"content-type"], body) == (200, b"application/vnd.amazon.eventstream", BINARY)
+
+
+@pytest.mark.parametrize("line", ["GET /health", "GET /props", "GET /slots?fail_on_no_slot=1", "POST /tokenize"])
+async def test_the_own_paths_of_a_llama_server_get_through(line: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(line, LONG_BODY if line.startswith("POST") else None)
+        status, headers, _ = await client.answer()
+    assert status == 200
+    assert f"{line} HTTP/1.1".encode() in [request.line for request in seen]
+    assert b"x-context-proxy-tokens" not in headers
+
+
+@pytest.mark.parametrize("page", ["/healthz", "/readyz", "/metrics"])
+async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any) -> None:
+    seen: list[Request] = []
+    async with ScriptedUpstream(answering(OK, seen=seen), proxy.upstream_port):
+        client.ask(f"GET {page}")
+        assert (await client.answer())[0] == 200
+    assert [request.line for request in seen if page.encode() in request.line] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/v1message", "did you mean http://localhost/v1/messages?"),
+        ("/api/chat/completion", "did you mean http://localhost/v1/chat/completions?"),
+        ("/favicon.ico", "the API is at http://localhost/v1"),
+    ],
+)
+async def test_a_path_that_nobody_knows_gets_a_hint(path: str, hint: str, proxy: Any, client: Any) -> None:
+    client.ask(f"POST {path}", LONG_BODY)
+    status, _, body = await client.answer()
+    assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_path")
+    assert json.loads(body)["error"]["message"].endswith(hint)

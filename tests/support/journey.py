@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from proxy.app import create_app
 from proxy.config.settings import Settings
 from proxy.demo.model_server import create_model_server
-from proxy.demo.servers import serving
+from proxy.demo.servers import raise_defects, serving
 
 PATIENCE_SECONDS = 20.0
 """No wait of a working test comes near it, also on a busy machine."""
@@ -140,9 +140,14 @@ class World:
 
 @contextlib.contextmanager
 def world(
-    folder: Path, window_tokens: int, answer: Answer | None, settings: Sequence[Mapping[str, Any]]
+    folder: Path,
+    window_tokens: int,
+    answer: Answer | None,
+    settings: Sequence[Mapping[str, Any]],
+    *,
+    is_broken: bool = False,
 ) -> Iterator[World]:
-    """A world with a proxy for each of `settings`."""
+    """A world with a proxy for each of `settings`. `is_broken`: whether the test breaks the proxy itself."""
     output, stdout, handlers = io.BytesIO(), sys.stdout, logging.getLogger().handlers[:]
     upstream = Upstream(window_tokens, folder / "tool-output", answer)
     with contextlib.ExitStack() as stack:
@@ -162,6 +167,8 @@ def world(
             logging.getLogger().handlers[:] = handlers
             structlog.reset_defaults()
             wrapped.detach()
+        if not is_broken:
+            raise_defects(output.getvalue().decode())
 
 
 def _settings(folder: Path, base_url: str, stated: Mapping[str, Any]) -> Settings:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxy.demo.servers import raise_defects
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PATIENCE_SECONDS = 20.0
@@ -121,6 +123,7 @@ def _begun(folder: Path, *flags: str, upstream_port: int, program: Sequence[str]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    raise_defects(log_file.read_text(errors="replace"))
 
 
 def _await_health(proxy: Proxy) -> None:

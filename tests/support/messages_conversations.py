@@ -73,7 +73,7 @@ def _exchanges(draw: Any, first: int) -> list[dict[str, Any]]:
             results[0] = {**results[0], "is_error": True, "unknown_member": [1, 2]}
     found = [assistant(blocks), user(results)]
     if draw(st.integers(0, 4)) == 0:
-        found.append(system("Plan mode is on."))
+        found += [system(f"Plan mode is on, {one}.") for one in range(draw(st.sampled_from([1, 1, 2, 11])))]
     return found
 
 

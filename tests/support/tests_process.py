@@ -28,6 +28,7 @@ from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
 from proxy.demo import counting
+from proxy.demo.servers import HasDefect, raise_defects
 from proxy.shell.models import tokenizer
 from proxy.shell.resources.workload import _malloc_trim, tune_allocator
 
@@ -143,6 +144,21 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         gc.collect()
     if grown:
         give_back()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """A test during which a plan has failed, or a traceback was written, has failed, whatever the client saw; one that
+    breaks the proxy itself says so with the mark `breaks_the_proxy`."""
+    report = yield
+    if report.passed and item.get_closest_marker("breaks_the_proxy") is None:
+        try:
+            for title, text in report.sections:
+                if title.startswith(("Captured stderr", "Captured stdout")):
+                    raise_defects(text)
+        except HasDefect as error:
+            report.outcome, report.longrepr = "failed", str(error)
+    return report
 
 
 def collect_and_keep() -> None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire import roads
-from proxy.wire.roads import CHAT_COMPLETIONS, Road, road_of
+from proxy.wire.roads import CHAT_COMPLETIONS, MESSAGES, Road, road_of, wire_over
 
+VERTEX = "/v1/projects/p/locations/us-east5/publishers/anthropic/models"
 DEPLOYMENT = "/openai/deployments/NAME/chat/completions"
 
 
@@ -61,8 +62,10 @@ def target(path: str, base_path: str, method: str = "POST") -> str | None:
         # Whole segments only.
         ("/my-api/v1", "/api/v1/chat/completions", "/my-api/api/v1/chat/completions"),
         ("/v1", "/v10/chat/completions", "/v10/chat/completions"),
+        # A base URL that ends in /v1, of a client that adds it.
+        ("/v1", "/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/api/v3", "/v1//v1/v1/chat/completions", "/api/v3/chat/completions"),
         # As before there was more than one road.
-        ("/v1", "/v1/v1/chat/completions", "/v1/v1/chat/completions"),
         ("/api/v3", "/v1/ACCOUNT/openai/chat/completions", "/api/v3/ACCOUNT/openai/chat/completions"),
     ],
 )
@@ -90,6 +93,19 @@ def test_a_path_that_ends_in_a_wires_is_that_wire_and_goes_where_the_base_url_sa
         ("/v1", "/v1beta/openai/models", "/v1beta/openai/models"),
         ("/v1", "/compatible-mode/v1/files", "/compatible-mode/v1/files"),
         ("/anthropic", "/anthropic/v1/models", "/anthropic/v1/models"),
+        ("/v1", "/v1/v1/models", "/v1/models"),
+        ("/v1", "/v1/v1/messages/count_tokens", "/v1/messages/count_tokens"),
+        ("/v1", "/messages/count_tokens", "/v1/messages/count_tokens"),
+        # Paths of self-hosted servers that stand beside their /v1.
+        ("/v1", "/props", "/props"),
+        ("/v1", "/slots/0", "/slots/0"),
+        ("/v1", "/health", "/health"),
+        ("/gate/v1", "/tokenize", "/gate/tokenize"),
+        # Bedrock, and what is not fitted of Vertex AI.
+        ("/v1", "/model/anthropic.claude-x-v1%3A0/invoke", "/model/anthropic.claude-x-v1%3A0/invoke"),
+        ("/v1", "/model/x/invoke-with-response-stream", "/model/x/invoke-with-response-stream"),
+        ("/v1", f"{VERTEX}/count-tokens:rawPredict", f"{VERTEX}/count-tokens:rawPredict"),
+        ("/v1", "/projects/p/locations/l/x:predict", "/v1/projects/p/locations/l/x:predict"),
     ],
 )
 def test_what_else_stands_under_an_api_passes_through(base_path: str, path: str, upstream: str) -> None:
@@ -124,6 +140,11 @@ def test_only_a_post_is_for_a_wire(method: str) -> None:
         ("/v1", "/openai/responses", "responses", "/openai/responses"),
         ("/openai/v1", "/openai/v1/responses", "responses", "/openai/v1/responses"),
         ("/v1", "/v1/chat/completions", CHAT_COMPLETIONS, "/v1/chat/completions"),
+        ("/v1", "/v1/v1/messages", "messages", "/v1/messages"),
+        ("/v1", "/messages", "messages", "/v1/messages"),
+        ("/v1", "//messages/", "messages", "/v1/messages"),
+        ("/anthropic", "/messages", "messages", "/anthropic/messages"),
+        ("/v1", "/v1/v1/responses", "responses", "/v1/responses"),
     ],
 )
 def test_another_wire_is_one_line(base_path: str, path: str, wire: str, upstream: str) -> None:
@@ -140,7 +161,6 @@ def test_another_wire_is_one_line(base_path: str, path: str, wire: str, upstream
         "/v1/threads/thread_1/messages",
         "/v1/responses/resp_1",
         "/v1/responses/resp_1/cancel",
-        "/v1/responses/compact",
         "/v1/responses/input_tokens",
         "/v1/chat/completions/chatcmpl-1",
         "/anthropic/v1/messages/count_tokens",
@@ -166,6 +186,22 @@ def test_a_deployment_names_the_model(path: str, model: str) -> None:
     road = road_of("POST", path.encode(), b"/v1")
     assert road is not None
     assert road.model == model
+
+
+@pytest.mark.parametrize("call", ["rawPredict", "streamRawPredict"])
+@pytest.mark.parametrize("prefix", ["", "/v1", "/v1/v1"])
+def test_claude_on_vertex_is_named_by_its_path(call: str, prefix: str) -> None:
+    path = f"{prefix}{VERTEX.removeprefix('/v1')}/claude-x%4020250929:{call}"
+    road = road_of("POST", path.encode(), b"/v1")
+    assert road == Road(MESSAGES, f"{VERTEX}/claude-x%4020250929:{call}".encode(), "claude-x@20250929")
+    assert road_of("GET", f"{VERTEX}/claude-x:{call}".encode(), b"/v1") == Road(
+        None, f"{VERTEX}/claude-x:{call}".encode()
+    )
+
+
+@pytest.mark.parametrize("path", [b"/model/x/invoke", VERTEX.encode() + b"/count-tokens:rawPredict"])
+def test_what_passes_to_other_clouds_is_refused_in_the_words_of_claudes_api(path: bytes) -> None:
+    assert wire_over(path) is MESSAGES
 
 
 _segments = st.sampled_from(["v1", "openai", "api", "a", "deployments", "chat", "completions"])

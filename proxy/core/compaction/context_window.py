@@ -8,6 +8,7 @@ bytes that would be sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -17,14 +18,35 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
-from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
+from proxy.core.conversation.exchange import Change, ToolExchange, first_request, last_request, removable, separator
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.pages import is_page
+from proxy.core.text.measures import utf8_length
 from proxy.core.tokens.counters import Counter
+from proxy.core.truncation.truncate_tool_output import LEAST_SYSTEM_BYTES
+
+MAX_SYSTEM_RUN: Final = 8
+"""System messages in a row that belong to the exchange before them; more of them are units of their own, which may go
+before the newest: an agent that writes one after each step would otherwise make an exchange that no window holds. Eight
+of nearly 1 KB take 2,400 tokens."""
+
+
+def _is_output(entry: TrackedMessage) -> bool:
+    """Whether a message of an exchange is cut like a result although it is none: a user message that begins like one,
+    or a system message that is long enough."""
+    if entry.message.role == "user":
+        return opens_as_output(_first_text(entry))
+    if not entry.is_later_system_message:
+        return False
+    return sum(utf8_length(text) for _, text in entry.whole.texts()) >= LEAST_SYSTEM_BYTES
+
+
+def _first_text(entry: TrackedMessage) -> str:
+    return next((text for _, text in entry.original.texts()), "")
 
 
 class ContextWindow:
@@ -117,13 +139,13 @@ class ContextWindow:
 
     def add(self, entry: TrackedMessage) -> None:
         """Add the next message."""
-        role, is_companion = entry.message.role, entry.message.is_companion
-        is_result = role in TOOL_ROLES
-        if self._moved and not is_result:
+        role, is_result, is_later = entry.message.role, entry.message.role in TOOL_ROLES, entry.is_later_system_message
+        is_companion = entry.message.is_companion or is_later
+        if self._moved and not (is_result or is_later):
             self.end_batch()
         if role == "user" and self.entries and (last := self.entries[-1]) is not None and last.following:
             self._put_last(before_a_user(last, self._counter))
-        if role in SYSTEM_ROLES and not (is_companion and self.units):
+        if entry.is_system_text:
             self._fixed += entry.sent_size
         self.entries.append(entry)
         self._blocks.append(MessageReport.of(entry))
@@ -140,20 +162,29 @@ class ContextWindow:
         if self._moved and not self._open_calls:
             self.end_batch()
         self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
-        joins = is_result or is_companion or (role == "user" and not self._has_calls and self._is_output(entry))
+        joins = is_result or is_companion or (role == "user" and not self._has_calls and self._may_be_output(entry))
         before = self.units[-1] if self.units else None
-        if joins and before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index:
+        may_join = before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index
+        if joins and before is not None and may_join and not (is_later and self._ends_a_run(before)):
             must_stay = before.must_stay or entry.message.must_stay
-            self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay)
+            last_user = entry.index if role == "user" and not is_companion else before.last_user
+            self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay, last_user=last_user)
         else:
             # A companion without a message before it has nothing to go with.
-            must_stay = entry.message.must_stay or (is_companion and role not in SYSTEM_ROLES)
-            self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay))
+            must_stay = entry.message.must_stay or (entry.message.is_companion and role not in SYSTEM_ROLES)
+            role = "tool" if is_later else role
+            last_user = entry.index if role == "user" else -1
+            self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user))
 
-    def _is_output(self, entry: TrackedMessage) -> bool:
-        """Whether a user message is the output of a tool, passed to the model by a text protocol: it belongs to the
-        assistant message before it."""
-        text = next((text for _, text in entry.original.texts()), "")
+    def _ends_a_run(self, unit: ToolExchange) -> bool:
+        """Whether as many system messages as may belong to one unit stand at the end of this newest one."""
+        last = self.entries[max(unit.start, unit.stop - MAX_SYSTEM_RUN) : unit.stop]
+        return len(last) == MAX_SYSTEM_RUN and all(entry is None or entry.is_later_system_message for entry in last)
+
+    def _may_be_output(self, entry: TrackedMessage) -> bool:
+        """Whether a user message may be the output of a tool, passed to the model by a text protocol: it is left out
+        together with the assistant message before it."""
+        text = _first_text(entry)
         begun = opening(text)
         was_seen = begun in self._openings
         if begun:
@@ -193,7 +224,8 @@ class ContextWindow:
 
     def last_user(self) -> int:
         """Index of the last user message; -1 if there is none."""
-        return next((unit.start for unit in reversed(self.units) if unit.role == "user"), -1)
+        unit = last_request(self.units)
+        return -1 if unit is None else unit.last_user
 
     def all(self) -> Iterator[TrackedMessage]:
         """The kept messages."""
@@ -217,13 +249,18 @@ class ContextWindow:
         """
         if unit.must_stay:
             return []
-        roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
-        found = [entry for entry in self.in_unit(unit) if entry.message.role in roles]
+        asked = unit.start if unit.role == "user" else -1
+        found = [
+            entry
+            for entry in self.in_unit(unit)
+            if entry.message.role in TOOL_ROLES or (entry.index != asked and _is_output(entry))
+        ]
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
     def newest_results(self) -> list[TrackedMessage]:
-        """The results of the newest unit that may be cut."""
-        return self.results(self.units[-1]) if self.units else []
+        """The results of the newest unit that may be cut, and those beside the last user message."""
+        units = {unit.start: unit for unit in (last_request(self.units), *self.units[-1:]) if unit is not None}
+        return [entry for unit in units.values() for entry in self.results(unit)]
 
     def newest_words(self) -> list[TrackedMessage]:
         """The assistant messages of the newest unit and of the one that separates the first user message from the
@@ -233,19 +270,25 @@ class ContextWindow:
         return [entry for entry in said if entry.message.role == "assistant"]
 
     def separating_results(self) -> list[TrackedMessage]:
-        """The results in the unit that separates the first user message from the next one."""
-        unit = separator(self.units)
-        return self.results(unit) if unit is not None else []
+        """The results beside the first user message, and in the unit that separates it from the next one."""
+        units = (first_request(self.units), separator(self.units))
+        return [entry for unit in units if unit is not None for entry in self.results(unit)]
 
-    def first_request(self) -> list[TrackedMessage]:
-        """The first user message, which holds the task."""
-        unit = first_request(self.units)
-        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+    def tasks(self) -> list[TrackedMessage]:
+        """What users asked before their last message and always stays: the first user message, which holds the task,
+        and the last one that is surely no tool output."""
+        last = last_request(self.units)
+        asked = [unit for unit in self.units if unit.role == "user"]
+        units = {unit.start: unit for unit in (*asked[:1], *asked[-1:]) if unit is not last}
+        return [entry for unit in units.values() for entry in self.in_unit(unit) if entry.message.role == "user"]
 
     def last_request(self) -> list[TrackedMessage]:
-        """The last user message."""
-        unit = next((unit for unit in reversed(self.units) if unit.role == "user"), None)
-        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+        """The last user message, however it begins."""
+        unit = last_request(self.units)
+        if unit is None:
+            return []
+        from_it = replace(unit, start=unit.last_user)
+        return [entry for entry in self.in_unit(from_it) if entry.message.role == "user"]
 
     def staying(self) -> list[TrackedMessage]:
         """All messages that must stay, except system texts."""
@@ -255,15 +298,13 @@ class ContextWindow:
 
     def fixed(self, task_tokens: int) -> Size:
         """Size of what cannot be given up, however the conversation goes on: system texts, tools, and the first and
-        last user message. `task_tokens`: how much the first user message counts at the most, unless it is also the
-        last."""
-        asked = {entry.index: entry for entry in (*self.first_request(), *self.last_request())}
-        found = self._fixed + sum((entry.sent_size for entry in asked.values()), Size())
-        task = self.first_request()
-        if not task or task == self.last_request() or task[0].size.tokens <= task_tokens:
-            return found
-        size, share = task[0].size, task_tokens / task[0].size.tokens
-        return found - size + Size(task_tokens, int(size.chars * share), int(size.bytes * share))
+        last user message. `task_tokens`: how much each message of `tasks` counts at the most."""
+        found = self._fixed + sum((entry.sent_size for entry in self.last_request()), Size())
+        for entry in self.tasks():
+            size, share = entry.size, min(1.0, task_tokens / max(1, entry.size.tokens))
+            least = Size(min(task_tokens, size.tokens), int(size.chars * share), int(size.bytes * share))
+            found += entry.following_size + (least if share < 1 else size)
+        return found
 
     def apply(self, change: Change) -> None:
         """Make a change; edits that would not make their message smaller are skipped."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.plan import Pipeline
-from proxy.core.conversation.message import Conversation, Message
+from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
 from proxy.core.conversation.tracked_message import TrackedMessage, prepared
 from proxy.core.text.discreet import Discreet
 
@@ -65,9 +65,10 @@ def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 
     tools: dict[str, str] = {}
     entries: list[TrackedMessage] = []
     messages = conversation.messages
+    begins = beginning(messages)
     for index, message in enumerate(messages):
         tools.update((call.id, call.name) for call in message.calls)
-        tool = message.name or tools.get(message.answers, "")
+        tool = tool_of(message, tools, has_begun=index >= begins)
         steps = pipeline.local if index < len(messages) - protected else ()
         entries.append(prepared(index, message, tool, steps, pipeline.notices, pipeline.counter))
     return Compressed(tuple(entries), pipeline.budget)

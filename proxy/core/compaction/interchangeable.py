@@ -12,8 +12,10 @@ from proxy.core.conversation.text_protocol import opening, opens_as_output
 from proxy.core.conversation.tracked_message import TrackedMessage
 from proxy.core.text.identifiers import names_in
 
+_KNOWN: Final = frozenset({"user", *SYSTEM_ROLES})
 _MAX_CHARS: Final = 16_000
-"""Of a user message: a step may have tried to shorten a longer one, where its words decide."""
+"""Of a user message, or of a later system message: a step may have tried to shorten a longer one, where its words
+decide."""
 
 
 def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens: int) -> bool:
@@ -22,8 +24,8 @@ def are_interchangeable(one: TrackedMessage, other: TrackedMessage, task_tokens:
     keeps when it has to be cut."""
     if one.edits or other.edits or one.following or one.size != other.size:
         return False
-    if one.message.role not in SYSTEM_ROLES and (
-        one.message.role != "user" or one.size.chars > _MAX_CHARS or one.size.tokens > task_tokens
+    if not one.is_system_text and (
+        one.message.role not in _KNOWN or one.size.chars > _MAX_CHARS or one.size.tokens > task_tokens
     ):
         return False
     return _bearing(one.message) == _bearing(other.message)

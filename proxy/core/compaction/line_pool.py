@@ -146,7 +146,7 @@ class LinePool:
                 for trace in traces_of(message):
                     called[trace.call_id] = trace.source
                     _replace(sources, trace, Sight.of(entry, exchange))
-            elif message.role in TOOL_ROLES or message.role == "user":
+            elif message.role in TOOL_ROLES or message.role == "user" or entry.is_later_system_message:
                 for _, text in message.texts():
                     if message.role != "user" or not is_quotable(text):
                         _add(sources, text, called.get(message.answers, ""), Sight.of(entry, exchange))

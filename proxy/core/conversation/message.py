@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,7 @@ Address: TypeAlias = Hashable
 TOOL_ROLES = frozenset({"tool", "function"})
 """Roles of a tool result; OpenAI's API used `function` until 2023, and some servers still do."""
 SYSTEM_ROLES = frozenset({"system", "developer"})
+_BEGIN: Final = frozenset({"user", "assistant", *TOOL_ROLES})
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
@@ -142,8 +143,7 @@ class Message(Protocol):
 
     @property
     def is_companion(self) -> bool:
-        """Whether it stays or goes with the message before it, whatever its role: a reminder beside results, or a
-        system text in the middle of a conversation."""
+        """Whether it stays or goes with the message before it, whatever its role: a reminder beside results."""
 
     @property
     def must_stay(self) -> bool:
@@ -246,3 +246,23 @@ class Conversation(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
+
+
+def beginning(messages: Sequence[Message]) -> int:
+    """The index of the first message of a user, a model or a tool. System messages before it are system text, which is
+    never cut; later ones belong to the exchange that they follow, on every wire.
+
+    >>> from types import SimpleNamespace as Said
+    >>> beginning([Said(role="system"), Said(role="item"), Said(role="developer"), Said(role="user")])
+    3
+    """
+    return next((index for index, message in enumerate(messages) if message.role in _BEGIN), len(messages))
+
+
+def tool_of(message: Message, tools_by_call: Mapping[str, str], *, has_begun: bool) -> str:
+    """The tool whose result a message is; empty if it is none. A system message in a conversation that `has_begun` is
+    a result as well, of a tool that is named like its role: gptme sends all tool output in such messages.
+    https://github.com/gptme/gptme/blob/master/gptme/tools/base.py"""
+    if message.role in SYSTEM_ROLES:
+        return message.role if has_begun else ""
+    return message.name or tools_by_call.get(message.answers, "")

@@ -96,9 +96,14 @@ def front_header(headers: Headers) -> bytes | None:
     (b'x-forwarded-proto', None)
     """
     for name, _ in headers:
-        if name in _OF_FRONTS or name.startswith(_BEGIN_OF_FRONTS):
+        if _is_of_front(name):
             return name
     return None
+
+
+@functools.lru_cache(1024)
+def _is_of_front(name: bytes) -> bool:
+    return name in _OF_FRONTS or name.startswith(_BEGIN_OF_FRONTS)
 
 
 @functools.lru_cache(1024)

@@ -1,13 +1,16 @@
 """Artifacts in a bucket, or in memory: any store that obstore opens by a URL.
 
 Rule: several replicas may share a bucket: all find what one of them stores, and each object is written whole or not at
-all. The time for a response is bounded here, so that a thread waiting for the network comes back.
+all. The time for a response is bounded here, so that a thread waiting for the network comes back; after a call without
+a response the next ones fail at once, whoever makes them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import re
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property
@@ -17,7 +20,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import ObjectStore, from_url
 
-from proxy.shell.artifacts.folder import BucketTrouble, Kept, Listed
+from proxy.shell.artifacts.cooldown import NO_ANSWER, Cooldown
+from proxy.shell.artifacts.folder import TRIAL_KEY, TROUBLE, BucketTrouble, Kept, Listed, NoAnswer, reason_of
 
 if TYPE_CHECKING:  # exist only in stubs
     from obstore.store import ClientConfig, RetryConfig
@@ -26,6 +30,11 @@ CLIENT: Final[ClientConfig] = {"connect_timeout": "3s", "timeout": "8s", "allow_
 """For one request. The endpoint says whether it is encrypted: MinIO beside the proxy often uses plain `http`."""
 RETRY: Final[RetryConfig] = {"max_retries": 2, "retry_timeout": timedelta(seconds=6)}
 """No retry begins later than this after the first try; well under the time that a request waits for its artifacts."""
+_UNANSWERED: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
+"""In obstore's errors, which are printed as Rust prints those of object_store:
+https://docs.rs/object_store/latest/object_store/client/enum.HttpErrorKind.html"""
+_SMALL_BYTES: Final = 1024 * 1024
+"""More may take longer than the time for a response on a slow line: no reason to leave the bucket alone."""
 _LISTED_AT_ONCE: Final = 1000
 """What S3 puts into one response."""
 
@@ -33,8 +42,12 @@ _LISTED_AT_ONCE: Final = 1000
 class Bucket:
     """A bucket, or a prefix in one. Credentials come from where its provider's tools look for them."""
 
+    at_once = 64
+    """A call only waits: 60 new artifacts take as long as one."""
+
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
+        self.cooldown = Cooldown(time.monotonic)
 
     @property
     def address(self) -> str:
@@ -59,50 +72,62 @@ class Bucket:
 
     def get(self, key: str) -> Kept:
         """Read an object. Raises one of TROUBLE."""
-        with _as_trouble():
+        with self._asked():
             found = obstore.get(self.opened(), key)
+        with self._asked(found.meta["size"]):
             return Kept(bytes(found.bytes()), found.meta["last_modified"].timestamp())
 
     def get_range(self, key: str, start: int, stop: int) -> bytes:
         """Read a part of an object. Raises one of TROUBLE."""
-        with _as_trouble():
+        with self._asked(stop - start):
             return bytes(obstore.get_range(self.opened(), key, start=start, end=stop))
 
     def stat(self, key: str) -> Listed:
         """Its size, and when it last changed. Raises one of TROUBLE."""
-        with _as_trouble():
+        with self._asked():
             found = obstore.head(self.opened(), key)
             return Listed(key, found["last_modified"].timestamp(), found["size"])
 
     def remove(self, key: str) -> None:
         """Remove an object. Raises one of TROUBLE."""
-        with _as_trouble():
+        with self._asked():
             obstore.delete(self.opened(), key)
 
-    def is_surely_there(self, key: str, size: int) -> bool:  # noqa: ARG002 - a local folder looks at them
-        """Yes: no sweep removes what was used within the last hour, and asking would take longer than a whole
-        request."""
-        return True
+    def is_surely_there(self, key: str, size: int) -> None:
+        """Only asking can tell, which takes longer than a whole request."""
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it. Raises one of TROUBLE."""
-        with _as_trouble():
+        with self._asked(len(content)):
             obstore.put(self.opened(), key, content)
 
     def agreed(self, key: str, fresh: bytes) -> bytes:
         """The content of an object, which becomes `fresh` if there was none; if several replicas offer one at once, one
-        of them wins. Raises one of TROUBLE."""
+        of them wins. It asks even a bucket that is left alone. Raises one of TROUBLE."""
         with _as_trouble():
+            with contextlib.suppress(FileNotFoundError):
+                return bytes(obstore.get(self.opened(), key).bytes())
             try:
                 obstore.put(self.opened(), key, fresh, mode="create")
             except AlreadyExistsError:
-                return self.get(key).content
+                return bytes(obstore.get(self.opened(), key).bytes())
         return fresh
+
+    def try_writing(self) -> None:
+        """Raises NoAnswer if there is no response to a small write, from a bucket that is left alone, too; a refusal is
+        a response."""
+        try:
+            with _as_trouble():
+                obstore.put(self.opened(), TRIAL_KEY, b"ok\n")
+        except NoAnswer:
+            raise
+        except TROUBLE:
+            pass
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""
         folder = beginning.rpartition("/")[0] or None
-        with _as_trouble():
+        with self._asked():
             pages = obstore.list(self.opened(), prefix=folder, offset=beginning or None, chunk_size=_LISTED_AT_ONCE)
             for found in itertools.chain.from_iterable(pages):
                 if found["path"] < beginning:
@@ -114,6 +139,19 @@ class Bucket:
     def remove_staged(self, before: float) -> None:
         """Nothing is staged; the bucket itself removes the parts of interrupted uploads."""
 
+    @contextlib.contextmanager
+    def _asked(self, size: int = 0) -> Iterator[None]:
+        """Around every call; `size`: bytes that it moves, if many. Raises NoAnswer at once during a cooldown."""
+        if (why := self.cooldown.why) is not None:
+            raise NoAnswer(why)
+        try:
+            with _as_trouble():
+                yield
+        except NoAnswer as error:
+            if size <= _SMALL_BYTES or str(error) != NO_ANSWER:
+                self.cooldown.begin(str(error))
+            raise
+
 
 @contextlib.contextmanager
 def _as_trouble() -> Iterator[None]:
@@ -121,4 +159,8 @@ def _as_trouble() -> Iterator[None]:
     try:
         yield
     except BaseError as error:
-        raise BucketTrouble(error) from error
+        trouble, unanswered = BucketTrouble(error), _UNANSWERED.search(str(error))
+        if unanswered is None:
+            raise trouble from error
+        why = f"no connection: {reason_of(trouble)}" if "os error" in str(error) else "no connection"
+        raise NoAnswer(NO_ANSWER if unanswered[1] == "Timeout" else why) from error

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from proxy.core.artifact import ARTIFACT_NAME
+from proxy.shell.artifacts.cooldown import NO_ANSWER, Cooldown
 
 
 class BucketTrouble(Exception):
@@ -23,12 +24,22 @@ class BucketTrouble(Exception):
         self.kind = type(error).__name__
 
 
+class NoAnswer(BucketTrouble):
+    """No response came, or none came a moment ago, and so the bucket was not asked."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(TimeoutError(why))
+
+
 TROUBLE: Final = (BucketTrouble, OSError, ValueError)
 """What a store raises; FileNotFoundError for an object that is missing."""
 META: Final = ".meta"
 """Folder of the metadata objects: one for each artifact and tenant, so that two writers never share one."""
 TRIAL_KEY: Final = f"{META}/trial"
 """Written to test whether the store is writable; its name is not an artifact's, so it is not mistaken for one."""
+TRIAL_BYTES: Final = 64 * 1024
+"""Of what is written there on a disk: more than the smallest result that is cut. A full disk often has a few blocks
+left, which take a small file and no artifact. Drawn at random, as some file systems compress."""
 TOUCH_SECONDS: Final = 3600
 """The use of an artifact is noted at most this often, by writing its metadata object again."""
 
@@ -77,6 +88,10 @@ class Kept(NamedTuple):
 class ArtifactFolder(Protocol):
     """A local folder or a bucket. Its methods block, and raise one of TROUBLE."""
 
+    at_once: int
+    """Calls that are worth making at the same time."""
+    cooldown: Cooldown
+
     @property
     def address(self) -> str:
         """For logs: a path or a URL."""
@@ -99,11 +114,18 @@ class ArtifactFolder(Protocol):
     def remove(self, key: str) -> None:
         """Remove an object."""
 
-    def is_surely_there(self, key: str, size: int) -> bool:
-        """Whether an object stored within the last hour needs no second check; called on the event loop."""
+    def is_surely_there(self, key: str, size: int) -> bool | None:
+        """Whether an object stored within the last hour is still there; None: only asking can tell. Called on the event
+        loop."""
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; a reader finds a whole one or none."""
+
+    def agreed(self, key: str, fresh: bytes) -> bytes:
+        """The content of an object, which becomes `fresh` if there was none."""
+
+    def try_writing(self) -> None:
+        """Raises NoAnswer if a bucket that is left alone still does not respond."""
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this."""
@@ -173,6 +195,10 @@ def reason_of(error: Exception) -> str:
         number = int(found[1])
     if number is not None:
         return os.strerror(number)
+    if isinstance(error, NoAnswer):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return NO_ANSWER
     status = _HTTP_STATUS.search(str(error))
     kind = error.kind if isinstance(error, BucketTrouble) else type(error).__name__
     return kind + (f" ({status[1]})" if status else "")

@@ -11,12 +11,14 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import META, Kept, Listed
-from proxy.shell.resources.whole_files import remove_unfinished, replace_file
+from proxy.shell.resources.whole_files import create_file, remove_unfinished, replace_file
 
 _STAGED: Final = re.compile(r"[0-9a-f]+\.part(#\d+)?")
 """Names of half-written files; earlier versions wrote them as `NAME#1`."""
@@ -29,8 +31,12 @@ class PrivateFolder:
     be /tmp); the files in it are private all the same.
     """
 
+    at_once = 4
+    """More only queue at the disk."""
+
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.abspath(path))
+        self.cooldown = Cooldown(time.monotonic)
 
     @property
     def address(self) -> str:
@@ -81,6 +87,20 @@ class PrivateFolder:
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self._path / META).mkdir(mode=0o700, exist_ok=True)
         replace_file(self.place_of(key), content, self.place_of(f"{META}/{secrets.token_hex(8)}.part"))
+
+    def agreed(self, key: str, fresh: bytes) -> bytes:
+        """The content of an object, which becomes `fresh` if there was none; if several processes offer one at once,
+        one of them wins, and none reads half of it. Raises OSError."""
+        path = Path(self.place_of(key))
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_bytes()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            create_file(path, fresh)
+        return path.read_bytes()
+
+    def try_writing(self) -> None:
+        """A folder responds, or is noticed to hang."""
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The files of the folder and of its metadata whose keys begin like this; no others, and no links.

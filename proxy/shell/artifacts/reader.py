@@ -21,7 +21,6 @@ from proxy.core.notices.catalogue import Language
 from proxy.core.retrieval_tool.reading import Query, read
 from proxy.core.text.lines import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
-from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import (
     META,
     TOUCH_SECONDS,
@@ -87,9 +86,10 @@ class ArtifactReader:
         self._retention_seconds = retention_days * 24 * 3600
         self._language = language
         self._clock = clock
-        self._cooldown = Cooldown(clock)
         # Its own threads: a long search must not delay what has to be stored before a request is sent.
         self._threads = DaemonThreads(4, "artifact-reading")
+        self._finders = DaemonThreads(folder.at_once, "artifact-finding")
+        """A find reads one small object, and a request may need many; reading takes memory."""
 
     async def find(self, name: str, tenant: str | None, *, is_use: bool = True) -> Stored:
         """An artifact by its name. `tenant` None: of any tenant. `is_use`: whether its time begins anew. Raises
@@ -97,15 +97,13 @@ class ArtifactReader:
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
-        if self._cooldown.is_on:
-            raise ArtifactStoreUnavailable(_NO_ANSWER)
-        return await self._run(self._find, name, tenant, is_use)
+        self._check_it_is_asked()
+        return await self._run(self._find, name, tenant, is_use, threads=self._finders)
 
     async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
         """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
         this; the last used first. Raises ArtifactError."""
-        if self._cooldown.is_on:
-            raise ArtifactStoreUnavailable(_NO_ANSWER)
+        self._check_it_is_asked()
         return await self._run(self._newest, frozenset(tenants), beginning)
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
@@ -144,18 +142,23 @@ class ArtifactReader:
 
     def close(self) -> None:
         """Release the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._finders):
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[..., Result], *given: object) -> Result:
+    def _check_it_is_asked(self) -> None:
+        if (why := self._folder.cooldown.why) is not None:
+            raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {why}")
+
+    async def _run(self, work: Callable[..., Result], *given: object, threads: DaemonThreads | None = None) -> Result:
         try:
-            return await self._threads.run(READ_SECONDS + SEARCH_SECONDS, work, *given)
+            return await (threads or self._threads).run(READ_SECONDS + SEARCH_SECONDS, work, *given)
         except FileNotFoundError:
             raise ArtifactNotFound(
                 "there is no such artifact, or it came with another key, or its time is over"
             ) from None
         except TooSlow:
             if work == self._find:
-                self._cooldown.begin()
+                self._folder.cooldown.begin()
             raise ArtifactStoreUnavailable(_NO_ANSWER) from None
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None

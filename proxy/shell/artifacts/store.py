@@ -10,26 +10,28 @@ import asyncio
 import contextlib
 import datetime
 import mimetypes
+import os
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from proxy.core.artifact import Artifact
 from proxy.core.text.lines import LineIndex
-from proxy.shell.artifacts.cooldown import Cooldown
 from proxy.shell.artifacts.folder import (
     TOUCH_SECONDS,
+    TRIAL_BYTES,
     TRIAL_KEY,
     TROUBLE,
     ArtifactFolder,
     Metadata,
+    NoAnswer,
     index_key,
     metadata_key,
     reason_of,
@@ -40,8 +42,9 @@ from proxy.shell.resources.logs import logger
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
 KEEP_SECONDS: Final = 10.0
-"""Longest that the store may take for one artifact, from when a thread is free for it; after it, the request continues
-without the artifact. The wait for a thread says nothing about the store."""
+"""Longest that the store may take for all artifacts of a request together, from when a thread is free for the first;
+after it, the request continues without those that are not stored. The wait for a thread says nothing about the
+store."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
@@ -55,18 +58,12 @@ MAX_KNOWN: Final = 10_000
 MAX_TOOL_CHARACTERS: Final = 200
 """Of a tool's name in metadata and logs; it comes from outside and may have any length."""
 
-_NO_ANSWER: Final = "no answer in time"
-
 
 class _Outcome(Enum):
     SAVED = auto()
     """It was new."""
     THERE = auto()
     """It was already stored."""
-
-
-class _Failure(Struct, frozen=True):
-    reason: str
 
 
 class NameTaken(ValueError):
@@ -86,6 +83,7 @@ class ArtifactStore:
         on_saved: Callable[[int], None] = lambda _: None,
         on_swept: Callable[[int, int], None] = lambda *_: None,
         on_failed: Callable[[int], None] = lambda _: None,
+        on_emptied: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
         self._retention_seconds = retention_days * 24 * 3600
@@ -94,8 +92,8 @@ class ArtifactStore:
         """Unix time."""
         self._known: BoundedMap[tuple[str, str], float] = BoundedMap(MAX_KNOWN)
         """Name and tenant of what was stored → when that was last verified."""
-        self._threads = _threads()
-        self._cooldown = Cooldown(clock)
+        self._threads = _threads(folder)
+        self._looking: asyncio.Task[None] | None = None
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
         self._closing = threading.Event()
@@ -106,6 +104,8 @@ class ArtifactStore:
         """Called with how many artifacts a request could not keep."""
         self._on_swept = on_swept
         """Called after a sweep, from another thread: how many artifacts are left, and their bytes."""
+        self._on_emptied = on_emptied
+        """Called from another thread when what was stored is gone, before it is stored again."""
 
     def place_of(self, artifact: Artifact) -> str:
         """Where its operator finds it, a path or a URL, whether or not it is stored yet."""
@@ -114,36 +114,62 @@ class ArtifactStore:
     async def keep(self, artifacts: Sequence[Artifact], tenant: str) -> frozenset[str]:
         """Make sure that these are in the store. Returns the names of those that are not; empty: all are safe."""
         wanted = {artifact.id: artifact for artifact in artifacts}
-        new = {name: artifact for name, artifact in wanted.items() if not self._is_known(name, tenant, artifact)}
-        if not new:
-            return frozenset()
-        tried = await asyncio.gather(*(self._tried(name, artifact, tenant) for name, artifact in new.items()))
-        outcomes = dict(zip(new, tried, strict=True))
-        failures = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, _Failure)}
-        for name, outcome in outcomes.items():
-            if name not in failures:
-                self._note_kept(name, tenant, new[name], outcome)
+        new, unsure = [], []
+        for name, artifact in wanted.items():
+            is_there = self._is_there(name, tenant, artifact)
+            if is_there is None:
+                unsure.append(artifact)
+            elif not is_there:
+                new.append(artifact)
+        if unsure and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._look_again(unsure, tenant), name="artifacts-looked-at")
+        return await self._kept(new, tenant) if new else frozenset()
+
+    async def _kept(self, new: Sequence[Artifact], tenant: str) -> frozenset[str]:
+        failures: dict[str, str] = {}
+        for artifact, outcome in zip(new, await self._outcomes(new, tenant), strict=True):
+            if isinstance(outcome, _Outcome):
+                self._note_kept(artifact, tenant, outcome)
+            elif isinstance(outcome, TROUBLE):
+                failures[artifact.id] = reason_of(outcome)
+            else:
+                raise outcome
         if failures:
             self._warn("keep", len(failures), next(iter(failures.values())))
             self._on_failed(len(failures))
         return frozenset(failures)
 
-    async def _tried(self, name: str, artifact: Artifact, tenant: str) -> _Outcome | _Failure:
-        """The outcome of storing it."""
-        if self._cooldown.is_on:
-            return _Failure(_NO_ANSWER)
+    async def _outcomes(self, new: Sequence[Artifact], tenant: str) -> Sequence[_Outcome | BaseException]:
+        """What came of storing each of them."""
+        if (why := self._folder.cooldown.why) is not None:
+            return [NoAnswer(why)] * len(new)
+        calls = [partial(self._keep_one, artifact, tenant) for artifact in new]
+        outcomes = await self._threads.run_all(KEEP_SECONDS, calls)
+        if all(isinstance(outcome, TooSlow) for outcome in outcomes):
+            self._folder.cooldown.begin()
+        return outcomes
+
+    async def _look_again(self, stored: Sequence[Artifact], tenant: str) -> None:
+        """Beside a request that relies on them, ask for one of the artifacts that were stored a while ago: if somebody
+        has emptied the store, all that is known of it is wrong."""
+        name = random.choice(stored).id  # noqa: S311 - a sample, guards nothing
         try:
-            return await self._threads.run(KEEP_SECONDS, self._keep_one, name, artifact, tenant)
-        except TooSlow:
-            self._cooldown.begin()
-            return _Failure(_NO_ANSWER)
-        except TROUBLE as error:
-            return _Failure(reason_of(error))
+            for key in (metadata_key(name, tenant), name):
+                await self._threads.run(KEEP_SECONDS, self._folder.stat, key)
+        except FileNotFoundError:
+            self._known.clear()
+            self._log.warning("artifacts_gone", folder=self._folder.address, artifact=name)
+            with contextlib.suppress(TooSlow):
+                await self._threads.run(KEEP_SECONDS, self._on_emptied)
+            await self._kept(stored, tenant)
+        except TROUBLE:
+            pass  # it is met again, and told, by whoever stores something
 
     async def trouble(self) -> str | None:
-        """Why nothing can be written; None if it can. It is tested with one small object that stays."""
+        """Why nothing can be written; None if it can. It is tested with one object that stays, small in a bucket."""
+        content = os.urandom(TRIAL_BYTES) if self._folder.place_of(TRIAL_KEY) is not None else b"ok\n"
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, b"ok\n")
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, content)
         except TROUBLE as error:
             return f"the artifact store cannot be written: {reason_of(error)}"
         return None
@@ -161,24 +187,30 @@ class ArtifactStore:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeping
             self._sweeping = None
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._threads = _threads()
+        self._threads = _threads(self._folder)
 
-    def _is_known(self, name: str, tenant: str, artifact: Artifact) -> bool:
-        """Whether it was stored a short time ago and still exists: a look at one file, no more."""
+    def _is_there(self, name: str, tenant: str, artifact: Artifact) -> bool | None:
+        """Whether it was stored a short time ago and still exists: a look at one file, no more. None: it probably
+        does."""
         made_sure = self._known.get((name, tenant))
         if made_sure is None or not 0 <= self._clock() - made_sure < TOUCH_SECONDS:
             return False
         return self._folder.is_surely_there(name, len(artifact.content))
 
-    def _note_kept(self, name: str, tenant: str, artifact: Artifact, outcome: _Outcome | _Failure) -> None:
+    def _note_kept(self, artifact: Artifact, tenant: str, outcome: _Outcome) -> None:
+        name = artifact.id
         if outcome is _Outcome.SAVED and (name, tenant) not in self._known:
             self._log.info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self._on_saved(len(artifact.content))
         self._known.put((name, tenant), self._clock())
 
-    def _keep_one(self, name: str, artifact: Artifact, tenant: str) -> _Outcome:
+    def _keep_one(self, artifact: Artifact, tenant: str) -> _Outcome:
         """Note the use first, then write the content: a running sweep looks at the note before it removes anything."""
+        name = artifact.id
         note = metadata_key(name, tenant)
         is_noted = self._has_noted(note)
         stands = self._stands(name, artifact, is_noted=is_noted)
@@ -273,10 +305,10 @@ class ArtifactStore:
             )
 
 
-def _threads() -> DaemonThreads:
+def _threads(folder: ArtifactFolder) -> DaemonThreads:
     """Its own threads: a disk that hangs must not take those that plan requests. None is started before it is
     needed."""
-    return DaemonThreads(4, "artifacts")
+    return DaemonThreads(folder.at_once, "artifacts")
 
 
 def _readable(tool: str) -> str:

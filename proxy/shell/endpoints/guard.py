@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import functools
 import hmac
 import ipaddress
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ WRONG_KEY_SECONDS: Final = 1.0
 and the log should have time to be seen."""
 MAX_SLOWED: Final = 100
 """Refusals that wait; more are sent at once, as each holds a connection that others may need."""
+_BECAUSE: Final = "as whoever reaches the proxy uses its key (upstream.api_key); server.host_names allows more names"
 _SAID_CHARACTERS: Final = 100
 """Of a header or path that goes into the log."""
 
@@ -58,11 +60,10 @@ class Guard:
             return None
         headers: Headers = scope["headers"]
         host, origin = header(headers, b"host").decode("latin-1"), _origin_of(headers)
-        because = "as whoever reaches the proxy uses its key (upstream.api_key); server.host_names allows more names"
         if host and not (self._is_of_this_machine(name := _name_of(host)) or _is_address(name)):
-            return NotFromHere(f"the proxy answers to localhost, to addresses and to known names only, {because}")
+            return NotFromHere(f"the proxy answers to localhost, to addresses and to known names only, {_BECAUSE}")
         if origin is not None and not (_is_own(origin, host) or self._is_of_this_machine(_name_of_origin(origin))):
-            return NotFromHere(f"the proxy does not answer web pages from other hosts, {because}")
+            return NotFromHere(f"the proxy does not answer web pages from other hosts, {_BECAUSE}")
         return None
 
     async def admit(self, scope: Mapping[str, Any]) -> None:
@@ -123,7 +124,7 @@ def listens_here_only(host: str) -> bool:
 
 def _origin_of(headers: Headers) -> str | None:
     """A browser sends the `Origin` of a foreign page that calls; programs send none."""
-    return next((value.decode("latin-1") for name, value in headers if name == b"origin"), None)
+    return header(headers, b"origin").decode("latin-1") or None
 
 
 def _is_own(origin: str, host: str) -> bool:
@@ -161,6 +162,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
+@functools.lru_cache(1024)
 def _name_of(host: str) -> str:
     """The name in a `Host` header, without port and brackets; empty if there is none.
 

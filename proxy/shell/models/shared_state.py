@@ -73,7 +73,6 @@ class SharedLearning:
         """`learning`: by upstream."""
         self._contact = contact
         self._server = contact.server
-        self._keys = Keys(contact.circle)
         self._learning = learning
         self._base: dict[str, dict[str, Knowledge]] = {}
         """By upstream: what both sides knew after the last comparison."""
@@ -119,7 +118,7 @@ class SharedLearning:
         await self.compare()
 
     async def _compare(self) -> None:
-        keys = self._keys
+        keys = Keys(self._contact.circle)
         version, era, forgotten = await self._server.mget(keys.version, keys.era, keys.forgotten)
         self._follow_forgetting(_seconds(forgotten))
         if era is not None and (version, era) == (self._version, self._era) and not self._has_news():
@@ -149,7 +148,7 @@ class SharedLearning:
 
     async def _agree(self, pipe: Pipeline) -> None:
         """One version for both sides. Raises WatchError if another replica has written at the same moment."""
-        keys = self._keys
+        keys = Keys(self._contact.circle)
         await pipe.watch(keys.version, keys.era, keys.learned)
         era = await pipe.get(keys.era)
         fields = await pipe.hgetall(keys.learned) if era is not None else {}

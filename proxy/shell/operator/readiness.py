@@ -1,6 +1,7 @@
 """Whether requests would be served well: `/readyz` checks what the proxy depends on.
 
-Rule: at least one upstream has to be well, and everything else: a replica that its balancer has taken out serves none.
+Rule: at least one upstream has to be well, and everything else that only this replica may lack. What all replicas share
+is noted, as a balancer that takes all of them out serves nobody.
 However many probes arrive, there is one check at a time, and its result is valid for a while; a probe waits no longer
 than a check may take.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from proxy.errors import ProxyError
@@ -42,10 +43,13 @@ class Readiness:
         upstreams: Mapping[str, Check],
         others: Mapping[str, Check],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        noted: Collection[str] = (),
     ) -> None:
-        """One of the `upstreams` has to be well, and all `others`."""
+        """One of the `upstreams` has to be well, and all `others` but those `noted`."""
         self._upstreams = upstreams
         self._checks = {**upstreams, **others}
+        self._optional = {*upstreams, *noted}
         self._clock = clock
         self._looked = Looked(is_ready=False, problems={})
         self._good_until = float("-inf")
@@ -69,7 +73,7 @@ class Readiness:
         found = await asyncio.gather(*(_checked(check) for check in self._checks.values()))
         problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
         has_upstream = any(name not in problems for name in self._upstreams)
-        is_ready = has_upstream and all(name in self._upstreams for name in problems)
+        is_ready = has_upstream and self._optional.issuperset(problems)
         self._looked = Looked(is_ready, problems)
         self._good_until = self._clock() + (NOT_READY_SECONDS if problems else READY_SECONDS)
 

@@ -142,7 +142,10 @@ class ConversationMemory(Generic[Knowledge]):
         instead_of: Match[Knowledge] | None,
         held_bytes: int,
     ) -> None:
-        """Keep a request in place of the one that it continues; request and knowledge together take `held_bytes`."""
+        """Keep a request in place of the one that it continues; request and knowledge together take `held_bytes`. One
+        that no body can continue, because the ends of its messages are unknown, is not kept."""
+        if not request.ends:
+            return
         key = (whose, request.body[:HEAD_BYTES])
         if instead_of is None or not instead_of.is_continued:
             instead_of = self.nearly(whose, request.conversation.messages)

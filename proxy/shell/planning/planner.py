@@ -5,6 +5,7 @@ Rule: the event loop is never blocked for more than 20 ms; known messages of a c
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from msgspec import structs
 
-from proxy.core.compaction.budget import Budget, clamped_reply
+from proxy.core.compaction.budget import clamped_reply
 from proxy.core.compaction.in_place import Compressed, compressed
 from proxy.core.compaction.plain_plan import plain_plan
 from proxy.core.compaction.plan import Pipeline, Plan, Progress, plan
@@ -22,6 +23,7 @@ from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
+from proxy.core.models.search import Search
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
 from proxy.core.text.rope import Body
@@ -140,6 +142,7 @@ class Planner:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             self._remember(planned, tenant, match)
+            planned = copy.copy(planned)  # its content may be put elsewhere; what is remembered stays as it is
         return planned
 
     def _remember(self, planned: Planned, tenant: bytes, match: Match[Planned] | None) -> None:
@@ -186,6 +189,11 @@ class Planner:
         stay is more."""
         return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
 
+    async def plan_supposing(self, refused: Planned, search: Search, *, keeping: bool) -> Planned:
+        """The plan for a request that was refused without a number, as its next turn will be planned once the refusal
+        has taught."""
+        return await self._again(refused, supposed=search, keeping=keeping)
+
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""
         return await self._again(refused, without=media, keeping=keeping)
@@ -205,11 +213,10 @@ class Planner:
         """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
         accepted the request."""
         self._refused_seals.note(refused.tenant, refused.request)
-        request = accepted.request
-        if request.ends:  # the next turn continues from what was accepted, not from what was refused
-            tenant = bytes.fromhex(refused.tenant)
-            match = self._memory.find((accepted.wire.path, tenant), request.body)
-            self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
+        # The next turn continues from what was accepted, not from what was refused.
+        tenant = bytes.fromhex(refused.tenant)
+        match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
+        self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
@@ -336,18 +343,18 @@ class Planner:
         # What has been counted exactly is not estimated again: both decide the same.
         is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
         inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
-        steps, progress = resolving(inputs.pipeline, resolved), None
+        steps, progress = _steps(request, inputs, resolved), None
         made = None if will_be_known else plain_plan(request.conversation, inputs.base, steps)
         if made is None:
             made, progress = plan(
                 request.conversation, inputs.base, steps, _progress(known, inputs, shared, others, steps)
             )
-        lowered = _lowered(request, inputs.budget, made)
+        lowered = _lowered(request, made)
         if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
             # Nothing is given up, of the messages or the reply, before the model's own counter has counted.
             inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
-            made, progress = plan(request.conversation, inputs.base, resolving(inputs.pipeline, resolved))
-            lowered = _lowered(request, inputs.budget, made)
+            made, progress = plan(request.conversation, inputs.base, _steps(request, inputs, resolved))
+            lowered = _lowered(request, made)
         offered = terms.tools is not None and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, len(request.healed))
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
@@ -384,6 +391,8 @@ def _progress(
     """The progress of a known plan, if a plan with these inputs may continue from it."""
     if known is None or known.progress is None or not (known.inputs is inputs or known.inputs == inputs):
         return None
+    if steps.budget is not inputs.budget:
+        return None  # it goes as it came, and the known one did not
     progress = known.progress.within(shared)
     return progress.exchanged(others, steps) if progress is not None and others else progress
 
@@ -406,9 +415,16 @@ def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dic
     return {reason.value: counts[reason] for reason in sorted(counts)}
 
 
-def _lowered(request: Request, budget: Budget, made: Plan) -> tuple[str, int] | None:
+def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline:
+    """The steps for one send of a request: none for one that goes first as it came."""
+    if request.shape.goes_first_as_it_came and inputs.terms.goal_tokens is None:
+        return inputs.pipeline.without_steps()
+    return resolving(inputs.pipeline, resolved)
+
+
+def _lowered(request: Request, made: Plan) -> tuple[str, int] | None:
     asked = request.reply_limit
     if asked is None:
         return None
-    lowered = clamped_reply(budget, asked[1], made.after.tokens)
+    lowered = clamped_reply(made.budget, asked[1], made.after.tokens)
     return None if lowered is None else (asked[0], lowered)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from proxy.core.conversation.references import FetchError
 from proxy.errors import ArtifactStoreUnavailable
-from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, finding_key
+from proxy.shell.artifacts.folder import TROUBLE, ArtifactFolder, NoAnswer, finding_key
 from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.threads import DaemonThreads, TooSlow
 
@@ -106,7 +106,7 @@ class FetchCache:
     async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
         try:
             return await self._threads.run(WAIT_SECONDS, work, *given)
-        except TooSlow:
+        except (TooSlow, NoAnswer):
             raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
         except TROUBLE:
             return None  # missing, unreadable or unwritable: memory has to do

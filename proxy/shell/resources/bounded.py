@@ -78,6 +78,11 @@ class BoundedMap(Generic[Key, Value]):
         self._held_bytes -= found[1]
         return found[0]
 
+    def clear(self) -> None:
+        """Remove all."""
+        self._entries.clear()
+        self._held_bytes = 0
+
 
 def with_newest(known: Mapping[Key, Value], new: Mapping[Key, Value], most: int) -> dict[Key, Value]:
     """A copy with these as its newest entries, and no more than `most` in all: for immutable records.

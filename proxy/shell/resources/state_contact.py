@@ -19,22 +19,37 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from proxy.shell.resources.logs import logger
+from proxy.shell.resources.recurring import Recurring
 
 ANSWER_SECONDS: Final = 1.0
 """Longest wait for a connection, or for one response."""
 WHOLE_SECONDS: Final = 4.0
 """Longest exchange, whatever the number of responses."""
+MEET_SECONDS: Final = 30.0
+"""Between two looks at who else uses the server."""
+AWAY_SECONDS: Final = 3 * MEET_SECONDS
+"""After this long without a look, replicas count as gone."""
+MAX_CIRCLES: Final = 100
+"""Others may write to the server."""
+STRANGERS: Final = (
+    "replicas with another secret of tenants use this server, too, and nothing is shared with them: give all replicas "
+    "one artifacts.url, or the same owner-secret in data_dir"
+)
 TROUBLE: Final = (RedisError, OSError, TimeoutError)
 _PREFIX: Final = "context-proxy:1"
 """With the version of the format."""
+_CIRCLES: Final = f"{_PREFIX}:circles"
+"""A sorted set: a fingerprint of each secret in use → when it was last here."""
 
 
 class StateContact:
     """The contact of one process with the server."""
 
-    def __init__(self, url: SecretStr, circle: str, on_failure: Callable[[], None] = lambda: None) -> None:
-        """`circle`: a fingerprint of the secret of tenants; only replicas that have it share anything. `on_failure`:
-        called after each exchange that failed."""
+    def __init__(
+        self, url: SecretStr, circle: Callable[[], str | None], on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        """`circle`: a fingerprint of the secret of tenants, None if that is not known yet; only replicas that have it
+        share anything. `on_failure`: called after each exchange that failed."""
         self.server = redis.asyncio.Redis.from_url(
             url.get_secret_value(),
             socket_timeout=ANSWER_SECONDS,
@@ -42,15 +57,19 @@ class StateContact:
             retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
         )
         self.place = place_of(url)
-        self.circle = circle
+        self._circle = circle
+        self.circle = ""
+        """That of the exchange under way."""
         self._on_failure = on_failure
         self._problems: dict[str, str] = {}
+        self._has_strangers = False
+        self._meetings = Recurring(self._meet_when_due, "state-circles")
         self._log = logger()
 
     @property
     def problem(self) -> str | None:
-        """Why a last exchange failed; None if none did."""
-        return next(iter(self._problems.values()), None)
+        """Why a last exchange failed, or with whom nothing is shared; None if all is well."""
+        return next(iter(self._problems.values()), STRANGERS if self._has_strangers else None)
 
     def problem_of(self, user: str) -> str | None:
         """The same, for one of those who speak with it."""
@@ -58,7 +77,11 @@ class StateContact:
 
     async def speak(self, user: str, exchange: Callable[[], Awaitable[None]]) -> None:
         """Have an exchange; never raises."""
-        reason: str | None = None
+        circle, reason = self._circle(), None
+        if circle is None:
+            self._note(user, "the secret of tenants is not known yet")
+            return
+        self.circle = circle
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
                 await exchange()
@@ -69,8 +92,32 @@ class StateContact:
             reason = type(error).__name__
         self._note(user, reason)
 
+    async def start(self) -> None:
+        """Look who else uses the server, now and then again and again."""
+        await self.speak("circles", self._meet)
+        self._meetings.start()
+
+    async def _meet_when_due(self) -> None:
+        await asyncio.sleep(MEET_SECONDS)
+        await self.speak("circles", self._meet)
+
+    async def _meet(self) -> None:
+        """Whether replicas with another secret were here a short time ago; this one was."""
+        seconds, _ = await self.server.time()
+        async with self.server.pipeline(transaction=True) as pipe:
+            pipe.zadd(_CIRCLES, {self.circle: seconds})
+            pipe.zremrangebyscore(_CIRCLES, "-inf", seconds - AWAY_SECONDS)
+            pipe.zremrangebyrank(_CIRCLES, 0, -MAX_CIRCLES - 1)
+            pipe.expire(_CIRCLES, int(AWAY_SECONDS))
+            pipe.zcard(_CIRCLES)
+            *_, circles = await pipe.execute()
+        if circles > 1 and not self._has_strangers:
+            self._log.warning("state_not_shared", server=self.place, reason=STRANGERS)
+        self._has_strangers = circles > 1
+
     async def close(self) -> None:
         """Close the connections."""
+        await self._meetings.stop()
         with contextlib.suppress(*TROUBLE):
             await self.server.aclose()
 

@@ -86,26 +86,37 @@ class DaemonThreads(Executor):
         It waits for a thread, in order, as long as any thread makes progress: that wait depends on how much there is to
         do, and says nothing about how long the call takes.
         """
-        task = _Task(partial(work, *given, **named))
-        self._put(task)
-        done = asyncio.wrap_future(task.future)
-        try:
-            # Asks the thread's future directly, as its callback may be queued after whatever has blocked the loop.
-            while not task.future.done():
-                left = self._since(task) + seconds - time.monotonic()
-                if left <= 0:
-                    raise TooSlow(f"no answer in {seconds:g} s")
-                await asyncio.wait({done}, timeout=left)
-            found: _Result = task.future.result()
-            return found
-        finally:
-            done.cancel()
+        (found,) = await self.run_all(seconds, [partial(work, *given, **named)])
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
-    def _since(self, task: _Task) -> float:
-        """When it began; while it waits, when a thread last began something; or now."""
-        begun = task.begun
-        if begun is not None:
-            return begun
+    async def run_all(
+        self, seconds: float, calls: Sequence[Callable[[], _Result]]
+    ) -> Sequence[_Result | BaseException]:
+        """What each call returns or raises; TooSlow for those that have not ended when all together have taken this
+        many seconds, counted from when the first of them began. Raises RuntimeError after `shutdown`."""
+        tasks = [_Task(call) for call in calls]
+        for task in tasks:
+            self._put(task)
+        done = [asyncio.wrap_future(task.future) for task in tasks]
+        try:
+            # Asks the threads' futures directly, as their callbacks may be queued after whatever has blocked the loop.
+            while not all(task.future.done() for task in tasks):
+                left = self._since(tasks) + seconds - time.monotonic()
+                if left <= 0:
+                    break
+                await asyncio.wait([one for one in done if not one.done()], timeout=left)
+            return [_outcome(task.future, seconds) for task in tasks]
+        finally:
+            for one in done:
+                one.cancel()
+
+    def _since(self, tasks: Sequence[_Task]) -> float:
+        """When the first of them began; while they wait, when a thread last began something; or now."""
+        begun = [task.begun for task in tasks if task.begun is not None]
+        if begun:
+            return min(begun)
         # Of copies: a thread may begin or end something meanwhile.
         running = [one.begun for one in tuple(self._running.values()) if not one.future.done()]
         if len(running) < self._most:
@@ -159,6 +170,15 @@ def _serve(queue: _Queue, idle: threading.Semaphore, running: dict[threading.Thr
         running[own] = task
         task.run()
         del running[own], task  # its objects must not live until the next task
+
+
+def _outcome(future: Future[_Result], seconds: float) -> _Result | BaseException:
+    if not future.done():
+        return TooSlow(f"no answer in {seconds:g} s")
+    try:
+        return future.result()
+    except BaseException as error:
+        return error
 
 
 def _let_go(queue: _Queue, threads: Sequence[threading.Thread]) -> None:

@@ -30,14 +30,20 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("model_limits",),
         "the limits that hold for a model, when they are first used and whenever they differ: the window, where it "
-        "comes from, and how it is known (`stated`, `learned`, `inferred`, `guessed`)",
+        "comes from, and how it is known (`stated`, `learned`, `inferred`, `guessed`); the most lines, bytes and "
+        "characters of a tool result, and whether `settings` or the share of the `window` set the bytes",
     ),
     (("tool_output_truncated", "artifact_saved"), "a tool result was cut; all of it is in the file of that name"),
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),
     (("media_refused", "media_refusal_learned"), "media were refused and sent as text instead; what is remembered"),
     (
         ("overflow_detected", "overflow_retried", "original_retried"),
-        "the upstream refused; what was sent next, with the same members as `request_planned`",
+        "the upstream refused; what was sent next, with the same members as `request_planned`, and the goal that was "
+        "used",
+    ),
+    (
+        ("waiting_request_lost",),
+        "a waiting request could not be written to a file, or read back, so it is not sent again: `problem`",
     ),
     (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
@@ -56,6 +62,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),
+    (("artifacts_gone",), "what was kept in a bucket is no longer there; what requests bring again is kept again"),
     (
         ("artifact_read",),
         "somebody read an artifact, or tried to; with a `round`: the model, with the tool that it was offered; with a "
@@ -83,11 +90,20 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("decisions_not_kept",),
         "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
-        "file works again; a broken one is put aside",
+        "file works again; a broken one is put aside, and one that was removed is made again",
     ),
     (
-        ("learning_not_kept", "learning_not_read", "learning_not_erased", "owner_secret_not_kept"),
+        ("learning_not_kept", "learning_not_read", "learning_not_erased"),
         "the data folder cannot be written; only what was learned is lost",
+    ),
+    (
+        ("owner_secret_not_kept",),
+        "the secret of tenants cannot be written to the data folder, and lasts as long as the process; or it cannot be "
+        "read in a bucket, and until it is, nothing is kept or read there",
+    ),
+    (
+        ("state_not_shared",),
+        "replicas with another secret of tenants use the server at `state.url`, too: each group is for itself",
     ),
     (
         ("state_lost", "state_found", "state_failed"),

@@ -2,13 +2,14 @@
 
 Rule: no request waits for it, and none fails because of it. A request pays for one entry in a queue; a thread writes
 them, once a second. If the file is locked, broken or cannot be written, the log says so, what this process remembers
-stands in for it, and the file is tried again later.
+stands in for it, and the file is tried again later; one that was removed is made again at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
 import time
@@ -217,6 +218,9 @@ class History:
             self._write(self._recent.running(MAX_RUNNING))
 
     def _opened(self) -> Ledger | None:
+        if self._file is not None and not self._file.is_in_place():
+            self._fail(FileNotFoundError(errno.ENOENT, "it was removed while it was in use"))
+            self._retry_at = float("-inf")
         if self._file is None and self.max_rows and self._clock() >= self._retry_at:
             try:
                 self._file = Ledger(self._path, self.max_rows)

@@ -117,6 +117,8 @@ class Ledger:
         if path is not None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._path = path
+        self._opened = None if path is None else path.stat()
         where = ":memory:" if path is None else str(path)
         self._database = sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -128,6 +130,15 @@ class Ledger:
         except BaseException:
             self._database.close()
             raise
+
+    def is_in_place(self) -> bool:
+        """Whether the file still stands under its name: SQLite writes on into one that somebody has removed."""
+        if self._path is None or self._opened is None:
+            return True
+        try:
+            return os.path.samestat(self._path.stat(), self._opened)
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Close the file."""

@@ -43,13 +43,16 @@ class SharedDecisions:
         """`outbox`: where the history puts what is to be told. `clock`: Unix time."""
         self._contact = contact
         self._server = contact.server
-        self._key = key_of(contact.circle, "decisions")
         self._history = history
         self._outbox = outbox
         self._clock = clock
         self._is_same_server = False
         """Whether the stream is known to be the one that was read before."""
         self._exchanges = Recurring(self._exchange_soon, "shared-decisions")
+
+    @property
+    def _key(self) -> str:
+        return key_of(self._contact.circle, "decisions")
 
     @property
     def problem(self) -> str | None:

@@ -152,7 +152,7 @@ class ApiMessage(msgspec.Struct, frozen=True, weakref=True):
         if role == "user" and len(heads) == 1 and heads[0].type == RESULT:
             answers = heads[0].tool_use_id
             return cls(raw, "tool", answers, must_stay=must_stay, is_marked=is_marked, form=Form.ALONE)
-        return cls(raw, role, is_companion=role in SYSTEM_ROLES, must_stay=must_stay, is_marked=is_marked)
+        return cls(raw, role, must_stay=must_stay, is_marked=is_marked)
 
     def again(self, raw: bytes) -> Self:
         """Another message, from its bytes."""

@@ -29,8 +29,8 @@ from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Fra
 
 _RESULT: Final = f'"{RESULT}"'.encode()
 _COMPACTION: Final = f'"{COMPACTION}"'.encode()
-_REMINDER: Final = "<system-reminder>"
-"""The beginning of the texts that Claude Code puts beside tool results."""
+_REMINDER: Final = ("<system-reminder>", "</system-reminder>")
+"""Beginning and end of the texts that Claude Code puts beside tool results. What comes after the end is a person's."""
 
 
 def read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
@@ -90,29 +90,35 @@ def _framed(frame: Frame, views: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def _in_order(items: list[tuple[Message, bytes]], original: Sequence[Message]) -> list[bytes]:
-    """The items in an order that the API accepts: a system text must be right before an assistant message, or last. If
-    the assistant message after it was left out, the system text moves to the end of the user messages after it.
+    """The items in an order that the API accepts: a system text must be right after a user message, and right before
+    an assistant message or last. If the message before or after it was left out, the system text moves to the end of
+    the user messages after it.
     https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
     """
     found: list[bytes] = []
     waiting: list[bytes] = []
+    before = ""
     for at, (message, raw) in enumerate(items):
         following = items[at + 1][0].role if at + 1 < len(items) else "assistant"
-        if message.role in SYSTEM_ROLES and at and (waiting or following in _USER) and _was_answered(message, original):
-            waiting.append(raw)
-        elif waiting and message.role not in _USER:
-            found += [*waiting, raw]
+        is_system = message.role in SYSTEM_ROLES
+        if is_system and at and (waiting or following in _USER or before == "assistant"):
+            preceding, answer = _around(message, original)
+            if answer == "assistant" and (waiting or following in _USER or preceding in _USER):
+                waiting.append(raw)
+                continue
+        if waiting and message.role not in _USER and before in _USER:
+            found += waiting
             waiting = []
-        else:
-            found.append(raw)
+        found.append(raw)
+        before = before if is_system else message.role
     return found + waiting
 
 
-def _was_answered(message: Message, original: Sequence[Message]) -> bool:
-    """Whether a system text was followed by an assistant message, and not by a user message."""
-    at = next((at for at, one in enumerate(original) if one is message), -1)
-    following = next((one.role for one in original[at + 1 :] if one.role not in SYSTEM_ROLES), "")
-    return at >= 0 and following == "assistant"
+def _around(message: Message, original: Sequence[Message]) -> tuple[str, str]:
+    """The roles of the messages before and after a system text, as received, that are no system texts."""
+    at = next((at for at, one in enumerate(original) if one is message), len(original))
+    before = next((one.role for one in reversed(original[:at]) if one.role not in SYSTEM_ROLES), "")
+    return before, next((one.role for one in original[at + 1 :] if one.role not in SYSTEM_ROLES), "")
 
 
 _USER: Final = frozenset({"user", "tool", REMINDER})
@@ -193,7 +199,7 @@ def _beside(
     """Content beside results. A person's words are a message of their own; reminders and media belong to the results,
     and so does any content before a result."""
     texts = [text for block in blocks if (text := text_in(block)) is not None]
-    is_reminder = is_before or (bool(texts) and all(text.lstrip().startswith(_REMINDER) for text in texts))
+    is_reminder = is_before or (bool(texts) and all(map(_is_reminder, texts)))
     role, is_companion = (REMINDER, True) if is_reminder else ("user", not texts)
     must_stay = brings_tools(raw, blocks)
     return replace(
@@ -206,6 +212,11 @@ def _beside(
         frame=frame,
         place=place,
     )
+
+
+def _is_reminder(text: str) -> bool:
+    begin, end = _REMINDER
+    return text.lstrip().startswith(begin) and text.rstrip().endswith(end)
 
 
 def _after_compaction(items: Sequence[bytes]) -> int:

@@ -56,7 +56,7 @@ from proxy.wire.responses.items import (
 ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "assistant", "item", "reference")}
 """One string object per role: a conversation has thousands of messages. The last two are for items of unknown kinds and
 for items that only the server can read."""
-_STAYING: Final = frozenset({Kind.REFERENCE, Kind.COMPACTION, Kind.LISTED})
+_STAYING: Final = frozenset({Kind.REFERENCE, Kind.COMPACTION, Kind.LISTED, Kind.TOOLS})
 _PLAIN_TYPES: Final = re.compile(
     rb'"type"\s*:\s*"(?!text"|message"|input_text"|output_text"|summary_text"|reasoning|function|custom_tool_call'
     rb'|shell_call|local_shell_call|exit"|refusal")'
@@ -304,8 +304,6 @@ def _role_of(head: Head) -> str:
     match head.kind:
         case Kind.MESSAGE:
             return ROLES.get(head.role, head.role)
-        case Kind.TOOLS:
-            return "developer"
         case Kind.REFERENCE | Kind.COMPACTION:
             return "reference"
     return "item"

@@ -79,14 +79,6 @@ def as_one_exchange(messages: Sequence[Message]) -> Sequence[Message]:
     return found
 
 
-def read_untouched(items: Sequence[Raw]) -> Read:
-    """All items as one message that is never changed."""
-    if not items:
-        return []
-    whole = ResponsesMessage.of(items, [head_of(raw) for raw in items])
-    return [(replace(whole, role="developer", calls=(), answers="", is_companion=False), len(items))]
-
-
 def _by_call(heads: list[Head]) -> list[Head]:
     """The same heads, but with the call id in each output that names a local shell call by its item's id."""
     named = {head.item_id: head.id for head in heads if head.type == LOCAL_SHELL and head.item_id}

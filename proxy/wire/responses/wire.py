@@ -29,7 +29,7 @@ from proxy.wire.responses.counted import counted_in
 from proxy.wire.responses.items import Kind
 from proxy.wire.responses.message import ResponsesMessage, brings_tools, may_hold_images
 from proxy.wire.responses.output import missing_result, result_of
-from proxy.wire.responses.reading import as_one_exchange, read_held, read_items, read_untouched
+from proxy.wire.responses.reading import as_one_exchange, read_held, read_items
 from proxy.wire.responses.reply_body import ReplyBody
 from proxy.wire.responses.reply_end import is_whole
 from proxy.wire.responses.reply_stream import ReplyStream
@@ -63,14 +63,16 @@ PART_UNSEEN: Final = SHAPE._replace(is_whole=False)
 """Some of the content that counts is elsewhere: a stored prompt, or an item that is named by its id."""
 HELD: Final = PART_UNSEEN._replace(read=read_held, joined=as_one_exchange, items_add_tools=True)
 """The upstream holds the conversation so far, or truncates it itself."""
-UNTOUCHED: Final = SHAPE._replace(read=read_untouched, items_add_tools=True)
-"""The request asks for a compaction of its whole input."""
+COMPACTED: Final = SHAPE._replace(goes_first_as_it_came=True, items_add_tools=True)
+"""The request asks for a compaction of its whole input: Codex sends such requests when its window is nearly full."""
 
 
 class Responses(JsonWire):
     """`/responses`; the protocol describes each member."""
 
-    path: Final = "/responses"
+    path: str = "/responses"
+    compacts: ClassVar[bool] = False
+    """Whether every request asks for a compaction of its input."""
     client_tools = re.compile("function|custom|namespace|local_shell|shell|apply_patch")
     file_marks: ClassVar[tuple[bytes, ...]] = (b'"input_file"', b'"input_audio"')
     read_members: ClassVar[frozenset[str]] = frozenset({"tools", "instructions"})
@@ -83,10 +85,13 @@ class Responses(JsonWire):
         """Raises MalformedRequest."""
         request = read_request(SHAPE, body, known, shared, will_be_known=will_be_known)
         messages = request.conversation.messages
+        is_compacted = self.compacts or (messages and _kind_of(messages[-1]) is Kind.TRIGGER)
         if _is_held(request.members):
-            return read_request(HELD, body, will_be_known=False)
-        if messages and _kind_of(messages[-1]) is Kind.TRIGGER:
-            return read_request(UNTOUCHED, body, will_be_known=False)
+            shape = HELD._replace(goes_first_as_it_came=True) if is_compacted else HELD
+            return read_request(shape, body, will_be_known=False)
+        if is_compacted:
+            is_whole = not (is_there(request.members, "prompt") or any(map(_is_reference, messages)))
+            return read_request(COMPACTED._replace(is_whole=is_whole), body, will_be_known=False)
         if known is not None and shared and _answers_what_is_known(messages[shared:]):
             request = read_request(SHAPE, body, will_be_known=will_be_known)
         shape, new = known.shape if known is not None and shared else SHAPE, messages[shared:]
@@ -139,9 +144,9 @@ class Responses(JsonWire):
         return tools.tool_names(found)
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The list with `read_artifact` at its end; None if items add tools, or if the upstream adds to the
-        conversation, or takes from it, by itself."""
-        if request.shape is UNTOUCHED or _bringing_tools(request):
+        """The list with `read_artifact` at its end; None if items add tools, if the upstream adds to the conversation,
+        or takes from it, by itself, or if it asks for a compaction."""
+        if request.shape.goes_first_as_it_came or _bringing_tools(request):
             return None
         return tools.with_tool(request.members, policy)
 
@@ -223,6 +228,14 @@ class Responses(JsonWire):
         return errors.error_in_stream(status, body)
 
 
+class Compactions(Responses):
+    """`/responses/compact`: the same request, answered by items that replace its input.
+    https://platform.openai.com/docs/api-reference/responses/compact"""
+
+    path = "/responses/compact"
+    compacts = True
+
+
 def _is_held(members: Mapping[str, Raw]) -> bool:
     return is_there(members, PREVIOUS) or is_there(members, "conversation") or cuts_itself(members)
 
@@ -260,3 +273,4 @@ def _as_item(raw: bytes) -> bytes:
 
 
 RESPONSES: Final = Responses()
+COMPACTIONS: Final = Compactions()

@@ -31,7 +31,7 @@ from support.strategies import (
 )
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, plan
+from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, plan, task_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.conversation.size import Size, size_of
@@ -74,6 +74,38 @@ def left_out(made) -> set[int]:
 
 def measured(messages, base: Size) -> Size:
     return sum((size_of(ChatMessage.read(raw), ByteClassCounter()) for raw in messages), base)
+
+
+OPENINGS = st.sampled_from(
+    ["Use this context.", "Observation:", "```", "[step 3] ran:", "Sum it up:", "结果：", "", "x"]
+)
+
+
+@st.composite
+def chats(draw) -> list[dict[str, str]]:
+    """Chats without calls, whose messages may begin like tool output, alike, or in any other way."""
+    found = [system()] if draw(st.booleans()) else []
+    for turn in range(draw(st.integers(1, 6))):
+        lines = "".join(f"row {turn}.{number} of the document\n" for number in range(draw(st.integers(0, 200))))
+        found += [user(f"{draw(OPENINGS)}\n{lines}"), {"role": "assistant", "content": f"answer {turn}"}]
+    calls = draw(st.integers(0, 2))
+    return found[:-1] if not calls else [*found[:-1], *exchange(["y" * 300] * calls)]
+
+
+@given(chats(), st.sampled_from([600, 1_500, 3_000, 8_000]), LANGUAGES)
+@thorough
+def test_nothing_else_is_spared_for_the_last_user_message_however_it_begins(history, tokens, language):
+    budget = Budget(tokens)
+    made = planned(history, pipeline(budget, language=language))
+    users = [index for index, message in enumerate(history) if message["role"] == "user"]
+    *_, last = users
+    assert last not in left_out(made)
+    if any(edit.message == last and edit.reason in TEXT_REASONS for edit in made.edits):
+        kept_users = [index for index in users if index not in left_out(made)]
+        assert len(kept_users) <= 3, "the task, what is no output, and the last one"
+        for index in kept_users[:-1]:
+            left = made.blocks[index].tokens_after
+            assert left <= task_tokens(budget) + 200, "its share, and the notice"
 
 
 @given(any_histories(), budgets(), LANGUAGES)

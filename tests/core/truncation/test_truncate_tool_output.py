@@ -162,9 +162,22 @@ def test_a_message_that_names_its_tool_is_believed():
     assert [edit.tool for edit in made.edits] == ["old_name", "own_name"]
 
 
-@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer", ""])
+@pytest.mark.parametrize("role", ["user", "assistant", ""])
 def test_only_results_are_cut(role):
     assert cut(LONG, role=role) == []
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a_long_system_message_is_cut_like_a_result_but_never_one_at_the_beginning(role):
+    assert cut(LONG, role=role, tool="") == []
+    (edit,) = cut(LONG, role=role, tool=role)
+    assert is_ours(edit.becomes)
+
+
+def test_a_system_message_under_1_kb_stays_as_it_is_however_small_the_limits():
+    limits = ExcerptLimits(2_000, 300)
+    assert cut("a" * 1_023, limits, role="system", tool="system") == []
+    assert cut("a" * 1_024, limits, role="system", tool="system") != []
 
 
 def test_each_text_of_a_list_is_cut_by_itself_and_other_parts_stay():

@@ -22,8 +22,8 @@ from proxy.core.retrieval_tool.reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import store as store_module
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS
-from proxy.shell.artifacts.folder import TROUBLE, Listed, index_key, metadata_key, reason_of
+from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS, Cooldown
+from proxy.shell.artifacts.folder import TROUBLE, Listed, NoAnswer, index_key, metadata_key, reason_of
 from proxy.shell.artifacts.reader import ArtifactReader
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.sweep import sweep
@@ -143,22 +143,182 @@ def test_listing_begins_where_it_is_told_to(open_bucket: Open) -> None:
 
 def test_replicas_with_folders_of_their_own_agree_on_tenants(open_bucket: Open, tmp_path: Path) -> None:
     headers = [(b"authorization", b"Bearer sk-1")]
-    replicas = [Tenants.of_bucket(open_bucket(), tmp_path / str(number)) for number in range(3)]
+    replicas = [Tenants.of_store(open_bucket(), tmp_path / str(number)) for number in range(3)]
     assert len({replica.tenant_of(headers) for replica in replicas}) == 1
     assert Tenants.of_folder(tmp_path / "1").tenant_of(headers) != replicas[1].tenant_of(headers)
 
 
-def test_a_bucket_without_an_answer_leaves_the_folder_s_tenants(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise GenericError("SECRET")
+NOT_THERE = GenericError("HTTP error: error sending request: HttpError {\n    kind: Connect, (os error 111)")
+SILENT = GenericError("HTTP error: error sending request: HttpError {\n    kind: Timeout, SECRET")
+DENIED = GenericError("status code: 403 Forbidden: SECRET")
 
-    monkeypatch.setattr(obstore, "put", fail)
+
+def raising(error: Exception, calls: list[object] | None = None) -> Callable[..., Any]:
+    def fail(*given: Any, **_: Any) -> None:
+        if calls is not None:
+            calls.append(given)
+        raise error
+
+    return fail
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, error: Exception, calls: list[object] | None = None) -> None:
+    for call in ("put", "get", "get_range", "head", "delete", "list"):
+        monkeypatch.setattr(obstore, call, raising(error, calls))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(SILENT, "no answer in time"), (NOT_THERE, "no connection: Connection refused")]
+)
+def test_a_call_without_a_response_lets_the_next_ones_fail_at_once_whoever_makes_them(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    bucket, calls, now = Bucket("memory://"), [], 0.0
+    bucket.cooldown = Cooldown(lambda: now)
+    broken(monkeypatch, error, calls)
+    for asked in (lambda: bucket.stat("a"), lambda: bucket.put("a", b""), lambda: list(bucket.listed())):
+        with pytest.raises(NoAnswer) as raised:
+            asked()
+        assert reason_of(raised.value) == reason
+    assert len(calls) == 1
+    now += COOLDOWN_SECONDS
+    with pytest.raises(NoAnswer):
+        bucket.get("a")
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("size", "is_left_alone"), [(10, True), (2**20, True), (2**20 + 1, False)])
+def test_an_upload_that_takes_its_time_is_no_reason_to_leave_the_bucket_alone(
+    monkeypatch: pytest.MonkeyPatch, size: int, is_left_alone: bool
+) -> None:
+    bucket = Bucket("memory://")
+    broken(monkeypatch, SILENT)
+    with pytest.raises(NoAnswer):
+        bucket.put("a", bytes(size))
+    assert (bucket.cooldown.why is not None) is is_left_alone
+
+
+def test_a_bucket_that_refuses_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket("memory://")
+    broken(monkeypatch, DENIED)
+    with pytest.raises(TROUBLE):
+        bucket.stat("a")
+    assert bucket.cooldown.why is None
+
+
+@pytest.mark.parametrize("error", [SILENT, NOT_THERE, DENIED])
+async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_has_the_common_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    bucket = Bucket("memory://")
+    others = Tenants.of_store(bucket, tmp_path / "others")
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        broken(patched, error)
+        late = Tenants.of_store(bucket, tmp_path / "late")
+        late.keep_secret()
+    assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
+    assert "SECRET" not in str(logs)
+    assert (late.circle, late.problem) == (None, logs[0]["reason"])
+    store, reader = store_in(bucket), ArtifactReader(bucket, retention_days=7)
+    assert await store.keep([SHORT], late.tenant_of([]).hex()) == {SHORT.id}
+    with pytest.raises(ArtifactStoreUnavailable, match="the secret of tenants cannot be read"):
+        await reader.find(SHORT.id, TENANT)
+    assert keys(Bucket("memory://")) == set()
+    late.keep_secret()
+    assert late.circle == others.circle is not None
+    assert late.tenant_of([]) == others.tenant_of([])
+    assert await store.keep([SHORT], late.tenant_of([]).hex()) == frozenset()
+    await store.close()
+    reader.close()
+
+
+def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket("memory://")
+    tenants, calls = Tenants.of_store(bucket, tmp_path), []
+    with monkeypatch.context() as patched:
+        broken(patched, SILENT, calls)
+        with pytest.raises(NoAnswer):
+            bucket.stat("a")
+        tenants.keep_secret()
+        tenants.keep_secret()
+    assert (len(calls), bucket.cooldown.why) == (3, "no answer in time")
+    assert tenants.circle is not None
+    tenants.keep_secret()
+    assert bucket.cooldown.why is None
+    monkeypatch.setattr(obstore, "get", raising(AssertionError("a bucket that is well is not asked")))
+    tenants.keep_secret()
+
+
+@pytest.mark.parametrize(("error", "is_used"), [(SILENT, False), (NOT_THERE, False), (DENIED, True)])
+def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refuses_them_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_used: bool
+) -> None:
+    bucket = Bucket("memory://")
+    tenants = Tenants.of_store(bucket, tmp_path)
+    bucket.cooldown.begin()
+    monkeypatch.setattr(obstore, "put", raising(error))
+    tenants.keep_secret()
+    assert (bucket.cooldown.why is None) is is_used
+
+
+def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path: Path) -> None:
+    bucket = Bucket("memory://")
+    one, two = (Tenants.of_store(bucket, tmp_path / name) for name in ("one", "two"))
+    bucket.remove(SECRET_KEY)
+    new = Tenants.of_store(bucket, tmp_path / "new")
+    assert new.circle != one.circle
+    one.agree()
+    two.agree()
+    assert new.circle == one.circle == two.circle
+
+
+async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket: Open, tmp_path: Path) -> None:
+    bucket = open_bucket()
+    tenants = Tenants.of_store(bucket, tmp_path)
+    store = store_in(bucket, on_emptied=tenants.agree)
+    assert await store.keep([SHORT, LONG], TENANT) == frozenset()
+    before = keys(bucket)
+    assert await store.keep([SHORT, LONG], TENANT) == frozenset()
+    await store._looking
+    for key in before:
+        bucket.remove(key)
     with capture_logs() as logs:
-        tenants = Tenants.of_bucket(Bucket("memory://"), tmp_path)
-    assert tenants.tenant_of([]) == Tenants.of_folder(tmp_path).tenant_of([])
-    assert [(line["event"], line["reason"]) for line in logs] == [("owner_secret_not_kept", "GenericError")]
+        assert await store.keep([SHORT, LONG], TENANT) == frozenset()
+        await store._looking
+    assert keys(bucket) == before
+    assert logs[0]["event"] == "artifacts_gone"
+    await store.close()
+
+
+async def test_a_look_at_a_bucket_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_in(Bucket("memory://"))
+    assert await store.keep([SHORT], TENANT) == frozenset()
+    broken(monkeypatch, SILENT)
+    assert await store.keep([SHORT], TENANT) == frozenset()
+    await store._looking
+    assert await store.keep([SHORT], TENANT) == frozenset()
+    await store.close()
+
+
+async def test_what_is_kept_within_the_limit_stays_known_and_the_rest_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bucket, release, put = Bucket("memory://"), threading.Event(), Bucket.put
+    store = store_in(bucket)
+
+    def late(self: Bucket, key: str, content: bytes) -> None:
+        if key == LONG.id:
+            release.wait(10)
+        put(self, key, content)
+
+    monkeypatch.setattr(Bucket, "put", late)
+    monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.3)
+    assert await store.keep([SHORT, LONG], TENANT) == {LONG.id}
+    assert bucket.cooldown.why is None, "it has answered"
+    release.set()
+    monkeypatch.undo()
+    assert await store.keep([SHORT, LONG], TENANT) == frozenset()
+    await store.close()
 
 
 @pytest.mark.parametrize("call", ["put", "get", "get_range", "head", "delete", "list"])
@@ -193,7 +353,7 @@ def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path: Path, conte
     bucket = Bucket("memory://")
     bucket.put(SECRET_KEY, content)
     with capture_logs() as logs:
-        Tenants.of_bucket(bucket, tmp_path)
+        Tenants.of_store(bucket, tmp_path)
     assert logs[0]["reason"] == f"it has {len(content)} bytes, not 32"
     assert bytes(obstore.get(bucket.opened(), SECRET_KEY).bytes()) == content
 
@@ -229,8 +389,9 @@ async def test_a_store_that_hung_is_left_alone_for_a_while(monkeypatch: pytest.M
         tries.append(1)
         release.wait(10)
 
-    bucket, now = Bucket("memory://"), [time.time()]
-    store = store_in(bucket, clock=lambda: now[0])
+    bucket, now = Bucket("memory://"), [0.0]
+    bucket.cooldown = Cooldown(lambda: now[0])
+    store = store_in(bucket)
     monkeypatch.setattr(store_module, "KEEP_SECONDS", 0.01)
     monkeypatch.setattr(obstore, "head", hang)
     try:

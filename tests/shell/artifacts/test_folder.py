@@ -73,7 +73,7 @@ def test_the_object_of_a_stranger_belongs_to_no_artifact(key):
         (RuntimeError("Generic error: SECRET (os error 13)"), "Permission denied"),
         (RuntimeError("Client error with status code: 403 Forbidden: SECRET"), "RuntimeError (403 Forbidden)"),
         (ValueError("SECRET"), "ValueError"),
-        (TimeoutError("SECRET"), "TimeoutError"),
+        (TimeoutError("SECRET"), "no answer in time"),
     ],
 )
 def test_a_failure_is_told_in_the_words_of_the_system_and_never_in_its_own(error, reason):

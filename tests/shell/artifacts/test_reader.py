@@ -18,7 +18,7 @@ from proxy.core.retrieval_tool.reading import Query
 from proxy.core.text.lines import BLOCK_BYTES, LineIndex
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts import reader as reader_module
-from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS
+from proxy.shell.artifacts.cooldown import COOLDOWN_SECONDS, Cooldown
 from proxy.shell.artifacts.folder import index_key, metadata_key
 from proxy.shell.artifacts.private_folder import PrivateFolder
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
@@ -245,8 +245,9 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(
     folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await kept(folder, SHORT)
-    now = time.time()
-    reader = ArtifactReader(folder, retention_days=7, clock=lambda: now)
+    now = 0.0
+    folder.cooldown = Cooldown(lambda: now)
+    reader = ArtifactReader(folder, retention_days=7)
     release, get = threading.Event(), PrivateFolder.get
     monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
     monkeypatch.setattr(reader_module, "READ_SECONDS", 0.01)

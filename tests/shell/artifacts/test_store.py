@@ -23,9 +23,10 @@ from structlog.testing import capture_logs
 from proxy.core import artifact as artifact_module
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import store as store_module
+from proxy.shell.artifacts.bucket import Bucket
 from proxy.shell.artifacts.folder import BucketTrouble, Metadata
 from proxy.shell.artifacts.private_folder import PrivateFolder
-from proxy.shell.artifacts.store import MAX_KNOWN
+from proxy.shell.artifacts.store import MAX_KNOWN, ArtifactStore
 
 TENANT = "5eed" * 8
 OTHER = "beef" * 8
@@ -348,6 +349,31 @@ async def test_a_write_that_breaks_leaves_no_part_of_it_and_the_others_are_kept(
     assert (folder / small.id).read_bytes() == b"small"
     assert all_files(folder) - {f".meta/{large.id}.{TENANT}.json"} == {small.id, f".meta/{small.id}.{TENANT}.json"}
     assert [line["reason"] for line in logs if line["log_level"] == "warning"] == [os.strerror(errno.EFBIG)]
+
+
+async def test_a_disk_with_room_for_a_small_file_but_for_no_artifact_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = PrivateFolder.put
+
+    def full(self: PrivateFolder, key: str, content: bytes) -> None:
+        if len(content) > 8_192:  # two blocks are left
+            raise OSError(errno.ENOSPC, "full")
+        put(self, key, content)
+
+    store = opened(folder)
+    assert await store.trouble() is None
+    monkeypatch.setattr(PrivateFolder, "put", full)
+    assert await store.trouble() == "the artifact store cannot be written: No space left on device"
+
+
+async def test_a_bucket_is_not_sent_so_much_for_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[int] = []
+    bucket = Bucket("memory://trial")
+    monkeypatch.setattr(bucket, "put", lambda _, content: put.append(len(content)))
+    store = ArtifactStore(bucket, retention_days=7, max_bytes=2**20)
+    assert await store.trouble() is None
+    assert put == [3]
 
 
 async def test_what_failed_is_tried_again(folder: Path) -> None:

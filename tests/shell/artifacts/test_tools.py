@@ -146,7 +146,7 @@ async def test_a_store_that_was_never_used_holds_nothing(tmp_path):
 
 
 async def test_a_store_that_gives_no_answer_is_left_alone(kept, monkeypatch):
-    kept.reader._cooldown.begin()
+    kept.reader._folder.cooldown.begin()
     with pytest.raises(ArtifactStoreUnavailable):
         await kept.reader.newest((MINE,))
     assert (await kept.search()).is_failure

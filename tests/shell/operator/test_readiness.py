@@ -59,6 +59,15 @@ async def test_one_of_several_upstreams_is_enough_and_the_store_is_always_needed
     assert list(looked.problems.values()) == [why for why in said if why]
 
 
+@pytest.mark.parametrize("upstream", [None, "gone"])
+async def test_what_is_noted_is_named_and_takes_no_replica_out(upstream):
+    found = Readiness({"upstream": Check(upstream)}, {"store": Check("expired")}, noted=["store"])
+    assert await found.looked() == (
+        upstream is None,
+        {"store": "expired"} if upstream is None else {"upstream": "gone", "store": "expired"},
+    )
+
+
 async def test_a_storm_of_probes_is_one_look():
     check = Check()
     check.gate.clear()

@@ -24,7 +24,7 @@ async def refused() -> None:
 
 async def test_its_loss_is_said_once_for_all_and_its_return_when_all_have_found_it() -> None:
     failures: list[str] = []
-    contact = StateContact(URL, "5eed", lambda: failures.append(""))
+    contact = StateContact(URL, lambda: "5eed", lambda: failures.append(""))
     with capture_logs() as log:
         await contact.speak("learning", well)
         assert (contact.problem, log) == (None, [])
@@ -41,7 +41,7 @@ async def test_its_loss_is_said_once_for_all_and_its_return_when_all_have_found_
 
 
 async def test_a_server_that_is_not_there_is_a_fact_and_no_error() -> None:
-    contact = StateContact(URL, "5eed")
+    contact = StateContact(URL, lambda: "5eed")
 
     async def ask() -> None:
         await contact.server.get("x")
@@ -54,7 +54,7 @@ async def test_a_server_that_is_not_there_is_a_fact_and_no_error() -> None:
 
 
 async def test_a_defect_is_told_as_one_and_ends_nothing() -> None:
-    contact = StateContact(URL, "5eed")
+    contact = StateContact(URL, lambda: "5eed")
 
     async def broken() -> None:
         raise KeyError("x")
@@ -68,7 +68,7 @@ async def test_a_defect_is_told_as_one_and_ends_nothing() -> None:
 
 async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_contact, "WHOLE_SECONDS", 0.01)
-    contact = StateContact(URL, "5eed")
+    contact = StateContact(URL, lambda: "5eed")
 
     async def endless() -> None:
         await asyncio.Event().wait()
@@ -76,4 +76,19 @@ async def test_an_exchange_that_takes_too_long_is_ended(monkeypatch: pytest.Monk
     with capture_logs():
         await contact.speak("decisions", endless)
     assert contact.problem == "TimeoutError"
+    await contact.close()
+
+
+async def test_nothing_is_exchanged_before_it_is_known_with_whom() -> None:
+    circle: str | None = None
+    contact, exchanged = StateContact(URL, lambda: circle), []
+
+    async def exchange() -> None:
+        exchanged.append(contact.circle)
+
+    await contact.speak("learning", exchange)
+    assert (exchanged, contact.problem) == ([], "the secret of tenants is not known yet")
+    circle = "5eed"
+    await contact.speak("learning", exchange)
+    assert (exchanged, contact.problem) == (["5eed"], None)
     await contact.close()

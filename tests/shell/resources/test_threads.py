@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -183,3 +184,15 @@ async def test_what_goes_wrong_is_told() -> None:
     threads.shutdown()
     with pytest.raises(RuntimeError):
         await threads.run(PATIENCE_SECONDS, divmod, 7, 2)
+
+
+async def test_several_calls_share_one_limit_from_when_the_first_began() -> None:
+    threads, leave = DaemonThreads(2, "together"), threading.Event()
+    calls = [partial(divmod, 7, 2), leave.wait, leave.wait, partial(divmod, 7, 0)]
+    quick, *hanging, behind = await threads.run_all(0.05, calls)
+    assert quick == (3, 1)
+    assert [type(one) for one in (*hanging, behind)] == [TooSlow] * 3
+    leave.set()
+    (failed,) = await threads.run_all(PATIENCE_SECONDS, [partial(divmod, 7, 0)])
+    assert isinstance(failed, ZeroDivisionError)
+    threads.shutdown()

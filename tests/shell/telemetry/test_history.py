@@ -4,6 +4,7 @@ the reader of the log."""
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -177,3 +178,22 @@ async def test_what_waits_is_bounded(start: Any, tmp_path: Path, monkeypatch: py
 )
 def test_an_upstream_has_failed_if_its_client_could_not_help_it(members: dict[str, Any], failed: bool) -> None:
     assert has_failed(members) is failed
+
+
+async def test_a_file_that_was_removed_with_its_folder_is_told_and_made_again(start: Any, tmp_path: Path) -> None:
+    path = tmp_path / "data" / "decisions.db"
+    one, other = start(path), start(path)
+    one.serve("a")
+    await one.history.write()
+    assert await other.ids() == ["a"]
+    shutil.rmtree(path.parent)
+    one.serve("b")
+    with capture_logs() as lines:
+        await one.history.write()
+    assert [(line["event"], line["reason"]) for line in lines] == [
+        ("decisions_not_kept", "it was removed while it was in use")
+    ]
+    assert (one.history.problem, path.stat().st_mode & 0o777) == (None, 0o600)
+    other.serve("c")
+    assert await other.ids() == ["c", "b"], "both use the new file"
+    assert await one.ids() == ["c", "b"]

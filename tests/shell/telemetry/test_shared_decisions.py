@@ -60,7 +60,7 @@ class Replica:
         self.recent = RecentDecisions()
         self.history = History(self.recent, folder / "decisions.db", 1_000)
         self.history.outbox = self.outbox = Outbox()
-        self.contact = StateContact(SecretStr(server.url), circle)
+        self.contact = StateContact(SecretStr(server.url), lambda: circle)
         self.shared = SharedDecisions(self.contact, self.history, self.outbox)
 
     def serve(self, *names: str, **members: Any) -> None:

@@ -41,10 +41,6 @@ def test_calls_are_those_that_a_client_answers():
     assert [(call.id, call.name) for call in found.calls] == [("toolu_1", "Bash")]
 
 
-def test_a_system_text_goes_with_what_stands_before_it():
-    assert read(user("x"), system("y"))[1].is_companion
-
-
 def test_thoughts_count_and_signatures_do_not():
     (found,) = read(assistant([{"type": "thinking", "thinking": "because", "signature": "S" * 99}, text("so")]))
     assert found.text() == "because\nso"

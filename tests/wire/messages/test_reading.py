@@ -57,6 +57,11 @@ def test_reminders_and_images_beside_results_stay_and_go_with_them(block, role):
     assert (beside.role, beside.is_companion) == (role, True)
 
 
+def test_words_behind_a_reminder_are_a_persons():
+    *_, beside = read(user([result(1, "a"), text("<system-reminder>x</system-reminder>\n\nGo on with b.")]))
+    assert (beside.role, beside.is_companion) == ("user", False)
+
+
 def test_what_stands_before_a_result_belongs_to_it():
     assert [(one.role, one.is_companion) for one in read(user([text("hm"), result(1, "a")]))] == [
         ("reminder", True),
@@ -108,6 +113,19 @@ def test_a_system_text_whose_answer_is_left_out_goes_behind_the_users_words_that
     ]
     found = rendered(*history, changed=lambda views: [view for view in views if view.text() != "b"])
     assert [message["role"] for message in found] == ["user", "assistant", "user", "user", "system", "assistant"]
+
+
+def test_a_system_text_is_never_left_right_behind_an_assistant_message():
+    history = [user("a"), assistant([text("b")]), user("c"), system("s"), assistant([text("d")]), user("e")]
+    found = rendered(*history, changed=lambda views: [view for view in views if view.text() != "c"])
+    assert [message["role"] for message in found] == ["user", "assistant", "assistant", "user", "system"]
+
+
+def test_a_system_text_behind_a_servers_result_stays_there():
+    searched = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    history = [user("a"), assistant([text("b")]), assistant([searched]), system("s"), assistant([text("d")])]
+    found = rendered(*history, changed=lambda views: [view for view in views if view.text() != "b"])
+    assert [message["role"] for message in found] == ["user", "assistant", "system", "assistant"]
 
 
 def test_a_system_text_stays_where_its_client_puts_it():

@@ -83,7 +83,7 @@ def test_any_json_is_read_or_is_malformed(value, more):
         (THOUGHT, "assistant"),
         (CALL, "assistant"),
         ({"type": "function_call_output", "call_id": "c", "output": "x"}, "tool"),
-        ({"type": "additional_tools", "tools": []}, "developer"),
+        ({"type": "additional_tools", "tools": []}, "item"),
         ({"type": "item_reference", "id": "x"}, "reference"),
         ({"type": "compaction"}, "reference"),
         ({"type": "mcp_list_tools"}, "item"),

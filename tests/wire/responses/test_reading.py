@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.wire.responses.message import ResponsesMessage
-from proxy.wire.responses.reading import read_held, read_items, read_untouched
+from proxy.wire.responses.reading import read_held, read_items
 
 USER = {"role": "user", "content": "go"}
 INSTRUCTIONS = {"role": "developer", "content": "be brief"}
@@ -54,7 +54,7 @@ def told(*items: Any) -> list[tuple[str, int]]:
         ([THOUGHT, {}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([WORDS, {"type": "hologram"}, WORDS], [("assistant", 1), ("item", 1), ("assistant", 1)]),
         ([{"id": "msg_1"}, {"type": "compaction"}], [("reference", 1), ("reference", 1)]),
-        ([{"type": "additional_tools", "tools": []}, {"type": "configuration_update"}], [("developer", 1)] * 2),
+        ([{"type": "additional_tools", "tools": []}, {"type": "configuration_update"}], [("item", 1)] * 2),
     ],
 )
 def test_what_the_model_did_in_one_go_is_one_message(items: list[Any], messages: list[tuple[str, int]]) -> None:
@@ -139,8 +139,5 @@ def test_where_the_upstream_holds_the_rest_all_but_instructions_is_one_exchange(
     assert not any(message.must_stay for message in messages)
 
 
-def test_what_nobody_touches_is_one_message_from_the_developer() -> None:
-    for first in (output(), call()):
-        (message,) = read(first, call("b"), {"type": "hologram"}, {"type": "compaction_trigger"}, how=read_untouched)
-        assert (message.role, message.calls, message.answers, message.is_companion) == ("developer", (), "", False)
-    assert read(how=read_untouched) == read() == read(how=read_held) == []
+def test_no_items_are_no_messages() -> None:
+    assert read() == read(how=read_held) == []

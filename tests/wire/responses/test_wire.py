@@ -13,7 +13,7 @@ from support.responses_items import inputs
 
 from proxy.core.conversation.message import ToolCall
 from proxy.core.retrieval_tool.assistant_message import OwnCall
-from proxy.wire.responses.wire import HELD, PART_UNSEEN, RESPONSES, SHAPE, UNTOUCHED
+from proxy.wire.responses.wire import COMPACTED, COMPACTIONS, HELD, PART_UNSEEN, RESPONSES, SHAPE
 
 USER = {"role": "user", "content": "go"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -98,11 +98,15 @@ def test_what_only_the_server_knows_is_no_measure(items):
     assert RESPONSES.parse(longer, known, known.shared_messages(longer)).shape == PART_UNSEEN
 
 
-def test_a_request_that_ends_with_the_wish_for_a_compaction_is_not_touched():
+def test_a_request_for_a_compaction_goes_first_as_it_came():
     trigger = {"type": "compaction_trigger"}
-    assert read(USER, trigger).shape is UNTOUCHED
-    assert [message.role for message in read(USER, trigger).conversation] == ["developer"]
+    assert read(USER, trigger).shape == COMPACTED
+    assert not read(USER, {"type": "item_reference", "id": "x"}, trigger).shape.is_whole
     assert read(trigger, USER).shape is SHAPE
+    assert COMPACTIONS.parse(body_of(USER)).shape == COMPACTED
+    held = read(USER, trigger, previous_response_id="resp_1").shape
+    assert (held.goes_first_as_it_came, held.read) == (True, HELD.read)
+    assert all(shape.goes_first_as_it_came for shape in (COMPACTED, held))
 
 
 def test_an_output_that_comes_late_makes_the_whole_be_read_again():

@@ -1,0 +1,155 @@
+"""An agent's own request for a compaction: the longest of its session, and it never fails because of that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from starlette.types import Send
+from support import responses_answers, valid_responses
+from support.journey import Received, World, long_text
+from support.model_turns import Answer, Usage, as_events, as_json
+from support.responses_answers import IN_STREAM, REFUSALS
+from support.responses_journey import PATH, completed, request
+
+LIMIT = 12_000
+"""More than half of what is asked: some refusals state no number."""
+TRIGGER = {"type": "compaction_trigger", "internal": {"why": "auto"}}
+SUMMARY = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 50}
+EARLIER = {"type": "compaction", "id": "cmp_0", "encrypted_content": "gBBB" * 50}
+
+
+@dataclass
+class Compactor:
+    """Answers with one compaction item; refuses what is over its limit in one form, if it has a limit."""
+
+    limit: int | None = LIMIT
+    form: str = "openai"
+
+    async def __call__(self, received: Received, send: Send) -> bool:
+        body = json.loads(received.body)
+        answer = self._answer(body)
+        await send(
+            {
+                "type": "http.response.start",
+                "status": answer.status,
+                "headers": [(b"content-type", answer.content_type.encode())],
+            }
+        )
+        await send({"type": "http.response.body", "body": answer.body})
+        return True
+
+    def _answer(self, body: Mapping[str, Any]) -> Answer:
+        assert valid_responses.complaints(body) == []
+        tokens = responses_answers.counted(body)
+        if self.limit is not None and tokens > self.limit:
+            form = "openai" if self.form in IN_STREAM and not body.get("stream") else self.form
+            return REFUSALS[form](body, tokens, self.limit)
+        usage = Usage(tokens, 0, 90)
+        response = responses_answers._response(body, 1, "completed", [SUMMARY], usage)
+        return as_events(responses_answers._events(response)) if body.get("stream") else as_json(response)
+
+
+def history(turns: int, lines: int = 60) -> list[dict[str, Any]]:
+    """Of Codex, after an earlier compaction."""
+    items = [{"role": "developer", "content": "Be careful."}, EARLIER, {"role": "user", "content": "Read all logs."}]
+    for turn in range(turns):
+        items += [
+            {"type": "reasoning", "id": f"rs_{turn}", "summary": [], "encrypted_content": f"gCCC{turn}" * 20},
+            {"type": "function_call", "call_id": f"c{turn}", "name": "shell", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{turn}", "output": long_text(lines, f"build-{turn}")},
+        ]
+    return items
+
+
+def sent(world: World) -> list[dict[str, Any]]:
+    return [json.loads(received.body) for received in world.upstream.received]
+
+
+def asked(world: World, body: Mapping[str, Any], road: str) -> list[dict[str, Any]]:
+    """The output that the client gets."""
+    answer = world.ask(dict(body), path=f"{PATH}/compact" if road == "compact" else PATH)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = (completed(answer.text) if body.get("stream") else answer.json())["output"]
+    return found
+
+
+def wish(items: list[dict[str, Any]], road: str, **members: Any) -> dict[str, Any]:
+    return request(items if road == "compact" else [*items, TRIGGER], **members)
+
+
+ROADS = pytest.mark.parametrize(
+    ("road", "stream"), [("trigger", False), ("trigger", True), ("compact", False)], ids=["whole", "stream", "compact"]
+)
+
+
+@ROADS
+def test_it_passes_untouched_whatever_its_size_as_long_as_it_is_taken(build: Any, road: str, stream: bool) -> None:
+    world = build(2_000, answer=Compactor(limit=None))
+    body = json.dumps(wish(history(30, 4_000), road, stream=stream), indent=1).encode()
+    answer = world.ask(body, path=f"{PATH}/compact" if road == "compact" else PATH)
+    assert answer.status_code == 200
+    assert [received.body for received in world.upstream.received] == [body]
+
+
+@ROADS
+@pytest.mark.parametrize("form", sorted(REFUSALS))
+def test_after_a_refusal_for_length_it_is_sent_once_more_and_fits(
+    build: Any, form: str, road: str, stream: bool
+) -> None:
+    world = build(1_000_000, answer=Compactor(form=form), defaults={}, artifacts={"retrieval_tool": "always"})
+    items = history(30)
+    body = wish(items, road, stream=stream, tools=[])
+    assert asked(world, body, road) == [SUMMARY]
+    first, second = sent(world)
+    assert first == body
+    kept = second["input"]
+    assert kept[:2] == items[:2]
+    assert (kept[-1] == TRIGGER) is (road == "trigger")
+    assert [item for item in kept if item.get("type") == "reasoning"][-1] == items[-3]
+    assert "earlier messages" in json.dumps(kept)
+    assert [tool.get("name") for tool in second["tools"]] == []
+    calls = {item["call_id"] for item in kept if item.get("type") == "function_call"}
+    assert calls == {item["call_id"] for item in kept if item.get("type") == "function_call_output"}
+
+
+@ROADS
+def test_long_outputs_are_cut_before_anything_is_left_out(build: Any, road: str, stream: bool) -> None:
+    world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
+    items = history(2, 3_000)
+    assert asked(world, wish(items, road, stream=stream), road) == [SUMMARY]
+    kept = sent(world)[-1]["input"]
+    assert [item.get("type") for item in kept if item != TRIGGER] == [item.get("type") for item in items]
+    assert len(world.kept) == 2
+
+
+def test_the_next_turn_after_it_is_planned_as_if_it_had_never_been(build: Any) -> None:
+    """What passed uncut is not taken for what was sent in the conversation."""
+    window = 12_000
+    worlds = build(window, answer=Compactor(limit=None), proxies=[{}, {}])
+    items = history(20)
+    for body in (wish(items[:30], "turn"), request(items)):
+        worlds.ask(body, path=PATH, proxy=0)
+    worlds.ask(request(items), path=PATH, proxy=1)
+    assert sent(worlds)[-2] == sent(worlds)[-1]
+    assert responses_answers.counted(sent(worlds)[-1]) < window
+
+
+def test_a_compaction_of_a_conversation_that_the_upstream_holds_asks_it_to_leave_nothing_out(build: Any) -> None:
+    world = build(1_000_000, answer=Compactor(limit=40_000), defaults={})
+    body = wish(history(2, 3_000), "trigger", previous_response_id="resp_1")
+    assert asked(world, body, "trigger") == [SUMMARY]
+    first, second = sent(world)
+    assert first == body
+    assert "truncation" not in second
+    assert second["input"][-1] == TRIGGER
+
+
+def test_one_that_cannot_be_made_to_fit_is_refused_in_the_apis_words(build: Any) -> None:
+    world = build(1_000_000, answer=Compactor(limit=50), defaults={})
+    answer = world.ask(wish(history(2), "trigger"), path=PATH)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"

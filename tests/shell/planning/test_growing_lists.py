@@ -1,0 +1,108 @@
+"""Every shape of every wire, in a list that grows from turn to turn: what is remembered changes no plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.planners import TENANT, planner
+
+from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
+from proxy.wire.messages.wire import MESSAGES
+from proxy.wire.responses.wire import RESPONSES
+
+OUTPUT = "".join(f"line {number}: value {number * 7919 % 10007}\n" for number in range(300))
+
+
+def _chat(number: int) -> list[dict[str, Any]]:
+    function = {"name": "bash", "arguments": "{}"}
+    said = {"role": "assistant", "tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
+    return [said, {"role": "tool", "tool_call_id": f"c{number}", "content": f"{number}\n{OUTPUT}"}]
+
+
+def _messages(number: int, **marks: Any) -> list[dict[str, Any]]:
+    use = {"type": "tool_use", "id": f"c{number}", "name": "bash", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{number}\n{OUTPUT}", **marks}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+
+
+def _items(number: int) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "call_id": f"c{number}", "name": "bash", "arguments": "{}"}
+    thought = {"type": "reasoning", "id": f"rs{number}", "summary": [], "encrypted_content": "gAAA" * 50}
+    output = {"type": "function_call_output", "call_id": f"c{number}", "output": f"{number}\n{OUTPUT}"}
+    return [thought, call, output]
+
+
+TASK = {"role": "user", "content": "Look at the logs."}
+MARK = {"cache_control": {"type": "ephemeral"}}
+TOOLS = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "bash"}]}
+SUMMARY = {"role": "assistant", "content": [{"type": "compaction", "content": "What was done."}]}
+SHAPES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "chat": (CHAT_COMPLETIONS, lambda turn: [TASK, *_of(_chat, turn)], {}),
+    "chat, the name of its list elsewhere, too": (
+        CHAT_COMPLETIONS,
+        lambda turn: [TASK, *_of(_chat, turn)],
+        {"metadata": {"messages": []}, "tools": [{"type": "function", "function": {"name": "messages"}}]},
+    ),
+    "chat, system messages": (
+        CHAT_COMPLETIONS,
+        lambda turn: [TASK, *({"role": "system", "content": f"{n}\n{OUTPUT}"} for n in range(turn))],
+        {},
+    ),
+    "messages": (MESSAGES, lambda turn: [TASK, *_of(_messages, turn)], {}),
+    "messages, a mark that moves": (
+        MESSAGES,
+        lambda turn: [TASK, *_of(_messages, turn - 1), *_messages(turn, **MARK)],
+        {},
+    ),
+    "messages, a compaction": (
+        MESSAGES,
+        lambda turn: [TASK, *_of(_messages, 3), SUMMARY, TASK, *_of(_messages, turn)],
+        {},
+    ),
+    "messages, a thread": (
+        MESSAGES,
+        lambda turn: [TASK, *_of(_messages, turn)],
+        {"thread": {"type": "continue", "previous_message_id": "msg_1"}},
+    ),
+    "responses": (RESPONSES, lambda turn: [TASK, *_of(_items, turn)], {}),
+    "responses, one text": (RESPONSES, lambda turn: OUTPUT * turn, {}),
+    "responses, truncated upstream": (RESPONSES, lambda turn: [TASK, *_of(_items, turn)], {"truncation": "auto"}),
+    "responses, continued": (RESPONSES, lambda turn: [TASK, *_of(_items, turn)], {"previous_response_id": "resp_1"}),
+    "responses, a conversation": (RESPONSES, lambda turn: [TASK, *_of(_items, turn)], {"conversation": "conv_1"}),
+    "responses, a stored prompt": (RESPONSES, lambda turn: [TASK, *_of(_items, turn)], {"prompt": {"id": "p"}}),
+    "responses, a reference": (
+        RESPONSES,
+        lambda turn: [{"type": "item_reference", "id": "msg_1"}, TASK, *_of(_items, turn)],
+        {},
+    ),
+    "responses, items that add tools": (RESPONSES, lambda turn: [TOOLS, TASK, *_of(_items, turn)], {}),
+    "responses, a compaction": (
+        RESPONSES,
+        lambda turn: [{"type": "compaction", "encrypted_content": "gAAA" * 900}, TASK, *_of(_items, turn)],
+        {},
+    ),
+    "responses, a compaction asked for": (
+        RESPONSES,
+        lambda turn: [TASK, *_of(_items, turn), {"type": "compaction_trigger"}],
+        {},
+    ),
+}
+
+
+def _of(exchange: Any, count: int) -> list[dict[str, Any]]:
+    return [message for number in range(count) for message in exchange(number)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_what_is_remembered_of_earlier_turns_changes_no_plan(shape: str) -> None:
+    wire, history, members = SHAPES[shape]
+    name = "input" if wire is RESPONSES else "messages"
+    knowing = planner(12_000)
+    for turn in range(1, 9):
+        body = json.dumps({"model": "m", name: history(turn), **members}).encode()
+        known = await knowing.plan(wire, TENANT, body)
+        anew = await planner(12_000).plan(wire, TENANT, body)
+        assert known.plan.messages == anew.plan.messages
+        assert known.body() == anew.body()
