@@ -17,7 +17,15 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, Situation, retry_strategy
+from proxy.core.overflow.retry_strategy import (
+    ALWAYS_SMALLER,
+    Attempt,
+    Outcome,
+    RetryStrategy,
+    Rung,
+    Situation,
+    retry_strategy,
+)
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
@@ -108,6 +116,9 @@ class SendPlans:
         """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
         ContextOverflow."""
         if attempt.rung is Rung.AS_KNOWN:
+            profile = journey.planned.inputs.profile
+            if outcome.verdict.limit is not None:
+                self._trials.note_confirmed((profile.model, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
@@ -118,6 +129,8 @@ class SendPlans:
             repair = self._planner.plan_unsealed if attempt.unseals else repaired
             planned = await self._made(partial(repair, journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
+        if attempt.goal_bytes is not None:
+            return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:
@@ -136,6 +149,12 @@ class SendPlans:
         if outcome.verdict.is_overflow:
             raise self._refusal(planned, outcome.verdict)
         return None
+
+    async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
+        """About half of a body that was too large, or as little as can be."""
+        planned = await self._made(partial(self._planner.plan_for_bytes, journey.planned, goal_bytes), journey.tenant)
+        is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes * ALWAYS_SMALLER
+        return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
 
     async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
         """As much as the upstream reads uncut, in place of a prompt that it has cut silently."""
@@ -159,6 +178,7 @@ class SendPlans:
             planned.request.put_in,
             planned.inputs.members,
             window_is_told=is_told,
+            is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
             reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
         )
@@ -179,7 +199,7 @@ class SendPlans:
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
-        if not self._trials.is_due(profile.model):
+        if not self._trials.is_due((profile.model, planned.tenant, profile.window_tokens)):
             return None
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
         search = self._judge.search_of(planned)
