@@ -68,7 +68,7 @@ class Planned:
     def __post_init__(self) -> None:
         """Converted once: a dozen places ask for each."""
         budget = self.plan.budget
-        room = budget.certain_room_tokens
+        room = self.inputs.budget.certain_room_tokens
         object.__setattr__(self, "tokens_before", budget.model_tokens(self.plan.before.tokens))
         object.__setattr__(self, "tokens_after", budget.model_tokens(self.plan.after.tokens))
         object.__setattr__(self, "room_tokens", None if room is None else budget.model_tokens(room))
