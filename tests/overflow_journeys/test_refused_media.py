@@ -36,7 +36,6 @@ def events(captured: str, name: str) -> list[dict[str, object]]:
 
 JSON_LOG = {"log": {"format": "json"}}
 REFUSALS = [
-    (400, "Invalid content type. image_url is only supported by certain models."),
     (404, "No endpoints found that support image input"),
     (422, "Failed to deserialize the JSON body: messages[0]: unknown variant `image_url`, expected `text` at line 1"),
     (415, "image input is not supported by this model"),
@@ -91,7 +90,7 @@ async def test_what_was_learned_holds_for_that_model_alone_and_after_a_restart(t
         await stage.ask(other)
         assert stage.model.bodies == [other]
     learned = json.loads((tmp_path / "learned.json").read_bytes())
-    assert [known["blind"]["refused"] for known in learned.values()] == [["vision"]]
+    assert [list(known["blind"]["facts"]) for known in learned.values()] == [["refuses vision"]]
 
 
 async def test_only_the_kind_that_is_refused_becomes_text(tmp_path: Path) -> None:

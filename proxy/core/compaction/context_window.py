@@ -18,7 +18,7 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom, OmissionNote
 from proxy.core.conversation.batch_media import before_a_user, done_again, with_media
 from proxy.core.conversation.edit import Edit, Moved, Reason
-from proxy.core.conversation.exchange import Change, ToolExchange, first_request, removable, separator
+from proxy.core.conversation.exchange import Change, ToolExchange, first_request, last_request, removable, separator
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.conversation.size import Size
 from proxy.core.conversation.text_protocol import is_quotable, opening, opens_as_output
@@ -36,10 +36,17 @@ of nearly 1 KB take 2,400 tokens."""
 
 
 def _is_output(entry: TrackedMessage) -> bool:
-    """Whether a system message is long enough to be cut like a result."""
+    """Whether a message of an exchange is cut like a result although it is none: a user message that begins like one,
+    or a system message that is long enough."""
+    if entry.message.role == "user":
+        return opens_as_output(_first_text(entry))
     if not entry.is_later_system_message:
         return False
     return sum(utf8_length(text) for _, text in entry.whole.texts()) >= LEAST_SYSTEM_BYTES
+
+
+def _first_text(entry: TrackedMessage) -> str:
+    return next((text for _, text in entry.original.texts()), "")
 
 
 class ContextWindow:
@@ -155,27 +162,29 @@ class ContextWindow:
         if self._moved and not self._open_calls:
             self.end_batch()
         self._has_calls = self._has_calls or is_result or bool(entry.message.calls)
-        joins = is_result or is_companion or (role == "user" and not self._has_calls and self._is_output(entry))
+        joins = is_result or is_companion or (role == "user" and not self._has_calls and self._may_be_output(entry))
         before = self.units[-1] if self.units else None
         may_join = before is not None and before.role not in SYSTEM_ROLES and before.stop == entry.index
         if joins and before is not None and may_join and not (is_later and self._ends_a_run(before)):
             must_stay = before.must_stay or entry.message.must_stay
-            self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay)
+            last_user = entry.index if role == "user" and not is_companion else before.last_user
+            self.units[-1] = replace(before, stop=entry.index + 1, must_stay=must_stay, last_user=last_user)
         else:
             # A companion without a message before it has nothing to go with.
             must_stay = entry.message.must_stay or (entry.message.is_companion and role not in SYSTEM_ROLES)
             role = "tool" if is_later else role
-            self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay))
+            last_user = entry.index if role == "user" else -1
+            self.units.append(ToolExchange(entry.index, entry.index + 1, role, must_stay, last_user))
 
     def _ends_a_run(self, unit: ToolExchange) -> bool:
         """Whether as many system messages as may belong to one unit stand at the end of this newest one."""
         last = self.entries[max(unit.start, unit.stop - MAX_SYSTEM_RUN) : unit.stop]
         return len(last) == MAX_SYSTEM_RUN and all(entry is None or entry.is_later_system_message for entry in last)
 
-    def _is_output(self, entry: TrackedMessage) -> bool:
-        """Whether a user message is the output of a tool, passed to the model by a text protocol: it belongs to the
-        assistant message before it."""
-        text = next((text for _, text in entry.original.texts()), "")
+    def _may_be_output(self, entry: TrackedMessage) -> bool:
+        """Whether a user message may be the output of a tool, passed to the model by a text protocol: it is left out
+        together with the assistant message before it."""
+        text = _first_text(entry)
         begun = opening(text)
         was_seen = begun in self._openings
         if begun:
@@ -215,8 +224,8 @@ class ContextWindow:
 
     def last_user(self) -> int:
         """Index of the last user message; -1 if there is none."""
-        unit = self._last_request()
-        return -1 if unit is None else unit.start
+        unit = last_request(self.units)
+        return -1 if unit is None else unit.last_user
 
     def all(self) -> Iterator[TrackedMessage]:
         """The kept messages."""
@@ -240,13 +249,17 @@ class ContextWindow:
         """
         if unit.must_stay:
             return []
-        roles = TOOL_ROLES if unit.role == "user" else {*TOOL_ROLES, "user"}
-        found = [entry for entry in self.in_unit(unit) if entry.message.role in roles or _is_output(entry)]
+        asked = unit.start if unit.role == "user" else -1
+        found = [
+            entry
+            for entry in self.in_unit(unit)
+            if entry.message.role in TOOL_ROLES or (entry.index != asked and _is_output(entry))
+        ]
         return found if any(not is_page(entry.message, entry.tool) for entry in found) else []
 
     def newest_results(self) -> list[TrackedMessage]:
         """The results of the newest unit that may be cut, and those beside the last user message."""
-        units = {unit.start: unit for unit in (self._last_request(), *self.units[-1:]) if unit is not None}
+        units = {unit.start: unit for unit in (last_request(self.units), *self.units[-1:]) if unit is not None}
         return [entry for unit in units.values() for entry in self.results(unit)]
 
     def newest_words(self) -> list[TrackedMessage]:
@@ -261,18 +274,21 @@ class ContextWindow:
         units = (first_request(self.units), separator(self.units))
         return [entry for unit in units if unit is not None for entry in self.results(unit)]
 
-    def first_request(self) -> list[TrackedMessage]:
-        """The first user message, which holds the task."""
-        unit = first_request(self.units)
-        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
+    def tasks(self) -> list[TrackedMessage]:
+        """What users asked before their last message and always stays: the first user message, which holds the task,
+        and the last one that is surely no tool output."""
+        last = last_request(self.units)
+        asked = [unit for unit in self.units if unit.role == "user"]
+        units = {unit.start: unit for unit in (*asked[:1], *asked[-1:]) if unit is not last}
+        return [entry for unit in units.values() for entry in self.in_unit(unit) if entry.message.role == "user"]
 
     def last_request(self) -> list[TrackedMessage]:
-        """The last user message."""
-        unit = self._last_request()
-        return [entry for entry in self.in_unit(unit) if entry.message.role == "user"] if unit is not None else []
-
-    def _last_request(self) -> ToolExchange | None:
-        return next((unit for unit in reversed(self.units) if unit.role == "user"), None)
+        """The last user message, however it begins."""
+        unit = last_request(self.units)
+        if unit is None:
+            return []
+        from_it = replace(unit, start=unit.last_user)
+        return [entry for entry in self.in_unit(from_it) if entry.message.role == "user"]
 
     def staying(self) -> list[TrackedMessage]:
         """All messages that must stay, except system texts."""
@@ -282,15 +298,13 @@ class ContextWindow:
 
     def fixed(self, task_tokens: int) -> Size:
         """Size of what cannot be given up, however the conversation goes on: system texts, tools, and the first and
-        last user message. `task_tokens`: how much the first user message counts at the most, unless it is also the
-        last."""
-        asked = {entry.index: entry for entry in (*self.first_request(), *self.last_request())}
-        found = self._fixed + sum((entry.sent_size for entry in asked.values()), Size())
-        task = self.first_request()
-        if not task or task == self.last_request() or task[0].size.tokens <= task_tokens:
-            return found
-        size, share = task[0].size, task_tokens / task[0].size.tokens
-        return found - size + Size(task_tokens, int(size.chars * share), int(size.bytes * share))
+        last user message. `task_tokens`: how much each message of `tasks` counts at the most."""
+        found = self._fixed + sum((entry.sent_size for entry in self.last_request()), Size())
+        for entry in self.tasks():
+            size, share = entry.size, min(1.0, task_tokens / max(1, entry.size.tokens))
+            least = Size(min(task_tokens, size.tokens), int(size.chars * share), int(size.bytes * share))
+            found += entry.following_size + (least if share < 1 else size)
+        return found
 
     def apply(self, change: Change) -> None:
         """Make a change; edits that would not make their message smaller are skipped."""

@@ -55,7 +55,7 @@ def last_resorts(
         results,  # messages just prepared anew are whole again
         texts(ContextWindow.newest_words),
         CutArguments(notices),
-        texts(ContextWindow.first_request, task_tokens(budget)),
+        texts(ContextWindow.tasks, task_tokens(budget)),
         texts(ContextWindow.last_request),
-        texts(ContextWindow.first_request),
+        texts(ContextWindow.tasks),
     )

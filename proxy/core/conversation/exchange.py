@@ -25,6 +25,9 @@ class ToolExchange(msgspec.Struct, frozen=True, gc=False):
     """Of its first message; `tool` for system messages in the middle of a conversation, if they are a unit."""
     must_stay: bool = False
     """Whether later messages depend on it."""
+    last_user: int = -1
+    """The last user message in it that is not a companion; -1 if there is none. In an exchange, it began like tool
+    output."""
 
 
 class Change(Struct, frozen=True):
@@ -41,6 +44,11 @@ def first_request(units: Sequence[ToolExchange]) -> ToolExchange | None:
     return next((unit for unit in units if unit.role == "user"), None)
 
 
+def last_request(units: Sequence[ToolExchange]) -> ToolExchange | None:
+    """The unit of the last user message, which always stays, however that message begins."""
+    return next((unit for unit in reversed(units) if unit.last_user >= 0), None)
+
+
 def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
     """The unit that must stay between the first user message and the next one: the chat templates of Mistral and Gemma
     refuse two user messages in a row. None if there is none."""
@@ -54,6 +62,7 @@ def separator(units: Sequence[ToolExchange]) -> ToolExchange | None:
 
 def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
     """The units that may go, the oldest first: not system texts, the first and last user message, and the newest unit.
+    If the last user message may be tool output, the last one that is not stays, too.
 
     A later user message goes together with the last unit of its turn, and the last unit of the first turn stays if
     another turn follows, so that two user messages never come to follow each other.
@@ -63,7 +72,8 @@ def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
     >>> [[unit.start for unit in together] for together in removable(units)]
     [[2], [5, 4]]
     """
-    first, between = first_request(units), separator(units)
+    always = (first_request(units), separator(units), last_request(units), *units[-1:])
+    staying = {unit.start for unit in always if unit is not None}
     found: list[tuple[ToolExchange, ...]] = []
     asked: tuple[ToolExchange, ...] = ()
     turn_begins = 0
@@ -73,8 +83,8 @@ def removable(units: Sequence[ToolExchange]) -> list[tuple[ToolExchange, ...]]:
                 found[-1] += asked
             elif asked:
                 found.append(asked)
-            asked = () if unit is first or unit.must_stay else (unit,)
+            asked = () if unit.must_stay or unit.start in staying else (unit,)
             turn_begins = len(found)
-        elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit is not units[-1] and unit is not between:
+        elif unit.role not in SYSTEM_ROLES and not unit.must_stay and unit.start not in staying:
             found.append((unit,))
     return found

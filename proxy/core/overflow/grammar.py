@@ -254,6 +254,15 @@ def is_about_results(text: str) -> bool:
     return words.TOOL_MESSAGE.search(text) is not None
 
 
+def has_a_condition(text: str) -> bool:
+    """Whether a normalised refusal holds only beside something else in the request, or for some models behind a name.
+
+    >>> has_a_condition("image inputs are not supported with n > 1"), has_a_condition("image input is not supported")
+    (True, False)
+    """
+    return words.CONDITION.search(text) is not None
+
+
 def is_about_the_model(text: str) -> bool:
     """Whether a normalised refusal applies to all content of that kind, not just this one or this place.
 

@@ -14,6 +14,7 @@ from proxy.core.overflow.echo import SentText, may_be_echoed, own_words, says_so
 from proxy.core.overflow.evidence import Evidence, TextEvidence, weigh
 from proxy.core.overflow.grammar import (
     Strength,
+    has_a_condition,
     is_about_results,
     is_about_the_model,
     normalised,
@@ -130,7 +131,12 @@ def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
     verdict = Verdict(kind, confidence=0.7)
     if evidence.texts:
         first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).said
-        verdict = replace(verdict, evidence=first.path, upstream_message=first.text[:_MAX_MESSAGE_CHARS])
+        verdict = replace(
+            verdict,
+            evidence=first.path,
+            upstream_message=first.text[:_MAX_MESSAGE_CHARS],
+            is_conditional=any(has_a_condition(one.text) for text in evidence.texts for one in text.readings),
+        )
     match kind:
         case VerdictKind.MEDIA:
             return _of_media(verdict, evidence)

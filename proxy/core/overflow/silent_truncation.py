@@ -41,6 +41,13 @@ class Counted(NamedTuple):
     """Of the prompt; some upstreams count these separately."""
 
 
+def may_be_of_a_cut(estimate_tokens: int, counted: Counted, ratio: float | None, *, is_exact: bool) -> bool:
+    """Whether a count is so low that the prompt may have been cut, if the upstream does such things; the arguments are
+    those of `window_of_a_cut`."""
+    landed = _LANDED_SHARE if is_exact else _LANDED_SHARE_OF_RATIO if ratio else _LANDED_SHARE_OF_ESTIMATE
+    return counted.prompt + counted.cached < estimate_tokens * (ratio or 1.0) * landed
+
+
 def window_of_a_cut(
     estimate_tokens: int, counted: Counted, ratio: float | None, *, is_exact: bool, may_be_far: bool
 ) -> int | None:
@@ -59,8 +66,7 @@ def window_of_a_cut(
     """
     prompt, total = counted.prompt, counted.prompt + counted.reply
     expected = estimate_tokens * (ratio or 1.0)
-    landed = _LANDED_SHARE if is_exact else _LANDED_SHARE_OF_RATIO if ratio else _LANDED_SHARE_OF_ESTIMATE
-    if prompt <= 0 or prompt + counted.cached >= expected * landed:
+    if prompt <= 0 or not may_be_of_a_cut(estimate_tokens, counted, ratio, is_exact=is_exact):
         return None
     for landing in (*(2 * (prompt - over) for over in _OVER_HALF), total, prompt):
         if landing >= 2 * _WINDOW_STEP and landing % _WINDOW_STEP == 0 and landing < expected:

@@ -95,6 +95,8 @@ class Verdict(Struct, frozen=True):
     """Whether a refusal of media is about the model, not about this one content or its place."""
     refuses_in_results: bool = False
     """Whether it is about media in tool results."""
+    is_conditional: bool = False
+    """Whether it refuses only under a condition, such as `n > 1`: then it says nothing about the model."""
     may_be_echo: bool = False
     """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
     evidence: str = ""

@@ -273,6 +273,14 @@ ONE_CONTENT: Final = re.compile(
     r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|格式|下载|解码"
 )
 """Pillow's `cannot identify image file`, OpenAI's `one of the following formats: ['png', 'jpeg', 'gif', 'webp']`."""
+CONDITION: Final = re.compile(
+    r"\b(?:when|while|whenever|unless|combined|in (?:combination|conjunction)|together|alongside|at the same time)\b|"
+    r"\b(?:supported|allowed|available|enabled|accepted|used|compatible|support|accept) (?:[a-z_]+ )?with "
+    r"(?!(?:this|the|your|any) (?:[a-z]+ )?(?:model|deployment|engine|endpoint|provider))|"
+    r"\b(?:certain|some|selected|specific) models\b|\bif (?!this is unexpected|you )|时|同时|部分模型"
+)
+"""`not supported when using predicted outputs`, `with n > 1`, `only supported by certain models` behind a router; but
+not llama.cpp's `hint: if this is unexpected, you may need to provide the mmproj`."""
 TOOL_MESSAGE: Final = re.compile(r"role:? ?'?tool|tool ?messages?|toolmessage|tool results?")
 MESSAGE_OF_A_ROLE: Final = re.compile(r"role|tool ?messages?|toolmessage|system ?messages?|assistant ?messages?")
 """`Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image`."""

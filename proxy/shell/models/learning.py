@@ -9,6 +9,7 @@ through one small file; without a writable file it lasts as long as the process.
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,28 +17,31 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proxy.core.models import facts
 from proxy.core.models.profile import Modality
+from proxy.core.models.search import Search
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
     MIN_SAMPLES,
     RATIO_STEP,
     Samples,
+    contradicts,
     is_plausible,
+    rounded_up,
     tells_of_truncation,
 )
 from proxy.shell.models.knowledge import STANDS_SECONDS, Contents, Knowledge, Refusals, key_of
 from proxy.shell.models.merging import MAX_MODELS, Known, merged
 from proxy.shell.models.shared_file import SharedFile
-from proxy.shell.resources.bounded import with_newest
+from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS, ModelLimits
 
 _CONFIRMED_SECONDS: Final = 24 * 3600.0
 """How often, at most, a limit that is met again is renewed."""
-_UNDER_REFUSED: Final = 0.9
-"""Of the smallest refused request: a window half as large as believed is found in seven refusals, and at most a tenth
-of it stays unused."""
+_MAX_SIZES: Final = 512
+"""Models and tenants of which the sizes are remembered that were accepted, or refused without a word."""
 
 _FAR_OVER: Final = 1.25
 """Times a guess: a prompt that grows from turn to turn does not move it at each turn."""
@@ -60,8 +64,12 @@ class Learning:
         """Replaced as a whole, never changed: planning threads read it."""
         self._until = math.inf
         """Unix time at which something in it expires."""
-        self._samples: dict[str, Samples] = {}
-        """Per worker: only what is adopted is worth a write."""
+        self._samples: dict[tuple[str, str, str], Samples] = {}
+        """By model, counter and tenant. Per worker: only what is adopted is worth a write."""
+        self._passed: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
+        """The largest accepted prompts, by model and tenant; per worker."""
+        self._suspected: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_SIZES)
+        """The smallest prompts refused without a word since something was accepted."""
         self._log = logger()
         self.version = 0
         """Changes when a limit or a ratio is new, from this worker or another."""
@@ -99,18 +107,23 @@ class Learning:
         self._change(changed)
         self.version += 1
 
-    def limits(self, model: str, by: str | None = None) -> tuple[ModelLimits, str] | None:
+    def limits(
+        self, model: str, by: str | None = None, supposed: Search | None = None
+    ) -> tuple[ModelLimits, str] | None:
         """The limits from refusals that bind this tenant's requests, and their source, for the resolver of profiles;
-        `by` None: those of the tenant taught last, to show to people."""
-        return self._of(model).limits(by)
+        `by` None: those of the tenant taught last, to show to people. `supposed`: taken for what its latest refusal
+        has taught."""
+        return self._of(model).limits(by, supposed) if self._enabled else None
 
     def taught_apart(self, model: str, by: str) -> str:
         """The tenant, if its requests are bound by other limits than everybody else's; else nobody."""
-        return by if self._of(model).of(by).binds else ""
+        known = self._of(model)
+        return by if known.of(by).binds or facts.are_told_by(known.facts, by) else ""
 
-    def ratio(self, model: str, counted_by: str) -> tuple[float, bool]:
-        """(the upstream's tokens for one of this counter, whether that was measured)."""
-        return self._of(model).ratio_of(counted_by)
+    def ratio(self, model: str, counted_by: str, by: str | None = None, confirmed: bool = False) -> tuple[float, bool]:
+        """(the upstream's tokens for one of this counter, whether that was measured), for this tenant's requests;
+        without a tenant: to show to people. `confirmed`: over 1 only as far as a refusal has confirmed it."""
+        return self._of(model).ratio_of(counted_by, by or None, confirmed=confirmed)
 
     def note_refusal(self, model: str, verdict: Verdict, certain_window_tokens: int | None, by: str = "") -> None:
         """Keep the limit that a refusal printed, if it can be believed: for the tenant that met it, and for all others
@@ -150,27 +163,27 @@ class Learning:
         self._log.info("limit_learned", model=key_of(model), **named, scope=scope.value, for_all=is_seen_by_others)
         self.version += 1
 
-    def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None) -> None:
+    def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None, by: str = "") -> None:
         """Keep the window to which the upstream has silently cut a prompt, as its usage proves."""
         if not self._enabled or not SMALLEST_WINDOW_TOKENS <= window_tokens <= LARGEST_TOKENS:
             return
         self.refresh()
-        known = self._of(model)
-        if known.cuts_silently and known.window_tokens == window_tokens:
+        known = self._of(model).limits(by)
+        if known is not None and known[0].cuts_silently and known[0].window_tokens == window_tokens:
             return
-        self._teach(model, lambda found: found.with_cut(window_tokens, certain_window_tokens))
+        now = self._clock()
+        self._adopt(model, lambda found: found.with_cut(by, window_tokens, certain_window_tokens, now))
         self._log.info(
             "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=Scope.WINDOW.value, witness="usage"
         )
         self.version += 1
 
-    def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int) -> None:
+    def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int, by: str = "") -> None:
         """Keep that a prompt far larger than a guess was accepted: the window is at least that large."""
         if not self._enabled or not guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS:
             return
-        self._teach(model, lambda found: replace(found, taken_tokens=max(prompt_tokens, found.taken_tokens or 0)))
-        self._log.info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
-        self.version += 1
+        if self._learn(model, by, {facts.TAKEN: prompt_tokens}, is_news=lambda known, new: new > known):
+            self._log.info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
 
     def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
         """Compare an accepted prompt with the learned limits."""
@@ -178,112 +191,139 @@ class Learning:
             self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """The server itself reports what it has allocated: a smaller window found earlier no longer holds, unless the
-        server reported the same then."""
-        known = self._of(model)
-        if not known.cuts_silently or known.window_tokens is None or window_tokens == known.stated_tokens:
-            return
-        if window_tokens > known.window_tokens:
-            self._adopt(model, Knowledge.without_cut)
+        """The server itself reports a window anew: smaller limits found earlier no longer hold, nor smaller windows to
+        which prompts were cut, unless the server reported the same then."""
+        known, now = self._of(model), self._clock()
+
+        def without(found: Knowledge) -> Knowledge:
+            cut_less = found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            return cut_less.without_limits_under(window_tokens)
+
+        if without(known) is not known:
+            self._adopt(model, without)
             self._log.info("limit_learned", model=key_of(model), limit_tokens=None, allocated_tokens=window_tokens)
             self.version += 1
 
-    def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int) -> None:
+    def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, by: str = "") -> None:
         """Compare the prompt of a refusal, as the upstream counted it exactly, with our own estimate of it, before the
         ratio is applied. It is as long as prompts get, so one is enough, and waiting for more would cost as many
         refusals."""
-        ratio, (known, calibrated) = prompt_tokens / max(1, estimate_tokens), self.ratio(model, counted_by)
+        ratio, (known, is_measured) = prompt_tokens / max(1, estimate_tokens), self.ratio(model, counted_by, by)
         if not self._enabled or estimate_tokens < MIN_SAMPLE_TOKENS or not is_plausible(ratio):
             return
-        if calibrated and ratio <= known:
-            self._note_sample(model, counted_by, self._sampled(model, ratio))
+        if is_measured and ratio <= known:
+            self._learn(model, by, {f"{facts.CONFIRMED}{counted_by}": ratio}, is_news=lambda known, new: new > known)
+            self._sample(model, counted_by, by, ratio)
             return
-        samples = Samples(MIN_SAMPLES, ratio + RATIO_STEP / 2)  # the next prompts may be slightly above it
-        self._samples = with_newest(self._samples, {key_of(model): samples}, MAX_MODELS)
-        self._note_sample(model, counted_by, samples)
+        raised = rounded_up(ratio + RATIO_STEP / 2)  # the next prompts may be slightly above it
+        self._samples = with_newest(self._samples, {(key_of(model), counted_by, by): Samples((raised,))}, MAX_MODELS)
+        self._adopt_ratio(model, counted_by, by, raised, is_confirmed=True)
 
-    def note_images(self, model: str, tokens: Mapping[str, int]) -> None:
+    def note_images(self, model: str, tokens: Mapping[str, int], by: str = "") -> None:
         """Keep measured costs of images, by `image_key`."""
-        if not self._enabled or not tokens:
-            return
-        self._adopt(model, lambda found: found.with_images(tokens))
-        self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
-        self.version += 1
+        if self._learn(model, by, {f"{facts.IMAGE}{image}": cost for image, cost in tokens.items()}):
+            self._log.info("image_cost_learned", model=key_of(model), tokens=dict(tokens))
 
-    def note_unnamed_refusal(self, model: str, requested_tokens: int, by: str = "") -> None:
-        """Infer the window from refusals that name no limit: a little less than the smallest refused request, from the
-        second on. Otherwise every long request to such an upstream would be sent twice for ever.
+    def search(self, model: str, by: str = "") -> Search | None:
+        """The search for a limit that no refusal of this tenant, or of two others, has named."""
+        known = self._of(model)
+        return known.of(by).unnamed or known.unnamed
 
-        `requested_tokens`: the prompt and the requested reply; either may be too much. `by`: the tenant of the request.
-        """
-        if not self._enabled or not SMALLEST_WINDOW_TOKENS <= requested_tokens <= LARGEST_TOKENS:
+    def search_after(self, model: str, refused_tokens: int, reply: int, by: str = "", scale: float = 1.0) -> Search:
+        """The search for a limit after a refusal that names none. `scale`: what a prompt has by the counter of
+        `refused_tokens` for one token of those that were noted."""
+        key = key_of(model), by
+        passed = int((self._passed.get(key) or 0) * scale)
+        suspected = int((self._suspected.get(key) or refused_tokens / scale) * scale)
+        known = self._of(model).of(by).unnamed
+        if known is None:
+            return Search.begun(min(refused_tokens, suspected), passed, reply)
+        return known.after_refusal(min(refused_tokens, suspected), passed, reply)
+
+    def note_unnamed_refusal(self, model: str, search: Search, by: str = "") -> None:
+        """Keep the search after a refusal that names no limit: the next requests are fitted to its guess."""
+        if not self._enabled or not 2 * SMALLEST_WINDOW_TOKENS <= search.refused <= LARGEST_TOKENS:
             return
         self.refresh()
         known = self._of(model)
-        own = known.of(by)
-        if own.refused_tokens is None:
-            self._teach_tenant(model, by, lambda found: replace(found, refused_tokens=requested_tokens))
+        if known.of(by).unnamed == search:
             return
-        smallest = min(own.refused_tokens, requested_tokens)
-        inferred = max(SMALLEST_WINDOW_TOKENS, int(smallest * _UNDER_REFUSED))
-        if own.inferred_tokens is not None and own.inferred_tokens <= inferred:
-            return
-        others = [found.inferred_tokens for tenant, found in known.of_keys.items() if tenant != by]
-        seen = max((tokens for tokens in others if tokens is not None), default=None)
-        self._teach_tenant(model, by, lambda found: replace(found, refused_tokens=smallest, inferred_tokens=inferred))
+        self._passed.pop((key_of(model), by))
+        self._suspected.pop((key_of(model), by))
+        others = [found.unnamed for tenant, found in known.of_keys.items() if tenant != by]
+        seen = max((other for other in others if other is not None), key=lambda other: other.guess, default=None)
+        self._teach_tenant(model, by, lambda found: replace(found, unnamed=search))
         if seen is not None:  # the limit that all of them met is below the larger one at least
-            self._teach(model, lambda found: replace(found, inferred_tokens=max(seen, inferred)))
+            widest = max(seen, search, key=lambda one: one.guess)
+            self._teach(model, lambda found: replace(found, unnamed=widest))
+        self._log_search(model, search, for_all=seen is not None)
+
+    def note_suspected(self, model: str, refused_tokens: int, by: str = "") -> None:
+        """Remember the size of a prompt refused without a word: the next second send will be smaller."""
+        key = key_of(model), by
+        self._suspected.put(key, min(refused_tokens, self._suspected.get(key) or refused_tokens))
+
+    def note_passed(self, model: str, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
+        """Remember the size of an accepted prompt, for the search for a limit that no refusal names. Only a first send
+        may raise the guess: the next turn continues from a second one."""
+        key = key_of(model), by
+        if prompt_tokens > (self._passed.get(key) or 0):
+            self._passed.put(key, prompt_tokens)
+        if prompt_tokens >= (self._suspected.get(key) or math.inf):
+            self._suspected.pop(key)
+        if self._enabled and is_first and self._of(model).after_pass_of(by, prompt_tokens) is not self._of(model):
+            self._adopt(model, lambda found: found.after_pass_of(by, prompt_tokens))
+            self._log_search(model, self._of(model).of(by).unnamed, for_all=False)
+
+    def _log_search(self, model: str, search: Search | None, *, for_all: bool) -> None:
+        tokens = None if search is None else search.guess
         self._log.info(
             "limit_learned",
             model=key_of(model),
-            limit_tokens=inferred,
-            scope=Scope.WINDOW.value,
+            limit_tokens=tokens,
+            scope=Scope.INPUT.value,
             inferred=True,
-            for_all=seen is not None,
+            for_all=for_all,
         )
         self.version += 1
 
-    def note_refused_media(self, model: str, modalities: frozenset[Modality]) -> None:
+    def note_refused_media(self, model: str, modalities: frozenset[Modality], by: str = "") -> None:
         """Keep which media a model cannot read, once the same request was accepted without them."""
-        self.refresh()
-        new = modalities - set(self._of(model).refused)
-        if not self._enabled or not new:
-            return
-        self._teach(model, lambda found: replace(found, refused=tuple(sorted({*found.refused, *new}))))
-        self._log.info("media_refusal_learned", model=key_of(model), refused=sorted(new))
-        self.version += 1
+        if self._learn(model, by, dict.fromkeys([f"{facts.REFUSES}{kind}" for kind in modalities], 1)):
+            self._log.info("media_refusal_learned", model=key_of(model), refused=sorted(modalities))
 
-    def note_media_refused_in_results(self, model: str) -> None:
+    def note_media_refused_in_results(self, model: str, by: str = "") -> None:
         """Keep that an upstream accepts only text in tool results."""
-        self.refresh()
-        if not self._enabled or self._of(model).results_hold_text:
-            return
-        self._teach(model, lambda found: replace(found, results_hold_text=True))
-        self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
-        self.version += 1
+        if self._learn(model, by, {facts.RESULTS_HOLD_TEXT: 1}):
+            self._log.info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
 
-    def note_tool_refused(self, model: str) -> None:
+    def note_tool_refused(self, model: str, by: str = "") -> None:
         """Keep that an upstream does not accept the proxy's own tool."""
-        self.refresh()
-        if not self._enabled or self._of(model).refuses_our_tool:
-            return
-        self._teach(model, lambda found: replace(found, refuses_our_tool=True))
-        self._log.info("tool_refusal_learned", model=key_of(model))
-        self.version += 1
+        if self._learn(model, by, {facts.REFUSES_OUR_TOOL: 1}):
+            self._log.info("tool_refusal_learned", model=key_of(model))
 
     def note_usage(
-        self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, request_id: str, by: str = ""
+        self,
+        model: str,
+        counted_by: str,
+        estimate_tokens: int,
+        prompt_tokens: int,
+        request_id: str,
+        by: str = "",
+        *,
+        may_cut: bool = False,
     ) -> None:
         """Compare the upstream's count with what is known and with our own estimate of the same prompt, before the
-        ratio is applied; `counted_by`: the counter of that estimate. `by`: the tenant of the request."""
+        ratio is applied; `counted_by`: the counter of that estimate. `by`: the tenant of the request. `may_cut`:
+        whether the upstream may cut prompts silently; then nothing but the ratio keeps a prompt whole, so one response
+        is enough, and a count far under it is no sample."""
         if not self._enabled:
             return
         self._refute(model, prompt_tokens, by)
         if estimate_tokens < MIN_SAMPLE_TOKENS or prompt_tokens <= 0:
             return
-        ratio, (known, calibrated) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by)
-        adopted = known if calibrated else None
-        if tells_of_truncation(ratio, adopted):
+        ratio, (known, is_measured) = prompt_tokens / estimate_tokens, self.ratio(model, counted_by, by)
+        if tells_of_truncation(ratio, known if may_cut and is_measured else None):
             self._log.warning(
                 "upstream_truncated_silently",
                 request_id=request_id,
@@ -292,7 +332,7 @@ class Learning:
                 prompt_tokens=prompt_tokens,
             )
         elif is_plausible(ratio):
-            self._note_sample(model, counted_by, self._sampled(model, ratio))
+            self._sample(model, counted_by, by, ratio, needed=1 if may_cut else MIN_SAMPLES)
 
     def refresh(self) -> None:
         """Take over what other workers have adopted or erased since, and drop what is too old: one look at the file and
@@ -326,25 +366,49 @@ class Learning:
     def _of(self, model: str) -> Knowledge:
         return self._known.get(key_of(model), _NOTHING) if self._known else _NOTHING
 
-    def _sampled(self, model: str, ratio: float) -> Samples:
-        before = self._samples.get(key_of(model))
-        samples = before.with_sample(ratio) if before else Samples(1, ratio)
-        self._samples = with_newest(self._samples, {key_of(model): samples}, MAX_MODELS)
-        return samples
+    def _sample(self, model: str, counted_by: str, by: str, ratio: float, needed: int = MIN_SAMPLES) -> None:
+        """Take one more sample of a tenant's ratio, and adopt what follows if it is news."""
+        (known, is_measured), whose = self.ratio(model, counted_by, by), (key_of(model), counted_by, by)
+        samples = self._samples.get(whose, Samples()).with_sample(ratio)
+        self._samples = with_newest(self._samples, {whose: samples}, MAX_MODELS)
+        is_confirmed = facts.binding(self._of(model).facts, f"{facts.CONFIRMED}{counted_by}", by) is not None
+        if is_measured and not is_confirmed and contradicts(ratio, known):
+            news: float | None = rounded_up(max(1.0, ratio))
+        else:
+            news = samples.news(known if is_measured else None, needed, may_be_dense=is_confirmed)
+        if news is not None:
+            self._adopt_ratio(model, counted_by, by, news, is_confirmed=is_confirmed)
 
-    def _note_sample(self, model: str, counted_by: str, samples: Samples) -> None:
-        """Adopt the measured ratio if it is news."""
-        known, calibrated = self.ratio(model, counted_by)
-        if (news := samples.news(known if calibrated else None)) is not None:
-            self._adopt(model, lambda found: replace(found, ratio=news, calibrated=True, counted_by=counted_by))
-            self._log.info("ratio_learned", model=key_of(model), ratio=news)
-            self.version += 1
+    def _adopt_ratio(self, model: str, counted_by: str, by: str, ratio: float, *, is_confirmed: bool) -> None:
+        confirmed = {f"{facts.CONFIRMED}{counted_by}": ratio} if is_confirmed else {}
+        if self._learn(model, by, {f"{facts.RATIO}{counted_by}": ratio, **confirmed}):
+            self._log.info("ratio_learned", model=key_of(model), ratio=ratio)
+
+    def _learn(
+        self,
+        model: str,
+        by: str,
+        new: Mapping[str, float],
+        is_news: Callable[[float, float], bool] = operator.ne,
+    ) -> bool:
+        """Keep facts that a tenant has met, if they are news for it (known, new); whether any was."""
+        if not self._enabled or not new:
+            return False
+        self.refresh()
+        known = {name: facts.binding(self._of(model).facts, name, by) for name in new}
+        told = {name: value for name, value in new.items() if (old := known[name]) is None or is_news(old.value, value)}
+        if not told:
+            return False
+        now = self._clock()
+        self._adopt(model, lambda found: replace(found, facts=facts.with_values(found.facts, by, told, now)))
+        self.version += 1
+        return True
 
     def _refute(self, model: str, prompt_tokens: int, by: str) -> None:
-        known = self._of(model)
-        if known.refuted_by(prompt_tokens, by) is known:
+        known, now = self._of(model), self._clock()
+        if known.refuted_by(prompt_tokens, by, now) is known:
             return
-        self._adopt(model, lambda found: found.refuted_by(prompt_tokens, by))
+        self._adopt(model, lambda found: found.refuted_by(prompt_tokens, by, now))
         self._log.info("limit_learned", model=key_of(model), limit_tokens=None, refuted_by_tokens=prompt_tokens)
         self.version += 1
 
@@ -352,10 +416,7 @@ class Learning:
         """Forget what is too old; the file forgets it at the next lesson."""
         now = self._clock()
         self._known = {model: known.standing(now) for model, known in self._known.items()}
-        taught = [
-            found.taught for known in self._known.values() for found in (known, *known.of_keys.values()) if found.taught
-        ]
-        self._until = min(taught, default=math.inf) + STANDS_SECONDS
+        self._until = min([known.oldest for known in self._known.values()], default=math.inf) + STANDS_SECONDS
 
     def _teach(self, model: str, change: Callable[[Knowledge], Knowledge]) -> None:
         """Change what refusals have taught about a model."""

@@ -149,7 +149,7 @@ class Explainer:
             problem = does_not_fit(plan, profile.model, profile.window_tokens, self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
-        ratio = to.ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name)
+        ratio = to.ratio_of(profile.model, counter_for(profile.tokenizer, profile.model).name, "", False)
         return Explanation(planned, to.upstream.base_url, mode, places, ratio, problem)
 
     def _destination(self, body: bytes) -> Destination:

@@ -14,12 +14,13 @@ from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
-from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.profile import Modality, ModelProfile, Witness
 from proxy.core.models.providers import is_own_server
+from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Sent, Unit, Verdict, VerdictKind
 from proxy.core.overflow.image_costs import costs_seen, images_in
 from proxy.core.overflow.retry_strategy import Attempt, Outcome, Rung
-from proxy.core.overflow.silent_truncation import Counted, window_of_a_cut
+from proxy.core.overflow.silent_truncation import Counted, may_be_of_a_cut, window_of_a_cut
 from proxy.core.tokens.image_tokens import with_images_of
 from proxy.shell.models.calibration import RATIO_STEP
 from proxy.shell.models.learning import Learning
@@ -62,9 +63,8 @@ class Judge:
         decision.refusal = verdict.kind.value
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(decision, verdict)
-        if verdict.is_overflow and verdict.limit is None:
-            self._learn_from_unnamed_refusal(verdict, planned)
-        elif verdict.kind is not VerdictKind.ACCEPTED:
+        is_search = verdict.is_overflow and verdict.limit is None
+        if verdict.kind is not VerdictKind.ACCEPTED and not is_search:
             self._learn_from_refusal(verdict, planned)
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
@@ -104,7 +104,8 @@ class Judge:
             witness=Witness.LEARNED,
         )
         asked = planned.request.reply_limit
-        ratio, measured = self._learning.ratio(profile.model, counter_for(profile.tokenizer, profile.model).name)
+        own = counter_for(profile.tokenizer, profile.model)
+        ratio, measured = self._learning.ratio(profile.model, own.name, planned.tenant, own.exact)
         budget = budget_for(profile, asked and asked[1], exact=measured, rules=BudgetRules(), ratio=ratio)
         return budget.room_tokens
 
@@ -114,7 +115,7 @@ class Judge:
             return None
         model, profile = planned.request.model, planned.inputs.profile
         own = counter_for(profile.tokenizer, model)
-        ratio, measured = self._learning.ratio(model, own.name)
+        ratio, measured = self._learning.ratio(model, own.name, planned.tenant, own.exact)
         is_exact = not planned.inputs.is_rough and own.exact
         known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
@@ -126,7 +127,7 @@ class Judge:
             return None
         decision.cut_to_tokens = window
         self._recorder.cut(decision, int(sent * ratio), counted.prompt)
-        self._learning.note_cut(model, window, profile.certain_window_tokens)
+        self._learning.note_cut(model, window, profile.certain_window_tokens, planned.tenant)
         return window
 
     def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
@@ -150,32 +151,61 @@ class Judge:
         if counted.request.has_images:
             self._learn_images(counted, estimate_tokens, verdict.prompt)
         else:
-            self._learning.note_count(counted.request.model, counted.inputs.counted_by, estimate_tokens, verdict.prompt)
+            model, counted_by = counted.request.model, counted.inputs.counted_by
+            self._learning.note_count(model, counted_by, estimate_tokens, verdict.prompt, counted.tenant)
 
-    def _learn_from_unnamed_refusal(self, verdict: Verdict, planned: Planned) -> None:
-        """Keep the size that was refused by an upstream that does not state its limit."""
-        if verdict.may_be_echo or not _is_comparable(planned):
+    def search_after(self, refused: Planned, counted: Planned | None = None) -> Search | None:
+        """The search for a limit after a refusal that names none, in the model's tokens; None if the size of the
+        request is unknown. `counted`: another plan for the same request, whose counter counts."""
+        if not refused.request.shape.is_whole:
+            return None
+        scale = 1.0
+        if counted is not None and counted.inputs.counted_by != refused.inputs.counted_by:
+            scale = counted.plan.before.tokens / max(1, refused.plan.before.tokens)
+        limit = refused.reply_limit or refused.request.reply_limit
+        size, reply = max(1, int(refused.tokens_after * scale)), limit[1] if limit else 0
+        if reply > size:  # rather both together are too much
+            size, reply = size + reply, 0
+        return self._learning.search_after(refused.request.model, size, reply, refused.tenant, scale)
+
+    def search_of(self, planned: Planned) -> Search | None:
+        """The search that bounds a request; None if it is bound by something else."""
+        is_bound = planned.inputs.profile.witness is Witness.INFERRED
+        return self._learning.search(planned.request.model, planned.tenant) if is_bound else None
+
+    def learn_search(self, verdict: Verdict, refused: Planned, counted: Planned | None = None) -> None:
+        """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
+        smaller prompt is accepted."""
+        search = self.search_after(refused, counted)
+        if search is None or verdict.may_be_echo or not _is_comparable(refused):
             return
-        reply = planned.reply_limit or planned.request.reply_limit
-        requested = int(planned.plan.after.tokens * planned.inputs.budget.ratio) + (reply[1] if reply else 0)
-        self._learning.note_unnamed_refusal(planned.request.model, requested, planned.tenant)
+        if verdict.is_overflow:
+            self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
+        else:
+            self._learning.note_suspected(refused.request.model, search.refused, refused.tenant)
 
-    def learn_what_was_refused(self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned) -> None:
+    def learn_what_was_refused(
+        self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned, sent: Planned
+    ) -> None:
         """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
-        only after the same request was accepted without them, or shorter."""
+        only after the same request was accepted without them, or shorter, as `sent`."""
         if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
             return
+        if refusal.is_conditional:
+            return
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
-            self._learning.note_tool_refused(refused.request.model)
-        if attempt.rung is Rung.EMERGENCY and refusal.is_suspect:
-            self._learn_from_unnamed_refusal(refusal, refused)
+            self._learning.note_tool_refused(refused.request.model, refused.tenant)
+        if attempt.rung is Rung.EMERGENCY and attempt.is_search:
+            if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
+                self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
+            self._learning.note_passed(sent.request.model, sent.tokens_after, sent.tenant, is_first=False)
         if attempt.rung is not Rung.WITHOUT_MEDIA:
             return
         if refusal.refuses_in_results:
-            self._learning.note_media_refused_in_results(refused.request.model)
+            self._learning.note_media_refused_in_results(refused.request.model, refused.tenant)
         elif refusal.refuses_model:
             kinds = refusal.refused & attempt.refused or attempt.refused
-            self._learning.note_refused_media(refused.request.model, kinds)
+            self._learning.note_refused_media(refused.request.model, kinds, refused.tenant)
 
     def learn_from_usage(
         self,
@@ -190,34 +220,55 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
+        if went_well and planned.request.shape.is_whole:
+            passed = planned.tokens_after if counted is None else counted
+            self._learning.note_passed(planned.request.model, passed, planned.tenant)
         if not _is_comparable(planned):
             return
         if counted is None and planned.inputs.terms.goal_tokens is not None and went_well:
             self._learning.note_prompt(planned.request.model, planned.tokens_after, planned.tenant)
         profile = planned.inputs.profile
         if counted is not None and profile.window_is_guessed:
-            self._learning.note_taken(profile.model, counted, profile.window_tokens)
+            self._learning.note_taken(profile.model, counted, profile.window_tokens, planned.tenant)
         if counted is None:
             return
         estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
         if planned.request.has_images:
             self._learning.note_prompt(profile.model, counted, planned.tenant)
-            self._learn_images(planned, estimate, counted)
-        elif planned.inputs.is_rough:
+            if planned.is_here:
+                self._learn_images(planned, estimate, counted)
+        elif planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted)):
             self._learning.note_prompt(profile.model, counted, planned.tenant)
         else:
-            self._learning.note_usage(profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant)
+            may_cut = self._may_cut(profile)
+            self._learning.note_usage(
+                profile.model, counted_by, estimate, counted, decision.request_id, planned.tenant, may_cut=may_cut
+            )
+
+    def _may_cut(self, profile: ModelProfile) -> bool:
+        """Whether the upstream may cut a prompt silently: it is known to, or may have any window."""
+        return profile.cuts_silently or (self._is_own_server and profile.certain_window_tokens is None)
+
+    def _may_be_of_a_cut(self, planned: Planned, counted: Counted) -> bool:
+        """Whether a count may be one of a part of the prompt: then it says nothing about how the upstream counts."""
+        profile, estimate = planned.inputs.profile, planned.plan.after.tokens
+        own = counter_for(profile.tokenizer, profile.model)
+        ratio, is_measured = self._learning.ratio(profile.model, own.name, planned.tenant, own.exact)
+        certain = profile.certain_window_tokens
+        if not self._may_cut(profile) or (certain is not None and estimate * ratio <= certain):
+            return False
+        return may_be_of_a_cut(estimate, counted, ratio if is_measured else None, is_exact=own.exact)
 
     def _learn_images(self, planned: Planned, estimate_tokens: int, prompt_tokens: int) -> None:
         """Compare the upstream's count of a prompt with images with their expected cost."""
         profile = planned.inputs.profile
         texts = counter_for(profile.tokenizer, profile.model)
-        ratio, calibrated = self._learning.ratio(profile.model, texts.name)
+        ratio, calibrated = self._learning.ratio(profile.model, texts.name, planned.tenant, texts.exact)
         counter = with_images_of(profile.model, texts, profile.image_tokens)
         may_hold = planned.wire.may_hold_images
         images = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         seen = costs_seen(images, counter, estimate_tokens, prompt_tokens, ratio if calibrated or texts.exact else None)
-        self._learning.note_images(profile.model, seen)
+        self._learning.note_images(profile.model, seen, planned.tenant)
 
 
 def _is_comparable(planned: Planned) -> bool:

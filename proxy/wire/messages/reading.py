@@ -29,8 +29,8 @@ from proxy.wire.messages.message import IGNORED, REMINDER, ApiMessage, Form, Fra
 
 _RESULT: Final = f'"{RESULT}"'.encode()
 _COMPACTION: Final = f'"{COMPACTION}"'.encode()
-_REMINDER: Final = "<system-reminder>"
-"""The beginning of the texts that Claude Code puts beside tool results."""
+_REMINDER: Final = ("<system-reminder>", "</system-reminder>")
+"""Beginning and end of the texts that Claude Code puts beside tool results. What comes after the end is a person's."""
 
 
 def read(items: Sequence[Raw]) -> list[tuple[Message, int]]:
@@ -199,7 +199,7 @@ def _beside(
     """Content beside results. A person's words are a message of their own; reminders and media belong to the results,
     and so does any content before a result."""
     texts = [text for block in blocks if (text := text_in(block)) is not None]
-    is_reminder = is_before or (bool(texts) and all(text.lstrip().startswith(_REMINDER) for text in texts))
+    is_reminder = is_before or (bool(texts) and all(map(_is_reminder, texts)))
     role, is_companion = (REMINDER, True) if is_reminder else ("user", not texts)
     must_stay = brings_tools(raw, blocks)
     return replace(
@@ -212,6 +212,11 @@ def _beside(
         frame=frame,
         place=place,
     )
+
+
+def _is_reminder(text: str) -> bool:
+    begin, end = _REMINDER
+    return text.lstrip().startswith(begin) and text.rstrip().endswith(end)
 
 
 def _after_compaction(items: Sequence[bytes]) -> int:

@@ -99,7 +99,7 @@ def test_the_first_user_message_stays_and_what_keeps_it_apart_from_the_next_one(
     for units in found.removable():
         found.apply(Change(units=units))
     assert [unit.role for unit in found.units] == ["system", "user", "assistant", "user"]
-    assert [entry.message.text() for entry in found.first_request()] == ["task"]
+    assert [entry.message.text() for entry in found.tasks()] == ["task"]
 
 
 def test_questions_without_an_answer_go_with_what_went_before():
@@ -128,7 +128,36 @@ def test_output_in_user_messages_belongs_to_the_words_before_it_where_nothing_is
         ("user", 8, 9),
         ("assistant", 9, 11),
     ]
-    assert [entry.index for entry in found.newest_results()] == [10]
+    assert [entry.index for entry in found.results(found.units[2])] == [4]
+    assert found.newest_results() == [], "how it begins was seen before, but is not how tools begin"
+
+
+def test_the_last_user_message_stays_with_what_it_follows_however_it_begins():
+    said = {"role": "assistant", "content": "yes"}
+    found = kept(*(message for turn in range(3) for message in (user(f"Document {turn}\n{turn}"), said)), said, said)
+    assert spans(found) == [
+        ("user", 0, 1),
+        ("assistant", 1, 3),
+        ("assistant", 3, 5),
+        ("assistant", 5, 6),
+        ("assistant", 6, 7),
+        ("assistant", 7, 8),
+    ]
+    assert starts(found.removable()) == [[1], [5], [6]]
+    assert found.last_user() == 4
+    assert [entry.index for entry in found.last_request()] == [4]
+    assert [entry.index for entry in found.tasks()] == [0]
+
+
+def test_what_a_person_asked_last_stays_beside_the_output_that_follows():
+    said = {"role": "assistant", "content": "```bash\nls\n```"}
+    asked = [said, user("Now the other half."), said, user("Output: a.py"), said, user("Output: b.py")]
+    found = kept(user("task"), said, user("Output: c.py"), *asked)
+    assert starts(found.removable()) == [[1], [5]]
+    assert [entry.index for entry in found.tasks()] == [0, 4]
+    assert [entry.index for entry in found.last_request()] == [8]
+    assert [entry.index for entry in found.newest_results()] == [8]
+    assert found.fixed(1).tokens == 1 + 1 + found.last_request()[0].size.tokens
 
 
 def test_where_tools_are_called_a_user_message_is_a_persons():

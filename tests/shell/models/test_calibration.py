@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.models.calibration import (
+    MAX_SAMPLES,
     MIN_SAMPLES,
     PLAUSIBLE,
     RATIO_STEP,
     Samples,
+    contradicts,
     is_plausible,
     tells_of_truncation,
 )
@@ -16,48 +18,57 @@ from proxy.shell.models.calibration import (
 RATIOS = st.floats(*PLAUSIBLE)
 
 
-def after(ratios, start=1.0):
-    samples = Samples(0, start)
+def after(ratios):
+    samples = Samples()
     for ratio in ratios:
         samples = samples.with_sample(ratio)
     return samples
 
 
-@given(st.lists(RATIOS, min_size=1, max_size=30))
-def test_the_mean_lies_among_what_was_seen_and_the_peak_is_never_under_it(ratios):
-    samples = after(ratios, ratios[0])
-    assert min(ratios) - 1e-9 <= samples.mean <= max(ratios) + 1e-9
-    assert samples.peak >= samples.mean
-    assert samples.count == len(ratios)
-
-
 @given(RATIOS)
 def test_nothing_is_adopted_before_enough_answers(ratio):
-    assert after([ratio] * (MIN_SAMPLES - 1), ratio).news(None) is None
-    assert after([ratio] * MIN_SAMPLES, ratio).news(None) is not None
+    assert after([ratio] * (MIN_SAMPLES - 1)).news(None) is None
+    assert after([ratio] * MIN_SAMPLES).news(None) is not None
+    assert after([ratio]).news(None, needed=1) is not None
 
 
 @given(RATIOS)
 def test_what_is_adopted_is_at_most_a_step_over_what_was_seen_and_then_stays(ratio):
-    samples = after([ratio] * MIN_SAMPLES, ratio)
+    samples = after([ratio] * MIN_SAMPLES)
     adopted = samples.news(None)
     assert ratio - 1e-6 <= adopted < ratio + RATIO_STEP + 1e-6
     assert samples.with_sample(ratio).news(adopted) is None
 
 
-def test_an_upstream_that_counts_more_is_followed_at_once_and_one_that_counts_less_only_where_much_is_wasted():
-    assert after([1.2] * 9).news(1.0) is not None
-    early, settled = after([0.97] * 10, 0.97), after([0.97] * 60, 0.97)
-    assert early.news(1.0) == 0.97
-    assert settled.news(1.0) is None
-    assert after([0.9] * 60, 0.9).news(1.0) == 0.9
+@given(RATIOS, st.lists(RATIOS, max_size=MAX_SAMPLES // 2))
+def test_a_few_odd_requests_move_nothing(ratio, odd):
+    steady = after([ratio] * MAX_SAMPLES)
+    adopted = steady.news(None)
+    assert after([*steady.ratios, *odd]).news(adopted) is None
 
 
-def test_one_conversation_that_counts_little_lowers_nothing_for_the_others():
-    samples = after([1.3] * 40, 1.3)
-    for _ in range(15):
-        samples = samples.with_sample(1.0)
-    assert samples.news(1.3) is None
+@given(st.lists(RATIOS, min_size=1, max_size=40))
+def test_only_the_latest_samples_count(ratios):
+    assert after(ratios).ratios == tuple(ratios[-MAX_SAMPLES:])
+
+
+def test_an_upstream_that_counts_more_is_followed_and_one_that_counts_less_only_where_much_is_wasted():
+    assert after([1.2] * 9).news(1.0) == 1.2
+    assert after([0.97] * 9).news(1.0) is None
+    assert after([0.9] * 9).news(1.0) == 0.9
+
+
+def test_once_a_refusal_has_shown_dense_content_a_ratio_is_lowered_only_when_all_samples_are_lower():
+    samples = after([1.3] + [1.0] * (MAX_SAMPLES - 1))
+    assert samples.news(1.3, may_be_dense=True) is None
+    assert samples.with_sample(1.0).news(1.3, may_be_dense=True) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "adopted", "found"), [(1.0, 1.3, True), (1.05, 1.3, False), (0.7, 1.0, False), (0.6, 0.9, False)]
+)
+def test_one_count_disproves_a_ratio_only_if_that_made_prompts_look_much_longer(ratio, adopted, found):
+    assert contradicts(ratio, adopted) is found
 
 
 @pytest.mark.parametrize(("ratio", "plausible"), [(0.49, False), (0.5, True), (3.0, True), (3.01, False)])

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.models.profile import Modality, Witness
+from proxy.core.models.search import Search
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import shared_file
 from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.knowledge import MAX_KEYS, STANDS_SECONDS
 from proxy.shell.models.learning import MAX_MODELS, Learning
+from proxy.shell.models.merging import Known, merged
 from proxy.wire.model_list import ModelLimits
 
 UPSTREAM = "http://upstream/v1"
@@ -47,14 +49,32 @@ class Clock:
         return self.now
 
 
+def refused(found: Learning, tokens: int, by: str = "", reply: int = 0) -> None:
+    """A refusal that names no limit."""
+    found.note_unnamed_refusal("m", found.search_after("m", tokens, reply, by), by)
+
+
+def guess(found: Learning, by: str = "") -> int | None:
+    """The limit that is searched for."""
+    search = found.search("m", by)
+    return search and search.guess
+
+
 def window(found: Learning, model: str = "m", *, by: str | None = None) -> int | None:
     limits = found.limits(model, by)
     return limits[0].window_tokens if limits else None
 
 
-def use(found: Learning, *ratios: float, model: str = "m", estimate: int = 10_000) -> None:
+def use(
+    found: Learning,
+    *ratios: float,
+    model: str = "m",
+    estimate: int = 10_000,
+    by: str = "",
+    may_cut: bool = False,
+) -> None:
     for ratio in ratios:
-        found.note_usage(model, "bytes", estimate, round(estimate * ratio), "req-1")
+        found.note_usage(model, "bytes", estimate, round(estimate * ratio), "req-1", by, may_cut=may_cut)
 
 
 def test_an_exact_limit_is_believed_at_once_and_survives_a_restart(tmp_path: Path) -> None:
@@ -159,12 +179,10 @@ def test_only_the_tenant_who_met_a_limit_refutes_it_for_himself(tmp_path: Path) 
 
 def test_a_window_that_refusals_without_words_tell_of_binds_all_once_two_tenants_have_met_them(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for _ in range(2):
-        found.note_unnamed_refusal("m", 20_000, "one")
-    assert (window(found, by="one"), window(found, by="new")) == (18_000, None)
-    for _ in range(2):
-        found.note_unnamed_refusal("m", 30_000, "two")
-    assert (window(found, by="one"), window(found, by="new")) == (18_000, 27_000)
+    refused(found, 20_000, "one")
+    assert (guess(found, "one"), guess(found, "new")) == (10_000, None)
+    refused(found, 30_000, "two")
+    assert (guess(found, "one"), guess(found, "two"), guess(found, "new")) == (10_000, 15_000, 15_000)
 
 
 def test_of_one_model_no_more_tenants_are_remembered_than_are_allowed(tmp_path: Path) -> None:
@@ -221,8 +239,8 @@ def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(estimate: int, co
 def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(tmp_path: Path) -> None:
     found = learning(tmp_path)
     for _ in range(3):
-        found.note_unnamed_refusal("m", 30_000)
-        found.note_usage("m", "bytes", 31_000, 31_000, "req-1")
+        refused(found, 30_000)
+        found.note_passed("m", 31_000)
     assert found.limits("m") is None
 
 
@@ -239,33 +257,67 @@ def test_exactly_half_is_believed_at_once(tmp_path: Path) -> None:
     assert window(found) == BELIEVED // 2
 
 
-def test_refusals_that_name_no_limit_bound_the_prompt_from_the_second_on(tmp_path: Path) -> None:
+def test_one_refusal_that_names_no_limit_bounds_the_prompt(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    found.note_unnamed_refusal("m", 30_000)
-    assert found.limits("m") is None
     with capture_logs() as log:
-        found.note_unnamed_refusal("m", 40_000)
+        refused(found, 30_000, reply=9_000)
+        refused(found, 40_000)
     limits, phrase = found.limits("m") or pytest.fail("nothing learned")
-    assert (limits.window_tokens, limits.input_tokens) == (27_000, None)
+    assert (limits.window_tokens, limits.input_tokens) == (24_000, 15_000)
     assert phrase == "inferred from refusals that name no limit"
     assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
-        ("limit_learned", 27_000, True)
+        ("limit_learned", 15_000, True)
     ]
-    found.note_unnamed_refusal("m", 27_000)
-    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].window_tokens == 24_300
+    refused(found, 12_000)
+    assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 6_000
 
 
-def test_a_longer_prompt_that_is_refused_without_a_number_teaches_nothing_more(tmp_path: Path) -> None:
+def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_it(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for tokens in (30_000, 30_000, 50_000, 30_000):
-        found.note_unnamed_refusal("m", tokens)
-    assert (found.limits("m") or pytest.fail("nothing learned"))[0].window_tokens == 27_000
+    for tokens in (20_000, 26_000, 24_000):
+        found.note_passed("m", tokens)
+    refused(found, 30_000)
+    version = found.version
+    assert guess(found) == 26_000
+    found.note_passed("m", 23_000)
+    assert (guess(found), found.version) == (26_000, version)
+    found.note_passed("m", 25_000)
+    assert (guess(found), guess(learning(tmp_path)), found.version) == (28_000, 28_000, version + 1)
+    found.note_passed("m", 30_000)
+    assert (guess(found), found.limits("m")) == (None, None)
+
+
+def test_a_second_send_that_is_accepted_raises_nothing(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    refused(found, 30_000)
+    found.note_passed("m", 14_500, is_first=False)
+    assert guess(found) == 15_000
+    found.note_passed("m", 14_000)
+    assert guess(found) == 22_000
+
+
+def test_a_refusal_without_a_word_only_halves_the_next_second_send(
+    tmp_path: Path,
+) -> None:
+    found = learning(tmp_path)
+    found.note_suspected("m", 30_000)
+    found.note_suspected("m", 14_000)
+    assert found.limits("m") is None
+    assert found.search_after("m", 31_000, 0).guess == 7_000
+    assert found.search_after("m", 15_500, 0, scale=0.5).guess == 3_500
+    found.note_passed("m", 14_000)
+    assert found.search_after("m", 31_000, 0).guess == 15_500
+
+
+def test_sizes_are_converted_to_the_counter_of_the_refusal(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_passed("m", 26_000)
+    assert found.search_after("m", 15_000, 0, scale=0.5).guess == 13_000
 
 
 def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for tokens in (30_000, 30_000):
-        found.note_unnamed_refusal("m", tokens)
+    refused(found, 30_000)
     found.note_refusal("m", refusal(60_000), BELIEVED)
     assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens is None
     assert window(found) == 60_000
@@ -274,8 +326,7 @@ def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Pa
 @pytest.mark.parametrize("tokens", [0, -5, 10**9])
 def test_an_absurd_prompt_bounds_nothing(tokens: int, tmp_path: Path) -> None:
     found = learning(tmp_path)
-    for _ in range(3):
-        found.note_unnamed_refusal("m", tokens)
+    found.note_unnamed_refusal("m", Search(tokens, tokens // 2))
     assert found.limits("m") is None
 
 
@@ -297,14 +348,14 @@ def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(tmp_p
     assert learning(tmp_path).ratio("m", "bytes") == (1.22, True)
 
 
-def test_a_ratio_holds_for_the_counter_that_it_was_learned_with_and_for_no_other(tmp_path: Path) -> None:
+def test_a_ratio_holds_for_the_counter_that_it_was_learned_with(tmp_path: Path) -> None:
     found = learning(tmp_path)
     use(found, *[1.22] * MIN_SAMPLES)
     assert found.ratio("m", "bytes:qwen") == (1.0, False)
     for _ in range(MIN_SAMPLES):
         found.note_usage("m", "bytes:qwen", 10_000, 9_900, "req-1")
-    assert learning(tmp_path).ratio("m", "bytes:qwen") != (1.0, False)
-    assert learning(tmp_path).ratio("m", "bytes") == (1.0, False)
+    assert learning(tmp_path).ratio("m", "bytes:qwen") == (0.99, True)
+    assert learning(tmp_path).ratio("m", "bytes") == (1.22, True)
 
 
 def test_a_ratio_that_names_no_counter_is_learned_anew(tmp_path: Path) -> None:
@@ -326,23 +377,130 @@ def test_a_ratio_that_wanders_moves_nothing_and_writes_nothing(tmp_path: Path) -
 def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_path: Path) -> None:
     found = learning(tmp_path)
     use(found, *[1.22] * MIN_SAMPLES)
-    use(found, *[1.6] * 40)
+    use(found, *[1.6] * 5)
     assert found.ratio("m", "bytes") == (1.6, True)
-    use(found, *[1.2] * 40)
-    assert found.ratio("m", "bytes") == (1.6, True), "one conversation lowers nothing for the others"
-    use(found, *[1.2] * 400)
-    assert 1.2 <= found.ratio("m", "bytes")[0] <= 1.25
+    use(found, *[1.3] * 4)
+    assert found.ratio("m", "bytes") == (1.6, True), "a few requests of another kind lower nothing"
+    use(found, 1.3)
+    assert found.ratio("m", "bytes") == (1.3, True)
 
 
-def test_while_little_was_seen_a_ratio_that_is_a_little_too_high_is_lowered(tmp_path: Path) -> None:
+def test_a_ratio_that_a_search_has_taught_ends_with_the_first_prompt_that_contradicts_it(tmp_path: Path) -> None:
     found = learning(tmp_path)
-    use(found, *[1.22] * MIN_SAMPLES)
-    use(found, *[1.16] * 40)
-    assert found.ratio("m", "bytes")[0] < 1.22
-    later = learning(tmp_path / "other")
-    use(later, *[1.22] * 60)
-    use(later, *[1.18] * 400)
-    assert later.ratio("m", "bytes") == (1.22, True)
+    use(found, *[2.6] * MIN_SAMPLES)
+    assert found.ratio("m", "bytes") == (2.6, True)
+    use(found, 1.04)
+    assert found.ratio("m", "bytes") == (1.04, True)
+    use(found, *[2.6] * MIN_SAMPLES, by="other")
+    use(found, 0.6, by="other")
+    assert found.ratio("m", "bytes", "other") == (1.0, True), "at once only to what we count ourselves"
+
+
+def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_all_later_prompts_contradict_it(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_count("m", "bytes", 30_000, 45_000)
+    use(found, *[1.0] * 8)
+    assert found.ratio("m", "bytes") == (1.51, True)
+    use(found, 1.0)
+    assert found.ratio("m", "bytes") == (1.0, True)
+
+
+def test_a_ratio_that_must_be_confirmed_counts_as_far_as_refusals_go(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.5] * MIN_SAMPLES)
+    assert found.ratio("m", "bytes", confirmed=True) == (1.0, True)
+    found.note_count("m", "bytes", 10_000, 12_000)
+    assert found.ratio("m", "bytes", confirmed=True) == (1.2, True)
+    assert found.ratio("m", "bytes") == (1.5, True)
+    low = learning(tmp_path / "low")
+    use(low, *[0.8] * MIN_SAMPLES)
+    assert low.ratio("m", "bytes", confirmed=True) == (0.8, True), "it leaves nothing out"
+
+
+def test_where_prompts_may_be_cut_one_response_is_enough_and_a_low_count_is_no_sample(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, 1.2, may_cut=True)
+    assert found.ratio("m", "bytes") == (1.2, True)
+    use(found, *[0.8] * 9, may_cut=True)
+    assert found.ratio("m", "bytes") == (1.2, True)
+
+
+def test_a_ratio_binds_the_tenant_that_taught_it_and_all_others_once_a_second_one_agrees(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.5] * MIN_SAMPLES, by="one")
+    assert found.ratio("m", "bytes", "one") == (1.5, True)
+    assert found.ratio("m", "bytes", "new") == (1.0, False)
+    assert found.ratio("m", "bytes", "") == found.ratio("m", "bytes") == (1.5, True), "to show to people"
+    use(learning(tmp_path), *[1.3] * MIN_SAMPLES, by="two")
+    found.refresh()
+    assert [found.ratio("m", "bytes", by)[0] for by in ("one", "two", "new")] == [1.5, 1.3, 1.3]
+    use(found, 1.0, by="new")
+    assert found.ratio("m", "bytes", "new") == (1.0, True), "its own prompt contradicts what others have met"
+
+
+LESSONS = {
+    "refused": lambda found, by: found.note_refused_media("m", frozenset({Modality.VISION}), by),
+    "results_hold_text": lambda found, by: found.note_media_refused_in_results("m", by),
+    "refuses_our_tool": lambda found, by: found.note_tool_refused("m", by),
+    "cuts_silently": lambda found, by: found.note_cut("m", 4_096, 32_768, by),
+    "image_tokens": lambda found, by: found.note_images("m", {"512x512": 300}, by),
+    "taken_tokens": lambda found, by: found.note_taken("m", 200_000, 128_000, by),
+}
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_every_lesson_binds_its_tenant_and_all_others_once_a_second_one_has_met_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    def told(found: Learning, by: str) -> object:
+        limits = found.limits("m", by)
+        return limits and getattr(limits[0], name)
+
+    first, second = learning(tmp_path), learning(tmp_path)
+    LESSONS[name](first, "one")
+    assert told(first, "one")
+    assert not told(first, "two")
+    assert (first.taught_apart("m", "one"), first.taught_apart("m", "two")) == ("one", "")
+    version = first.version
+    LESSONS[name](first, "one")
+    assert first.version == version, "it is no news"
+    LESSONS[name](second, "two")
+    first.refresh()
+    assert told(first, "new") == told(first, "one")
+    off = learning(tmp_path / "off", enabled=False)
+    LESSONS[name](off, "one")
+    assert off.limits("m") is None
+
+
+def test_a_cut_to_the_window_that_the_server_states_needs_no_second_tenant(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_cut("m", 4_096, 4_096, "one")
+    assert window(found, by="new") == 4_096
+
+
+def test_a_cut_takes_the_place_of_what_the_tenants_refusals_taught_and_a_later_refusal_that_of_the_cut(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    found = learning(tmp_path, clock=clock)
+    found.note_refusal("m", refusal(8_192), None, "one")
+    found.note_refusal("m", refusal(16_384), None, "two")
+    found.note_cut("m", 4_096, None, "one")
+    assert (window(found, by="one"), window(found, by="two"), window(found, by="new")) == (4_096, 16_384, None)
+    clock.now += 5
+    found.note_refusal("m", refusal(16_384), None, "one")
+    assert window(found, by="one") == 16_384
+
+
+def test_a_cut_and_a_ratio_of_one_tenant_leave_another_ones_alone(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    use(found, *[1.4] * MIN_SAMPLES, by="one")
+    found.note_cut("m", 4_096, None, "one")
+    use(found, *[0.9] * MIN_SAMPLES, by="two")
+    assert (window(found, by="two"), found.ratio("m", "bytes", "two")) == (None, (0.9, True))
+    found.note_prompt("m", 9_000, "two")
+    assert window(found, by="one") is None, "the same server has just read a longer prompt"
+    assert found.ratio("m", "bytes", "one") == (1.4, True)
 
 
 @given(st.lists(st.floats(0.5, 3.0), min_size=MIN_SAMPLES, max_size=60))
@@ -379,7 +537,7 @@ def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing
     assert found.ratio("m", "bytes") == (1.0, False)
     use(found, *[1.2] * MIN_SAMPLES)
     with capture_logs() as log:
-        use(found, 0.8)
+        use(found, 0.8, may_cut=True)
     assert log == [
         {
             "event": "upstream_truncated_silently",
@@ -492,16 +650,6 @@ def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tm
     ]
 
 
-def test_a_prompt_that_was_taken_refutes_what_was_inferred_and_where_that_came_from(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    for tokens in (30_000, 30_000):
-        found.note_unnamed_refusal("m", tokens)
-    found.note_usage("m", "bytes", 27_001, 27_001, "req-1")
-    assert found.limits("m") is None
-    found.note_unnamed_refusal("m", 50_000)
-    assert found.limits("m") is None, "it begins anew, with two refusals"
-
-
 def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) -> None:
     first, second = learning(tmp_path), learning(tmp_path)
     version = second.version
@@ -547,7 +695,7 @@ def test_upstreams_do_not_mix(tmp_path: Path) -> None:
         b"{",
         b"\xff\xfe",
         b"[1]",
-        b'{"http://upstream/v1": {"m": {"ratio": 0}}}',
+        b'{"http://upstream/v1": {"m": {"facts": {"ratio bytes": {"": [-1, 0]}}}}}',
         b'{"x": {"m": {"window_tokens": 1}}}',
     ],
 )
@@ -650,8 +798,8 @@ def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path)
     learning(tmp_path).note_refusal("m", refusal(60_000), BELIEVED)
     before = (tmp_path / "learned.json").read_bytes()
     found = learning(tmp_path, enabled=False)
-    for _ in range(2):
-        found.note_unnamed_refusal("m", 30_000)
+    refused(found, 30_000)
+    found.note_passed("m", 14_900)
     found.note_refusal("n", refusal(60_000), BELIEVED)
     use(found, *[1.22] * MIN_SAMPLES)
     assert (found.limits("m"), found.limits("n"), found.ratio("m", "bytes")) == (None, None, (1.0, False))
@@ -790,3 +938,39 @@ def test_a_refusal_is_believed_at_once_where_a_window_is_only_guessed(tmp_path: 
     found = learning(tmp_path)
     found.note_refusal("m", refusal(4_096), None)
     assert window(found) == 4_096
+
+
+def test_what_two_tenants_have_met_at_two_replicas_binds_a_third_at_both(tmp_path: Path) -> None:
+    one, two = learning(tmp_path / "one"), learning(tmp_path / "two")
+    for replica, by, ratio in ((one, "a", 1.5), (two, "b", 1.3)):
+        use(replica, *[ratio] * MIN_SAMPLES, by=by)
+        replica.note_cut("m", 4_096, None, by)
+    _agree(one, two, {})
+    for found in (one, two):
+        assert [found.ratio("m", "bytes", by)[0] for by in ("a", "b", "new")] == [1.5, 1.3, 1.3]
+        assert window(found, by="new") == 4_096
+    base = dict(one.known)
+    two.note_prompt("m", 9_000, "b")
+    use(one, *[1.5] * MIN_SAMPLES, by="new")
+    _agree(one, two, base)
+    assert one.known == two.known
+    assert (window(one, by="a"), two.ratio("m", "bytes", "new")) == (None, (1.5, True))
+
+
+def _agree(one: Learning, two: Learning, base: Known) -> None:
+    """As two replicas do by way of a server."""
+    agreed = merged(base, one.known, two.known)
+    one.take(agreed, one.known)
+    two.take(agreed, two.known)
+
+
+def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None, "one")
+    found.note_allocated("m", 4_096)
+    assert window(found, by="one") == 4_096
+    found.note_allocated("m", 16_384)
+    assert window(found, by="one") is None
+    refused(found, 20_000, "two")
+    found.note_allocated("m", 16_384)
+    assert guess(found, "two") is None

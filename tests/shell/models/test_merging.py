@@ -6,22 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models.profile import Modality
+from proxy.core.models.facts import Fact
 from proxy.shell.models.knowledge import Knowledge, Refusals
 from proxy.shell.models.merging import MAX_MODELS, merged
 
 TENANTS = st.dictionaries(
     st.sampled_from("abc"), st.builds(Refusals, window_tokens=st.sampled_from([None, 4_096, 8_192])), max_size=3
 )
+OF = st.dictionaries(
+    st.sampled_from("abc"), st.builds(Fact, st.sampled_from([0, 1, 2]), st.sampled_from([5, 9])), min_size=1
+)
+FACTS = st.dictionaries(st.sampled_from(["ratio bytes", "cut to"]), OF)
 KNOWLEDGE = st.builds(
     Knowledge,
     window_tokens=st.sampled_from([None, 4_096, 8_192]),
     of_keys=TENANTS,
-    refused=st.sampled_from([(), ("vision",), ("audio", "vision")]),
-    ratio=st.sampled_from([1.0, 1.2]),
-    calibrated=st.booleans(),
+    facts=FACTS,
     taught=st.sampled_from([0, 5, 9]),
-    image_tokens=st.dictionaries(st.sampled_from("xy"), st.integers(1, 9), max_size=2),
 )
 KNOWN = st.dictionaries(st.sampled_from(["m", "n", "o"]), KNOWLEDGE, max_size=3)
 OLD = Knowledge(window_tokens=8_192, taught=5)
@@ -63,7 +64,7 @@ def test_of_two_limits_the_newer_lesson_stands():
 
 
 def test_what_is_too_old_here_and_was_renewed_elsewhere_stands():
-    expired, renewed = Knowledge(ratio=1.0), replace(OLD, taught=9)
+    expired, renewed = Knowledge(), replace(OLD, taught=9)
     assert merged({"m": OLD}, {"m": expired}, {"m": renewed})["m"] == renewed
 
 
@@ -77,12 +78,12 @@ def test_of_two_lessons_of_one_tenant_the_newer_one_stands():
 
 
 def test_what_both_sides_have_met_is_known_to_both():
-    mine = replace(OLD, refused=(Modality.VISION,), of_keys={"a": Refusals(window_tokens=4_096)}, taught=6)
-    theirs = replace(OLD, refused=(Modality.AUDIO,), of_keys={"b": Refusals(window_tokens=4_096)}, taught=6, ratio=1.1)
+    seen = {"vision": {"a": Fact(1, 6)}, "audio": {"b": Fact(1, 6)}}
+    mine = replace(OLD, facts={"vision": seen["vision"]}, of_keys={"a": Refusals(window_tokens=4_096)}, taught=6)
+    theirs = replace(OLD, facts={"audio": seen["audio"]}, of_keys={"b": Refusals(window_tokens=4_096)}, taught=6)
     agreed = merged({"m": OLD}, {"m": mine}, {"m": theirs})["m"]
-    assert agreed.refused == (Modality.AUDIO, Modality.VISION)
+    assert agreed.facts == seen
     assert set(agreed.of_keys) == {"a", "b"}
-    assert agreed.ratio == 1.1
 
 
 def test_what_the_other_side_has_given_up_goes_here_too_and_the_other_way_round_it_stays():

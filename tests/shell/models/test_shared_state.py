@@ -96,6 +96,25 @@ async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
             assert three.learning.known == one.learning.known
 
 
+async def test_what_two_tenants_have_met_at_two_replicas_binds_a_third_at_both(
+    tmp_path: Path, server: StateServer, quick: None
+) -> None:
+    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    async with running(one, two):
+        for replica, by, ratio in ((one, ALICE, 1.5), (two, BOB, 1.3)):
+            for _ in range(3):
+                replica.learning.note_usage("m", "bytes", 10_000, int(10_000 * ratio), "req-1", by)
+            replica.learning.note_cut("m", 4_096, None, by)
+        for replica in (one, two):
+            found = replica.learning
+            await until(lambda found=found: found.ratio("m", "bytes", "new")[1] and found.limits("m", "new"))
+            assert [found.ratio("m", "bytes", by)[0] for by in (ALICE, BOB, "new")] == [1.5, 1.3, 1.3]
+            assert found.limits("m", "new")[0].window_tokens == 4_096
+        two.learning.note_prompt("m", 9_000, BOB)
+        await until(lambda: one.learning.limits("m", ALICE) is None)
+        assert one.learning.known == two.learning.known
+
+
 async def test_a_lesson_is_told_at_once_and_the_last_one_at_the_end(tmp_path: Path, server: StateServer) -> None:
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one):

@@ -57,6 +57,11 @@ def test_reminders_and_images_beside_results_stay_and_go_with_them(block, role):
     assert (beside.role, beside.is_companion) == (role, True)
 
 
+def test_words_behind_a_reminder_are_a_persons():
+    *_, beside = read(user([result(1, "a"), text("<system-reminder>x</system-reminder>\n\nGo on with b.")]))
+    assert (beside.role, beside.is_companion) == ("user", False)
+
+
 def test_what_stands_before_a_result_belongs_to_it():
     assert [(one.role, one.is_companion) for one in read(user([text("hm"), result(1, "a")]))] == [
         ("reminder", True),

@@ -37,12 +37,11 @@ class LeaveOutExchanges(Struct, frozen=True):
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""
-        task, last = window.first_request(), window.last_request()
-        second_turn = _start_of_second_turn(window)
+        tasks, second_turn = window.tasks(), _start_of_second_turn(window)
         for units in window.removable():
-            if task != last and units[0].start >= second_turn:
-                yield from self._shorter_first_turn(window, goal, task)
-                task = last
+            if tasks and units[0].start >= second_turn:
+                yield from self._shorter_first_turn(window, goal, tasks)
+                tasks = []
             over = window.over(goal)
             if over is None:
                 return
@@ -57,16 +56,17 @@ class LeaveOutExchanges(Struct, frozen=True):
                     if window.over(goal) is None:
                         return
             yield Change(units=units)
-        if task != last:
-            yield from self._shorter_first_turn(window, goal, task)
+        if tasks:
+            yield from self._shorter_first_turn(window, goal, tasks)
 
-    def _shorter_first_turn(self, window: ContextWindow, goal: Mark, task: list[TrackedMessage]) -> Iterator[Change]:
-        """Cuts what stays of the first turn: the results that separate two user messages, and the first user message,
-        as far as needed, but never below its share."""
+    def _shorter_first_turn(self, window: ContextWindow, goal: Mark, tasks: list[TrackedMessage]) -> Iterator[Change]:
+        """Cuts what stays of the first turn: the results that separate two user messages, and what users asked before
+        their last message, as far as needed, but never below its share."""
         yield from CutToFit(self.notices, ContextWindow.separating_results, Reason.OLD_RESULT)(window, goal)
-        over = window.over(goal)
-        for entry in task if over is not None else ():
-            assert over is not None
+        for entry in tasks:
+            over = window.over(goal)
+            if over is None:
+                return
             tokens = entry.size.tokens - (over.tokens or entry.size.tokens)
             least = max(self.task_tokens, tokens)
             yield from excerpted([entry], least, self.notices, Reason.LONG_OLD_TEXT, _TEXT_LIMITS)

@@ -1,0 +1,146 @@
+"""What requests have taught about a model, and whom it binds: one rule for every lesson.
+
+Rule: what one tenant has met binds that tenant; it binds all others once a second tenant has met it, or the server
+itself has said so. The newest lesson of a tenant counts, so that any order of merging gives the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, TypeAlias
+
+from msgspec import Meta, Struct
+
+CUT_TO: Final = "cut to"
+"""The window to which the upstream silently cut a prompt, in tokens."""
+TAKEN: Final = "taken"
+"""The tokens of a prompt that was accepted although far larger than the window, which was a guess."""
+RESULTS_HOLD_TEXT: Final = "results hold text"
+"""Media were refused in tool results."""
+REFUSES_OUR_TOOL: Final = "our tool is refused"
+"""The proxy's own tool was refused while the same request without it was accepted."""
+REFUSES: Final = "refuses "
+"""Followed by a kind of input that was refused while the same request without it was accepted."""
+RATIO: Final = "ratio "
+"""Followed by a counter: the upstream's tokens for one of this counter."""
+CONFIRMED: Final = "confirmed "
+"""Followed by a counter: the same, as far as a refusal has confirmed it."""
+IMAGE: Final = "image "
+"""Followed by an `image_key`: the tokens of such an image."""
+
+THE_SERVER: Final = "*"
+"""In place of a tenant: the server's own word needs no second witness."""
+MAX_TENANTS: Final = 64
+"""Remembered for one fact; the oldest go first."""
+MAX_NAMES: Final = 128
+"""Facts about one model: image sizes, mostly; those renewed longest ago go first."""
+_COUNTS: Final = (RATIO, CONFIRMED, IMAGE)
+_AT_MOST: Final = frozenset({CUT_TO})
+"""Facts of which a smaller value is the stronger claim."""
+
+
+class Fact(Struct, frozen=True, array_like=True):
+    """What one tenant has met."""
+
+    value: Annotated[float, Meta(ge=0, le=2**31)]
+    """0: it was refuted."""
+    at: float
+    """Unix time."""
+    stated: float = 0
+    """What other sources stated at that time, if anything."""
+
+
+Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
+"""By name and tenant."""
+
+
+def binding(facts: Facts, name: str, by: str | None) -> Fact | None:
+    """The fact that binds this tenant: its own, or the strongest claim in which two agree. `by` None: the newest of
+    all, to show to people.
+
+    >>> of = {"a": Fact(1.1, 5), "b": Fact(1.3, 6), "c": Fact(1.2, 7)}
+    >>> [found and found.value for found in (binding({"ratio ": of}, "ratio ", by) for by in ("a", "new", None))]
+    [1.1, 1.2, 1.2]
+    >>> binding({"cut to": {"a": Fact(4096, 5)}}, "cut to", "new")
+    """
+    of = facts.get(name)
+    if not of:
+        return None
+    standing = [fact for fact in of.values() if fact.value]
+    if by is None:
+        return max(standing, key=lambda fact: fact.at, default=None)
+    own = of.get(by)
+    if own is not None:
+        return own if own.value else None
+    if (said := of.get(THE_SERVER)) is not None and said.value:
+        return said
+    claims = sorted(standing, key=lambda fact: (fact.value, fact.at), reverse=name not in _AT_MOST)
+    return claims[1] if len(claims) > 1 else None
+
+
+def values(facts: Facts, kind: str, by: str | None) -> dict[str, float]:
+    """The facts of one kind that bind this tenant, by the rest of their names."""
+    found = {name: binding(facts, name, by) for name in facts if name.startswith(kind)}
+    return {name.removeprefix(kind): fact.value for name, fact in found.items() if fact is not None}
+
+
+def are_told_by(facts: Facts, by: str) -> bool:
+    """Whether a tenant has met anything that its profile of the model contains, which ratios are not."""
+    return any(by in of for name, of in facts.items() if not name.startswith((RATIO, CONFIRMED)))
+
+
+def with_values(facts: Facts, by: str, new: Mapping[str, float], now: float, stated: float = 0) -> Facts:
+    """With what a tenant has just met: newer than what it met before, whatever the clock of that host said."""
+    found: dict[str, Mapping[str, Fact]] = {}
+    for name, value in new.items():
+        before = facts.get(name, {}).get(by)
+        found[name] = {by: Fact(value, now if before is None else max(now, before.at + 0.001), stated)}
+    return joined(facts, found)
+
+
+def refuted(facts: Facts, name: str, is_wrong: Iterable[str], now: float) -> Facts:
+    """With this fact refuted for these tenants."""
+    for by in is_wrong:
+        facts = with_values(facts, by, {name: 0}, now)
+    return facts
+
+
+def standing(facts: Facts, now: float, seconds: float) -> Facts:
+    """Those that are not too old; the clocks of two hosts may differ. Counts stay: each response compares them."""
+    kept = {
+        name: of if name.startswith(_COUNTS) else {by: fact for by, fact in of.items() if abs(now - fact.at) < seconds}
+        for name, of in facts.items()
+    }
+    return facts if kept == facts else {name: of for name, of in kept.items() if of}
+
+
+def first_to_go(facts: Facts) -> float:
+    """The Unix time of the oldest lesson that does not stay for ever."""
+    ages = (fact.at for name, of in facts.items() if not name.startswith(_COUNTS) for fact in of.values())
+    return min(ages, default=math.inf)
+
+
+def joined(one: Facts, other: Facts) -> Facts:
+    """The facts of both; of two lessons of one tenant, the newer one. Whatever is joined in whatever order, the result
+    is the same."""
+    found: dict[str, Mapping[str, Fact]] = dict(one)
+    for name, of in other.items():
+        known = found.get(name, {})
+        newer = {by: fact for by, fact in of.items() if by not in known or _age(fact) > _age(known[by])}
+        if newer:
+            found[name] = _newest({**known, **newer}, MAX_TENANTS)
+    if len(found) <= MAX_NAMES:
+        return found
+    kept = sorted(found, key=lambda name: (max(map(_age, found[name].values())), name))[-MAX_NAMES:]
+    return {name: found[name] for name in found if name in kept}
+
+
+def _newest(of: Mapping[str, Fact], most: int) -> Mapping[str, Fact]:
+    if len(of) <= most:
+        return of
+    return dict(sorted(of.items(), key=lambda item: (_age(item[1]), item[0]))[-most:])
+
+
+def _age(fact: Fact) -> tuple[float, float, float]:
+    return fact.at, -fact.value, fact.stated

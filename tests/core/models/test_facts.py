@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.models import facts
+from proxy.core.models.facts import (
+    CUT_TO,
+    IMAGE,
+    MAX_NAMES,
+    MAX_TENANTS,
+    RATIO,
+    REFUSES,
+    THE_SERVER,
+    Fact,
+    binding,
+    joined,
+    refuted,
+    standing,
+    values,
+    with_values,
+)
+
+NAMES = [CUT_TO, f"{RATIO}bytes", f"{REFUSES}vision"]
+OF = st.dictionaries(
+    st.sampled_from("abc"),
+    st.builds(Fact, st.sampled_from([0, 1, 2]), st.sampled_from([5, 9]), st.sampled_from([0, 7])),
+    min_size=1,
+)
+FACTS = st.dictionaries(st.sampled_from(NAMES), OF)
+
+
+def told(of: dict[str, float], name: str = f"{RATIO}bytes", by: str | None = "new") -> float | None:
+    found = binding({name: {tenant: Fact(value, 5) for tenant, value in of.items()}}, name, by)
+    return None if found is None else found.value
+
+
+@pytest.mark.parametrize(
+    ("of", "value"),
+    [
+        ({}, None),
+        ({"a": 1.2}, None),
+        ({"a": 1.2, "b": 0}, None),
+        ({"a": 1.2, "b": 1.1}, 1.1),
+        ({"a": 1.2, "b": 1.1, "c": 2.6}, 1.2),
+        ({"new": 1.0, "b": 1.1, "c": 2.6}, 1.0),
+        ({"new": 0, "b": 1.1, "c": 2.6}, None),
+        ({THE_SERVER: 1.5}, 1.5),
+        ({THE_SERVER: 0, "a": 1.5}, None),
+    ],
+)
+def test_what_binds_a_tenant_is_its_own_fact_or_the_strongest_in_which_two_agree(of, value):
+    assert told(of) == value
+
+
+def test_of_windows_the_strongest_claim_in_which_two_agree_is_the_second_smallest():
+    assert told({"a": 4_096, "b": 8_192, "c": 16_384}, CUT_TO) == 8_192
+
+
+def test_people_are_shown_the_newest():
+    of = {"a": Fact(1.5, 5), "b": Fact(1.2, 9), "c": Fact(0, 10)}
+    assert binding({RATIO: of}, RATIO, None) == Fact(1.2, 9)
+    assert binding({}, RATIO, None) is None
+
+
+def test_the_facts_of_one_kind_are_found_by_the_rest_of_their_names():
+    found = with_values({}, "a", {f"{IMAGE}9x9": 85, f"{IMAGE}8x8": 70, RATIO: 1.1}, 5)
+    assert values(found, IMAGE, "a") == {"9x9": 85, "8x8": 70}
+    assert values(found, IMAGE, "b") == {}
+    assert facts.are_told_by(found, "a")
+    assert not facts.are_told_by(with_values({}, "a", {RATIO: 1.1}, 5), "a"), "which no profile contains"
+
+
+@given(FACTS, FACTS, FACTS)
+def test_any_order_of_joining_gives_the_same(one, other, third):
+    assert joined(one, one) == one
+    assert joined(one, other) == joined(other, one)
+    assert joined(joined(one, other), third) == joined(one, joined(other, third))
+
+
+@given(FACTS, st.sampled_from(NAMES), st.sampled_from([0, 1, 2]), st.floats(0, 9))
+def test_what_a_tenant_has_just_met_is_its_newest_lesson_whatever_the_clock_says(known, name, value, now):
+    found = with_values(known, "a", {name: value}, now)
+    assert found[name]["a"].value == value
+    assert joined(known, found) == found
+
+
+def test_what_was_refuted_does_not_come_back_from_another_replica():
+    known = with_values({}, "a", {CUT_TO: 4_096}, 5)
+    gone = refuted(known, CUT_TO, ["a"], 5)
+    assert binding(joined(gone, known), CUT_TO, "a") is None
+
+
+def test_lessons_are_forgotten_and_counts_are_not():
+    known = with_values(with_values({}, "a", {CUT_TO: 4_096, f"{IMAGE}8x8": 70}, 5), "b", {CUT_TO: 4_096}, 8)
+    assert standing(known, 11, 7) is known
+    assert standing(known, 12, 7) == {CUT_TO: {"b": Fact(4_096, 8)}, f"{IMAGE}8x8": {"a": Fact(70, 5)}}
+    assert standing(known, 20, 7).keys() == {f"{IMAGE}8x8"}
+    assert facts.first_to_go(known) == 5
+    assert facts.first_to_go(standing(known, 20, 7)) == math.inf
+
+
+def test_the_number_of_facts_and_tenants_is_bounded_and_the_newest_stay():
+    known: facts.Facts = {}
+    for number in range(MAX_NAMES + 5):
+        known = with_values(known, "a", {f"{IMAGE}{number}": 70}, number)
+    for number in range(MAX_TENANTS + 5):
+        known = with_values(known, f"tenant {number}", {CUT_TO: 4_096}, 1_000 + number)
+    assert len(known) == MAX_NAMES
+    assert f"{IMAGE}5" not in known
+    assert f"{IMAGE}{MAX_NAMES + 4}" in known
+    assert len(known[CUT_TO]) == MAX_TENANTS
+    assert "tenant 4" not in known[CUT_TO]
