@@ -25,7 +25,7 @@ from proxy.core.compaction.message_report import MessageReport
 from proxy.core.compaction.omission_note import NoteRoom
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
-from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
+from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
@@ -167,6 +167,14 @@ class Plan(Discreet, frozen=True):
     def messages(self) -> tuple[bytes, ...]:
         """The bytes of each message that is sent."""
         return tuple([message.raw for message in self.sent])
+
+    @property
+    def fixed_tokens(self) -> int:
+        """Of what has to stay and is never cut before all else: tools, system texts, the first and the last user
+        message."""
+        asked = [block.tokens_after for block in self.blocks if block.role == "user" and not block.tool]
+        system = sum(block.tokens_after for block in self.blocks if block.role in SYSTEM_ROLES)
+        return self.base.tokens + system + sum(asked[:1]) + sum(asked[1:][-1:])
 
     @property
     def fits(self) -> bool:

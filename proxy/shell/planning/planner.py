@@ -33,7 +33,7 @@ from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, ProfileOf, RatioOf, SendTerms, is_far_under
 from proxy.shell.planning.planned import Planned
 from proxy.shell.planning.prefix import LastSent
-from proxy.shell.planning.refused_seals import RefusedSeals
+from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.shell.planning.wanted import in_thread
 from proxy.wire.protocol import Wire
 from proxy.wire.repairs import repaired
@@ -104,7 +104,7 @@ class Planner:
         """None: nothing is ever hidden."""
         self._settle = settle
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
-        self._refused_seals = RefusedSeals()
+        self._refused = RefusedHistories()
 
     async def plan(
         self,
@@ -200,7 +200,17 @@ class Planner:
 
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""
-        return await self._again(refused, without=media, keeping=keeping)
+        return await self._again(refused, without=refused.inputs.terms.without | media, keeping=keeping)
+
+    async def plan_without_tool(self, refused: Planned, *, keeping: bool) -> Planned:
+        """A plan for a request without the proxy's own tool, nor the calls of it that were put into the history."""
+        terms, request = refused.inputs.terms, refused.request
+        terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False), keeping=keeping)
+        if request.put_in:
+            tenant = refused.tenant
+            plain = replace(refused.wire.parse(bytes(request.body), None, 0), named=request.named)
+            request = self._healed(refused.wire, tenant, plain, 0)
+        return await in_thread(self.made, refused.wire, request, refused.tenant, terms, refused.resolved)
 
     async def plan_repaired(self, refused: Planned, refusal: str = "", *, keeping: bool) -> Planned:
         """A plan for the repaired history of a request that was refused because its calls and results do not pair up.
@@ -213,14 +223,24 @@ class Planner:
         """A plan for the history of a request without the reasoning that its upstream could not verify."""
         return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
 
-    def note_unsealed(self, refused: Planned, accepted: Planned) -> None:
-        """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
-        accepted the request."""
-        self._refused_seals.note(refused.tenant, refused.request)
+    def note_healed(self, refused: Planned, healed: Planned, *, unsealed: bool) -> None:
+        """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
+        if unsealed:
+            self._refused.note_seals(refused.tenant, refused.request)
+        else:
+            may_repeat = refused.wire.results_may_repeat
+            self._refused.note_unpaired(refused.tenant, refused.request, may_repeat=may_repeat)
         # The next turn continues from what was accepted, not from what was refused.
         tenant = bytes.fromhex(refused.tenant)
-        match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
-        self._remember(replace(accepted, last_sent=refused.last_sent), tenant, match)
+        match = self._memory.find((healed.wire.path, tenant), healed.request.body)
+        self._remember(replace(healed, last_sent=refused.last_sent), tenant, match)
+
+    def _healed(self, wire: Wire, tenant: str, request: Request, known: int) -> Request:
+        """The request without what its upstream is known to refuse; no seals are looked for in its first messages."""
+        request = self._refused.without_seals(tenant, request, known)
+        if self._refused.has_unpaired(tenant, request):
+            request = repaired(wire, request, "", lacking_result(self._pipelines.language))
+        return request
 
     async def _made_for(self, refused: Planned, request: Request, *, keeping: bool) -> Planned:
         terms = refused.inputs.terms._replace(keeping=keeping)
@@ -300,7 +320,7 @@ class Planner:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
-        request = self._refused_seals.left_out(tenant.hex(), request, shared)
+        request = self._healed(wire, tenant.hex(), request, shared)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
             known, shared, goes_on = None, 0, False  # new content changed known messages

@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxy.core.compaction.budget import BudgetRules, budget_for
-from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.pairing import unpaired
 from proxy.core.conversation.size import Size
 from proxy.core.media.routes import modalities_in
@@ -166,7 +165,8 @@ class Judge:
         size, reply = max(1, int(refused.tokens_after * scale)), limit[1] if limit else 0
         if reply > size:  # rather both together are too much
             size, reply = size + reply, 0
-        return self._learning.search_after(refused.request.model, size, reply, refused.tenant, scale)
+        fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
+        return self._learning.search_after(refused.request.model, size, reply, refused.tenant, scale, fixed)
 
     def search_of(self, planned: Planned) -> Search | None:
         """The search that bounds a request; None if it is bound by something else."""
@@ -185,19 +185,17 @@ class Judge:
             self._learning.note_suspected(refused.request.model, search.refused, refused.tenant)
 
     def learn_what_was_refused(
-        self, attempt: Attempt, refusal: Verdict, outcome: Outcome, refused: Planned, sent: Planned
+        self, attempt: Attempt, refusal: Verdict, refused: Planned, sent: Planned, *, is_accepted: bool
     ) -> None:
         """A refusal of media or of the proxy's own tool, or one that states no reason, is taken as true of the model
-        only after the same request was accepted without them, or shorter, as `sent`."""
-        if outcome.status >= 400 or outcome.verdict.kind is not VerdictKind.ACCEPTED:
-            return
+        only after the same request without them, or shorter, was accepted as `sent`, or refused for another reason."""
         if refusal.is_conditional:
             return
-        if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
+        if attempt.rung is Rung.WITHOUT_TOOL:
             self._learning.note_tool_refused(refused.request.model, refused.tenant)
         if attempt.rung is Rung.FEWER_BYTES:
             self._learning.note_bytes(sent.plan.after.bytes, refused.plan.after.bytes, refused.tenant)
-        if attempt.rung is Rung.EMERGENCY and attempt.is_search:
+        if attempt.rung is Rung.EMERGENCY and attempt.is_search and is_accepted:
             if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
             self._learning.note_passed(sent.request.model, sent.tokens_after, sent.tenant, is_first=False)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.shell.planning import refused_seals
-from proxy.shell.planning.refused_seals import RefusedSeals
+from proxy.shell.planning import refused_histories
+from proxy.shell.planning.refused_histories import RefusedHistories
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.request import Request
 
@@ -28,45 +28,45 @@ def seals(found: Request) -> list[bool]:
 
 
 def test_what_was_refused_is_left_out_and_what_is_newer_stays() -> None:
-    known = RefusedSeals()
-    known.note("t", request(ASKED, thought("a"), thought("b"), ASKED))
+    known = RefusedHistories()
+    known.note_seals("t", request(ASKED, thought("a"), thought("b"), ASKED))
     later = request(ASKED, thought("a"), thought("b"), ASKED, thought("c"), ASKED)
-    assert seals(known.left_out("t", later)) == [False, False, True]
+    assert seals(known.without_seals("t", later)) == [False, False, True]
 
 
 def test_the_newest_refusal_counts() -> None:
-    known = RefusedSeals()
+    known = RefusedHistories()
     for turn in ([thought("a")], [thought("a"), thought("b")]):
-        known.note("t", request(*turn, ASKED))
-    assert seals(known.left_out("t", request(thought("a"), thought("b"), thought("c")))) == [False, False, True]
+        known.note_seals("t", request(*turn, ASKED))
+    assert seals(known.without_seals("t", request(thought("a"), thought("b"), thought("c")))) == [False, False, True]
 
 
 @pytest.mark.parametrize(("tenant", "model", "seal"), [("u", "m", "a"), ("t", "n", "a"), ("t", "m", "b")])
 def test_other_clients_models_and_reasoning_are_left_alone(tenant: str, model: str, seal: str) -> None:
-    known = RefusedSeals()
-    known.note("t", request(thought("a"), ASKED))
+    known = RefusedHistories()
+    known.note_seals("t", request(thought("a"), ASKED))
     other = request(thought(seal), ASKED, model=model)
-    assert known.left_out(tenant, other) is other
+    assert known.without_seals(tenant, other) is other
 
 
 def test_known_messages_are_not_looked_up_again() -> None:
-    known = RefusedSeals()
-    known.note("t", request(thought("a"), ASKED))
+    known = RefusedHistories()
+    known.note_seals("t", request(thought("a"), ASKED))
     later = request(thought("a"), ASKED, thought("b"))
-    assert known.left_out("t", later, 1) is later
-    assert known.left_out("t", later, 0) is not later
+    assert known.without_seals("t", later, 1) is later
+    assert known.without_seals("t", later, 0) is not later
 
 
 def test_a_request_without_seals_leaves_nothing_to_remember() -> None:
-    known = RefusedSeals()
-    known.note("t", request({"role": "assistant", "content": "Done."}, ASKED))
+    known = RefusedHistories()
+    known.note_seals("t", request({"role": "assistant", "content": "Done."}, ASKED))
     plain = request({"role": "assistant", "content": "Done."}, ASKED, thought("a"))
-    assert known.left_out("t", plain) is plain
+    assert known.without_seals("t", plain) is plain
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_seals, "MAX_KNOWN", 2)
-    known = RefusedSeals()
+    monkeypatch.setattr(refused_histories, "MAX_KNOWN", 2)
+    known = RefusedHistories()
     for seal in "abc":
-        known.note("t", request(thought(seal)))
-    assert [seals(known.left_out("t", request(thought(seal)))) for seal in "abc"] == [[True], [False], [False]]
+        known.note_seals("t", request(thought(seal)))
+    assert [seals(known.without_seals("t", request(thought(seal)))) for seal in "abc"] == [[True], [False], [False]]
