@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxy.core.compaction.plan import Plan, Progress
+from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.references import Resolved
 from proxy.core.text import jsontext
@@ -58,6 +58,8 @@ class Planned:
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
     """Whether the proxy's own tool is in the list that is sent."""
+    reading: Reading | None = None
+    """What the proxy has read for the model since the client's request."""
     tokens_before: int = field(init=False)
     """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
     tokens_after: int = field(init=False)
