@@ -587,6 +587,7 @@ def test_an_answer_ends_where_nothing_fits_any_more(spoken: str, stream: bool, b
     assert told["message"]["content"] == spoken if spoken else "could not be given" in told["message"]["content"]
 
 
+@pytest.mark.breaks_the_proxy
 @STREAMED
 def test_a_defect_of_the_proxy_costs_the_page_and_not_the_answer(
     stream: bool, build: Any, monkeypatch: pytest.MonkeyPatch

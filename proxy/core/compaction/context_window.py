@@ -242,6 +242,10 @@ class ContextWindow:
         """The kept messages."""
         return self.before(len(self.entries))
 
+    def finished(self) -> Iterator[TrackedMessage]:
+        """The kept messages of finished turns: before the last user message and the newest units, the oldest first."""
+        return self.before(min([self.last_user(), *(unit.start for unit in self.newest)]))
+
     def before(self, index: int) -> Iterator[TrackedMessage]:
         """The kept messages before an index, the oldest first."""
         for entry in self.entries[: max(0, index)]:
