@@ -19,6 +19,7 @@ from faults.storage import full_disk, isolation, kills, many_at_once, no_disk, r
 from faults.strangers import fronts, keys_of_clients, strangers, wrong_keys
 from faults.trials import Extent, Trial, Tried
 from faults.upstream_faults import broken_answers, forged_headers, nonsense
+from faults.waiting import waiting_requests
 
 TRIALS: Final[dict[str, Trial]] = {
     trial.__name__: trial
@@ -45,6 +46,7 @@ TRIALS: Final[dict[str, Trial]] = {
         idle_streams,
         large_beside_small,
         slow_bodies,
+        waiting_requests,
         secrets,
     )
 }

@@ -180,6 +180,11 @@ class Stage:
         """Everything that the process has printed."""
         return (self.folder / "log").read_bytes()
 
+    def memory_megabytes(self) -> int:
+        """The most that the process has held so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
     def kept(self) -> dict[str, bytes]:
         """The content of the store, by name."""
         stored = self.folder / "data" / "tool-output"

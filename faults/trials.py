@@ -35,13 +35,14 @@ class Extent:
     kills: int = 50
     idle_streams: int = 1_000
     large_at_once: int = 100
+    waiting: int = 500
     late_starts: int = 5
     """Troubles of a bucket during which a replica starts."""
 
     @classmethod
     def short(cls) -> Extent:
         """What `make test` has time for."""
-        return cls(every=29, kills=3, idle_streams=200, large_at_once=12, late_starts=2)
+        return cls(every=29, kills=3, idle_streams=200, large_at_once=12, late_starts=2, waiting=10)
 
 
 Trial: TypeAlias = Callable[[Extent], Awaitable[list[Tried]]]

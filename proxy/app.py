@@ -51,6 +51,7 @@ from proxy.shell.relay.tool_loop import Retrieval
 from proxy.shell.resources.interpreter import tune_interpreter
 from proxy.shell.resources.logs import configure_logging
 from proxy.shell.resources.shared_table import SharedTable
+from proxy.shell.resources.waiting import WaitingRoom
 from proxy.shell.resources.workload import Workload, give_memory_back
 from proxy.shell.telemetry.history import FILE_NAME, History
 from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS: Final = 2
 """Between two checks of what other workers have learned; a check is one stat."""
+SHOW_SECONDS: Final = 1
+"""Between two looks at how much waits, for the metrics: counting at each request would cost each one."""
 PREPARE_SECONDS: Final = 2
 """From the start until the words of refusals are loaded, unless a refusal comes earlier."""
 
@@ -77,6 +80,12 @@ async def _prepare_for_refusals() -> None:
     """In a thread, so that no request waits for it, and not while the first ones come."""
     await asyncio.sleep(PREPARE_SECONDS)
     await asyncio.to_thread(prepare)
+
+
+async def _show_load(workload: Workload, room: WaitingRoom, metrics: Metrics) -> None:
+    while True:
+        metrics.load(workload.queued, room.waiting)
+        await asyncio.sleep(SHOW_SECONDS)
 
 
 async def _follow(learning: Learning) -> None:
@@ -131,6 +140,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     history = _history(settings, inherited)
     recorder = Recorder(metrics, tracer, inherited.recent, history, inherited.replacements)
     workload = Workload()
+    room = WaitingRoom(settings.server.max_waiting_bytes, settings.data_dir, metrics.waiting_lost.inc)
     folder, kept = create_folder(settings), settings.artifacts
     tenants = create_tenants(settings, folder)
     store = _store(settings, folder, tenants, metrics)
@@ -139,8 +149,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
     tools = ArtifactTools(reader, settings.language)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
-    rights = _rights(settings, tenants)
-    mcp = _mcp(settings, tools, rights)
+    mcp = _mcp(settings, tools, rights := _rights(settings, tenants))
     lanes = [
         Lane.of(settings.before(one), one, shared, name if settings.upstreams else "")
         for name, one in settings.named_upstreams.items()
@@ -160,6 +169,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 at_the_end.push_async_callback(lane.upstream.aclose)
                 at_the_end.push_async_callback(lane.models.close)
             at_the_end.callback(reader.close)
+            at_the_end.callback(room.close)
             for close in (store.close, resolver.aclose, readiness.close, history.close):
                 at_the_end.push_async_callback(close)
             for lane in lanes:
@@ -169,6 +179,7 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
             for work in (
                 history.write_for_ever(),
                 give_memory_back(workload),
+                _show_load(workload, room, metrics),
                 _prepare_for_refusals(),
                 look_after(settings.data_dir, tenants),
             ):
@@ -178,10 +189,10 @@ def create_app(settings: Settings, inherited: Inherited | None = None, reload: R
                 await at_the_end.enter_async_context(mcp.running())
             yield
 
-    fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload)
+    fitted = FittedEndpoint(routes, recorder, ways, settings.server, workload, room)
     explainer = Explainer(settings, [lane.destination for lane in lanes], store.place_of, ways.here)
     guard = _guard(settings)
-    notes: dict[str, Note] = {"decisions": lambda: history.problem}
+    notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if contact is not None:
         notes["state"] = lambda: contact.problem
     asked = probes(readiness, notes)

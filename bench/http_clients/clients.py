@@ -165,9 +165,14 @@ class _PyreqwestAnswer:
 
 def _ours(base_url: str) -> Client:
     from proxy.config.upstreams import UpstreamSettings
-    from proxy.shell.upstream.client import Upstream
+    from proxy.shell.upstream.client import Upstream, UpstreamResponse
+    from proxy.shell.upstream.upload import Outgoing
 
-    return Upstream(UpstreamSettings(base_url=base_url))
+    class Ours(Upstream):
+        async def send(self, method: str, target: bytes, headers: Headers, body: Any) -> UpstreamResponse:
+            return await super().send(method, target, headers, Outgoing(body) if isinstance(body, bytes) else body)
+
+    return Ours(UpstreamSettings(base_url=base_url))
 
 
 CLIENTS: dict[str, Callable[[str], Client]] = {

@@ -25,6 +25,10 @@ _ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
 """What may come before an item of a list."""
 
+_BRIEF_BYTES: Final = 512
+"""Of a member that an outline keeps: names and limits, no texts."""
+_ONLY_ITS_PLACE: Final = b"[]"
+"""In place of the list of messages, which would be held twice wherever a request is not held as a view of its body."""
 _MAX_NAMESAKES: Final = 16
 """Examined to find the member with the messages: tool schemas also use names such as `input`."""
 
@@ -33,8 +37,12 @@ ReadItems: TypeAlias = Callable[[Sequence[Raw]], Sequence[tuple[Message, int]]]
 each item makes one message, the message keeps the item's bytes."""
 
 
+def _never(_: object) -> bool:
+    return False
+
+
 class RequestShape(NamedTuple):
-    """The names of a request's members in a wire."""
+    """The names of a request's members in a wire. Its functions have names, so that a request can be pickled."""
 
     messages: str
     """The member with the list of messages."""
@@ -42,11 +50,11 @@ class RequestShape(NamedTuple):
     """Members that limit the reply, in tokens; the first one present takes precedence."""
     read: ReadItems
     may_hold_images: Callable[[bytes], bool]
-    goes_on: Callable[[Message], bool] = lambda _: False
+    goes_on: Callable[[Message], bool] = _never
     """Whether items that come later may belong to a message: then it is read again with them."""
     joined: Callable[[Sequence[Message]], Sequence[Message]] = tuple
     """Messages that were read apart → the same as they belong together in one request."""
-    reads_anew: Callable[[bytes], bool] = lambda _: False
+    reads_anew: Callable[[bytes], bool] = _never
     """Whether a piece of a body may change the messages before it: then all of them are read again."""
     may_be_plain: bool = False
     """Whether a text, as the only item, or nothing at all may replace the list."""
@@ -126,6 +134,15 @@ class Request:
         while shared and self.shape.goes_on(self.conversation.messages[shared - 1]):
             shared -= 1
         return shared if shared > more_than else 0
+
+    def outline(self) -> Request:
+        """The same without messages and texts: what describes it while its content is elsewhere."""
+        # Copied, because a view keeps the whole body alive.
+        members = {name: bytes(raw) for name, raw in self.members.items() if len(memoryview(raw)) <= _BRIEF_BYTES}
+        nothing = Conversation()
+        return replace(
+            self, body=b"", members=members, conversation=nothing, ends=(), put_in=(), history=b"", healed=()
+        )
 
     @property
     def read_messages(self) -> int:
@@ -272,6 +289,8 @@ def read_request(
     read = shape.read(items)
     messages = tuple([message for message, _ in read])
     ends = _ends(name, body, members, items, read) if will_be_known else ()
+    if array is not None and bytes(memoryview(array)[:1]) == b"[":
+        members[name] = _ONLY_ITS_PLACE
     return Request(body, members, Conversation(messages), shape, ends, has_images=shape.may_hold_images(body))
 
 
@@ -302,7 +321,7 @@ def _continue(shape: RequestShape, body: Body, known: Request, count: int) -> Re
     if (rest.startswith(b",") and not read) or head.keys() & tail.keys() - {name}:
         return None
     # Copied, because a view of any of them would keep alive a second copy of everything new.
-    tail = {member: b"[]" if member == name else bytes(raw) for member, raw in tail.items()}
+    tail = {member: _ONLY_ITS_PLACE if member == name else bytes(raw) for member, raw in tail.items()}
     messages = [message for message, _ in read]
     ends = tuple([end + place for place in _ends_from(new, 0, items, read)])
     return known.followed(count, body, {**head, **tail}, messages, ends)

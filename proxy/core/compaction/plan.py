@@ -29,6 +29,7 @@ from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
 from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
+from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
 from proxy.core.text.discreet import Discreet
 from proxy.core.tokens.counters import Counter
@@ -37,7 +38,7 @@ CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change, and stops when that is
 enough."""
 
-NOTE_SHARE: Final = 0.25
+NOTE_SHARE: Final = 0.23
 """The largest share of the room beside what must stay that the omission note may take; measured,
 docs/decisions/0003-what-to-give-up.md."""
 MAX_NOTE_TOKENS: Final = 20_000
@@ -46,7 +47,7 @@ quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-
 ASKED_SHARE: Final = 0.08
 """Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
 0.05, a window of 8 000 lost 7 of 100 short messages."""
-STEPS_SHARE: Final = 0.03
+STEPS_SHARE: Final = 0.042
 """Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
 STEPS_FROM_TOKENS: Final = 4_000
 """In a smaller room, lines are worth more: about the room of a window of 6 000."""
@@ -107,13 +108,16 @@ class Progress(Struct):
     window: ContextWindow
     messages: int
     tools_by_call: dict[str, str]
+    pages_by_call: dict[str, PageRead]
+    """The pages of artifacts that calls asked for."""
     before: Size
     earlier: tuple[Progress, ...] = ()
     """Points before this one, the newest last, for a next turn whose newest messages differ."""
 
     def copy(self) -> Progress:
         """An independent copy."""
-        return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before, self.earlier)
+        calls = dict(self.tools_by_call), dict(self.pages_by_call)
+        return Progress(self.window.copy(), self.messages, *calls, self.before, self.earlier)
 
     def exchanged(self, others: Mapping[int, Message], pipeline: Pipeline) -> Progress | None:
         """The progress if these messages had stood at these indexes; None if another one might have come of it."""
@@ -122,7 +126,8 @@ class Progress(Struct):
             own = self.window.entries[index] if index < self.messages else None
             if own is None:
                 return None
-            other = prepared(index, message, own.tool, pipeline.local, pipeline.notices, pipeline.counter)
+            steps, notices = pipeline.local, pipeline.notices
+            other = prepared(index, message, own.tool, steps, notices, pipeline.counter, read=own.read)
             if not are_interchangeable(own, other, task_tokens(pipeline.budget)):
                 return None
             entries.append((own, other))
@@ -200,7 +205,7 @@ def plan(
     that is not a message. `earlier` comes from a plan whose messages are the first of these, with the same base,
     pipeline and budget."""
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
-    progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, base)
+    progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, {}, base)
     messages = conversation.messages if reading is None else conversation.messages[: reading.told]
     lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):
@@ -268,15 +273,19 @@ def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]
 
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
-    window, tools, before = progress.window, progress.tools_by_call, progress.before
+    window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
     begins = beginning(messages)
     for index in range(progress.messages, len(messages)):
         message = messages[index]
         for call in message.calls:
             tools[call.id] = call.name
+        if message.calls and (b"/tool_" in message.raw or b"\\tool_" in message.raw):
+            asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
+            pages.update((call_id, page) for call_id, page in asked if page is not None)
         tool = tool_of(message, tools, has_begun=index >= begins)
         local, notices = pipeline.local, pipeline.notices
-        entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain)
+        read = pages.get(message.answers) if pages else None
+        entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain, read)
         before += entry.original_size
         window.add(entry)
         if pipeline.images is not None:
@@ -285,7 +294,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             _limit_images(window, pipeline)
             if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)
-    return Progress(window, len(messages), tools, before, progress.earlier)
+    return Progress(window, len(messages), tools, pages, before, progress.earlier)
 
 
 def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
@@ -300,7 +309,7 @@ def _limit_images(window: ContextWindow, pipeline: Pipeline) -> None:
     for entry, count in counts if total > limit.max_images else ():
         if total <= (limit.max_images // 2 if entry.index < newest else limit.max_images):
             break
-        window.redo(prepared(entry.index, entry.original, entry.tool, limit.local, pipeline.notices, pipeline.counter))
+        window.redo(entry.prepared_again(limit.local, pipeline.notices, pipeline.counter))
         total -= count
     window.images_at_most = total
 

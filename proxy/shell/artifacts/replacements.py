@@ -46,7 +46,9 @@ class Replacements:
         return self._requests.held_bytes
 
     def add(self, request_id: str, tenant: str, edits: Iterable[Edit], artifacts: Sequence[Artifact]) -> None:
-        """A request was sent with these edits; `artifacts`: all that was taken out of it."""
+        """A request is sent with these edits, in place of what was sent for it before; `artifacts`: all that was taken
+        out of it."""
+        self._requests.pop((request_id, tenant))
         replaced: dict[str, Content] = {}
         note = ""
         for edit in edits:  # a later edit of the same place stands for an earlier one

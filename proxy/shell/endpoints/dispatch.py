@@ -13,7 +13,6 @@ from typing import Final, Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.config.settings import ServerSettings
-from proxy.core.text.rope import Body
 from proxy.errors import (
     MalformedRequest,
     ProxyError,
@@ -26,7 +25,7 @@ from proxy.shell.endpoints import model_union
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.lifespan import Lifespan, run_lifespan
 from proxy.shell.endpoints.response_sender import ResponseSender, request_id_of
-from proxy.shell.http.bodies import BodyStream, read_body
+from proxy.shell.http.bodies import BodyStream, Received, read_body
 from proxy.shell.http.disconnect import UntilClientLeaves, connection_of
 from proxy.shell.http.keepalive import KeepAlive
 from proxy.shell.planning.wanted import UNDER_WAY
@@ -34,6 +33,7 @@ from proxy.shell.relay.journey import EarlyBytes
 from proxy.shell.relay.relay import Served, header
 from proxy.shell.relay.routes import Route, Routes
 from proxy.shell.resources.logs import logger, write_lines_for
+from proxy.shell.resources.waiting import Kept, WaitingRoom
 from proxy.shell.resources.workload import Workload
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
@@ -69,6 +69,7 @@ class FittedEndpoint:
         ways: AccessResolver,
         server: ServerSettings,
         workload: Workload,
+        room: WaitingRoom,
     ) -> None:
         self._routes = routes
         self._ways = ways
@@ -76,6 +77,7 @@ class FittedEndpoint:
         self._max_body_bytes = server.max_body_bytes
         self._pause_seconds = server.body_timeout_seconds
         self._workload = workload
+        self._room = room
         self._log = logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, wire: Wire, road: Road) -> None:
@@ -87,17 +89,16 @@ class FittedEndpoint:
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
+        kept = Kept(self._room, share, decision.request_id)
         UNDER_WAY.count += 1
         try:
             announced = _announced_bytes(headers)
-            body = await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share)
-            decision.note_body(len(body))
+            received = Received(await read_body(receive, announced, self._max_body_bytes, self._pause_seconds, share))
+            decision.note_body(len(received.body))
             async with UntilClientLeaves(receive, connection=connection_of(scope)) as client:
-                route = await self._routes.of(wire, headers, body, road.model)
+                route = await self._routes.of(wire, headers, received.body, road.model)
                 decision.route = route.name
-                served = await self._served(scope, route, wire, road, body, decision, alive, sender)
-                del body  # a response may take minutes
-                share.release()
+                served = await self._served(scope, route, wire, road, received, kept, decision, alive, sender)
                 await sender.pass_on(served.response, client, decision.headers())
                 route.relay.learn_from(served, decision)
         except ProxyError as error:
@@ -116,6 +117,7 @@ class FittedEndpoint:
             raise
         finally:
             UNDER_WAY.count -= 1
+            kept.close()
             share.release()
             decision.note_response(sender.status, sender.sent_bytes)
             self._recorder.finish(decision)
@@ -128,7 +130,8 @@ class FittedEndpoint:
         route: Route,
         wire: Wire,
         road: Road,
-        body: Body,
+        received: Received,
+        kept: Kept,
         decision: Decision,
         alive: KeepAlive,
         sender: ResponseSender,
@@ -141,7 +144,7 @@ class FittedEndpoint:
         headers: Headers = scope["headers"]
         early = EarlyBytes(pass_on)
         target, access = _target(scope, _on(route, scope, road, self._routes)), self._ways.of(scope)
-        serving = route.relay.serve(wire, target, headers, body, decision, access, early, road.model)
+        serving = route.relay.serve(wire, target, headers, received, kept, decision, access, early, road.model)
         seconds = route.relay.keepalive_seconds(headers)
         if seconds is None:
             return await serving

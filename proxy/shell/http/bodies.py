@@ -47,6 +47,28 @@ async def read_body(
     return Rope(pieces) if is_long else b"".join(pieces)
 
 
+class Received:
+    """The body of a request as it came. It is passed on like this, so that nobody holds a body that may go."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.held_bytes = len(body)
+
+    def become(self, body: Body) -> None:
+        """What is held elsewhere, too, need not be held twice."""
+        self.body, self.held_bytes = body, 0
+
+    def set_aside(self) -> object:
+        """Take out the body."""
+        body, self.body = self.body, b""
+        return body
+
+    def put_back(self, content: object) -> None:
+        """What `set_aside` returned, or a copy of it."""
+        assert isinstance(content, Body), "what was taken out"
+        self.body = content
+
+
 class BodyStream:
     """The body in the pieces that arrive."""
 

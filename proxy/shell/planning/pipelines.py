@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from proxy.config.settings import ModelSettings, Settings, ToolLimits
+from proxy.config.settings import ModelSettings, Settings, ToolLimits, ToolOutputSettings
 from proxy.core.compaction.budget import Budget, BudgetRules, budget_for
 from proxy.core.compaction.order import compaction_steps, last_resorts
 from proxy.core.compaction.plan import ImageLimit, Pipeline
@@ -22,10 +22,11 @@ from proxy.core.conversation.tracked_message import LocalStep
 from proxy.core.media.route_media import RouteMedia
 from proxy.core.media.routes import Routes
 from proxy.core.models.agent_tools import AgentFileAccess
-from proxy.core.models.profile import Modality, ModelProfile, ToolImages
+from proxy.core.models.profile import Modality, ModelProfile, ToolImages, Witness
 from proxy.core.models.providers import reply_is_apart, usual_tool_images
 from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.notices.catalogue import Language
+from proxy.core.notices.resume import PageSize
 from proxy.core.notices.writing import Notices
 from proxy.core.retrieval_tool.assistant_message import RETRIEVAL_TOOL
 from proxy.core.retrieval_tool.tool import RetrievalPolicy
@@ -39,6 +40,8 @@ from proxy.shell.resources.shared_table import SharedTable
 
 _BYTES_PER_TOKEN: Final = 3
 """For text: a low estimate of the average."""
+_BYTES_PER_CHARACTER: Final = 4
+"""In UTF-8, at the most."""
 
 
 class Capabilities(NamedTuple):
@@ -129,8 +132,10 @@ class Pipelines:
         local = self._local_steps(capabilities, budget.result_tokens, keeping)
         sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
         clean = None if sanitise is None else sanitise.clean
-        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean)
+        was_refused = not is_replayed or profile.witness is Witness.INFERRED
         entry = entry_of(self._settings.models, capabilities.model)
+        page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
+        notices = Notices(self._settings.language, way, reach, keeping, subagent, clean, page)
         limit = entry.max_images if entry is not None else None
         plain = None
         if self._table is not None:
@@ -143,7 +148,7 @@ class Pipelines:
             local=local,
             compaction_steps=compaction_steps(notices, budget),
             last_resorts=last_resorts(
-                notices, budget, functools.partial(_showing, local), counter, was_refused=not is_replayed
+                notices, budget, functools.partial(_showing, local), counter, was_refused=was_refused
             ),
             notices=notices,
             counter=counter,
@@ -181,16 +186,14 @@ class Pipelines:
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output
-        arriving = every.max_bytes if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
-        limits = ExcerptLimits(
-            max_lines=every.max_lines,
-            max_bytes=min(every.max_bytes, arriving),
-            max_chars=entry.max_tool_result_chars if entry is not None else None,
-            direction=every.direction,
-            head_share=every.head_share,
+        share = None if result_tokens is None else max(256, result_tokens * _BYTES_PER_TOKEN)
+        stated = entry.max_tool_result_chars if entry is not None else None
+        limits = _in_characters(
+            every, stated, share, ExcerptLimits(direction=every.direction, head_share=every.head_share)
         )
-        own = {name: _own(limits, stated) for name, stated in every.tools.items()}
-        return TruncateToolOutput(limits, own, every.never, every.preview_chars)
+        own = {name: _own(every, limits, one, share) for name, one in every.tools.items()}
+        bound_by = "window" if limits.max_bytes == share else "settings"
+        return TruncateToolOutput(limits, own, every.never, every.preview_chars, bound_by)
 
 
 def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
@@ -217,12 +220,30 @@ def _showing(steps: Sequence[LocalStep], images: int) -> tuple[LocalStep, ...]:
     )
 
 
-def _own(every: ExcerptLimits, stated: ToolLimits) -> ExcerptLimits:
+def _in_characters(
+    every: ToolOutputSettings, max_chars: int | None, share: int | None, like: ExcerptLimits
+) -> ExcerptLimits:
+    """The limits where `max_chars` is stated for results: it replaces lines and bytes that nobody states. The share of
+    the window, in bytes, always holds."""
+    replaces = max_chars is not None
+    lines_stand = not replaces or "max_lines" in every.model_fields_set
+    bytes_stand = not replaces or "max_bytes" in every.model_fields_set
+    most = every.max_bytes if bytes_stand else max(every.max_bytes, _BYTES_PER_CHARACTER * (max_chars or 0))
+    return structs.replace(
+        like,
+        max_lines=every.max_lines if lines_stand else max(every.max_lines, max_chars or 0),
+        max_bytes=most if share is None else min(most, share),
+        max_chars=max_chars,
+    )
+
+
+def _own(every: ToolOutputSettings, limits: ExcerptLimits, stated: ToolLimits, share: int | None) -> ExcerptLimits:
     """The limits of one tool: those stated for it, the rest as for every tool."""
-    return ExcerptLimits(
-        max_lines=stated.max_lines or every.max_lines,
-        max_bytes=stated.max_bytes or every.max_bytes,
-        max_chars=stated.max_chars or every.max_chars,
-        direction=stated.direction or every.direction,
-        head_share=every.head_share,
+    if stated.max_chars is not None:
+        limits = _in_characters(every, stated.max_chars, share, limits)
+    return structs.replace(
+        limits,
+        max_lines=stated.max_lines or limits.max_lines,
+        max_bytes=stated.max_bytes or limits.max_bytes,
+        direction=stated.direction or limits.direction,
     )

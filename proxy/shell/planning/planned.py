@@ -1,13 +1,17 @@
 """The plan for a request, as the journey carries it: what it depends on, and the bytes to send.
 
-Rule: a record; a plan continues only from one with equal inputs.
+Rule: a record; a plan continues only from one with equal inputs. Its content may be elsewhere while its request waits;
+what describes it stays.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from proxy.core.compaction.plan import Plan, Progress, Reading
 from proxy.core.conversation.edit import Edit, Reason
@@ -28,7 +32,15 @@ _POOL_BYTES: Final = 500_000
 """What the lines and names of messages that are left out take at the most: their number is bounded."""
 
 
-@dataclass(frozen=True, slots=True)
+class _Content(NamedTuple):
+    """What takes memory."""
+
+    request: Request
+    plan: Plan
+    resolved: Resolved
+
+
+@dataclass(slots=True)
 class Planned:
     """A request, and what to send in its place."""
 
@@ -60,6 +72,13 @@ class Planned:
     """Whether the proxy's own tool is in the list that is sent."""
     reading: Reading | None = None
     """What the proxy has read for the model since the client's request."""
+    _last_sent: weakref.ref[LastSent] | None = field(default=None, init=False, repr=False)
+    is_here: bool = field(default=True, init=False)
+    """Whether its content is: messages, edits, artifacts."""
+    message_count: int = field(init=False)
+    """Of the request as it came."""
+    changed: bool = field(init=False)
+    """Whether anything but the client's own bytes is sent."""
     tokens_before: int = field(init=False)
     """Size of the request as it came, in the model's tokens, in which people are told all sizes."""
     tokens_after: int = field(init=False)
@@ -71,9 +90,29 @@ class Planned:
         """Converted once: a dozen places ask for each."""
         budget = self.plan.budget
         room = budget.certain_room_tokens
-        object.__setattr__(self, "tokens_before", budget.model_tokens(self.plan.before.tokens))
-        object.__setattr__(self, "tokens_after", budget.model_tokens(self.plan.after.tokens))
-        object.__setattr__(self, "room_tokens", None if room is None else budget.model_tokens(room))
+        self.message_count = len(self.request.conversation)
+        self.changed = self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
+        self.tokens_before = budget.model_tokens(self.plan.before.tokens)
+        self.tokens_after = budget.model_tokens(self.plan.after.tokens)
+        self.room_tokens = None if room is None else budget.model_tokens(room)
+
+    def set_aside(self) -> object:
+        """Take out its content, for `put_back`."""
+        content = _Content(self.request, self.plan, self.resolved)
+        self._last_sent = weakref.ref(self.last_sent)  # as long as the conversation is remembered
+        self.request, self.resolved, self.progress = self.request.outline(), {}, None
+        self.plan = structs.replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
+        self.last_sent = LastSent(conversation=self.last_sent.conversation)
+        self.is_here = False
+        return content
+
+    def put_back(self, content: object) -> None:
+        """What `set_aside` returned, or a copy of it."""
+        assert isinstance(content, _Content), "what was taken out"
+        request, self.plan, self.resolved = content
+        self.request = replace(request, shape=self.request.shape)  # wires know theirs by identity
+        self.last_sent = (self._last_sent and self._last_sent()) or self.last_sent
+        self.is_here = True
 
     @property
     def held_bytes(self) -> int:
@@ -87,11 +126,6 @@ class Planned:
         if self.plan.changed:
             held += self.plan.after.bytes
         return held
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything but the client's own bytes is sent."""
-        return self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
 
     @property
     def _is_rendered(self) -> bool:

@@ -5,6 +5,7 @@ Rule: the event loop is never blocked for more than 20 ms; known messages of a c
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from proxy.core.conversation.message import Message
 from proxy.core.conversation.references import Fetched, Reference, Resolved, references_in
 from proxy.core.conversation.size import Size
 from proxy.core.models.profile import Modality
+from proxy.core.models.search import Search
 from proxy.core.notices.artifact_access import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.notices.retrieval import lacking_result
 from proxy.core.text.rope import Body
@@ -141,6 +143,7 @@ class Planner:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
             self._remember(planned, tenant, match)
+            planned = copy.copy(planned)  # its content may be put elsewhere; what is remembered stays as it is
         return planned
 
     def _remember(self, planned: Planned, tenant: bytes, match: Match[Planned] | None) -> None:
@@ -186,6 +189,11 @@ class Planner:
         """A harsher plan for a request that was refused: `goal_tokens` by our estimate, or `most_tokens` if what must
         stay is more."""
         return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
+
+    async def plan_supposing(self, refused: Planned, search: Search, *, keeping: bool) -> Planned:
+        """The plan for a request that was refused without a number, as its next turn will be planned once the refusal
+        has taught."""
+        return await self._again(refused, supposed=search, keeping=keeping)
 
     async def plan_without(self, refused: Planned, media: frozenset[Modality], *, keeping: bool) -> Planned:
         """A plan for a request whose media were refused: media of these kinds are sent as text."""

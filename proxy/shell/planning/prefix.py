@@ -18,7 +18,7 @@ NAMED_BY_BYTES: Final = 4096
 """Of the first user message, with its length: no two tasks begin alike for so long and have the same length."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class LastSent:
     """The messages that were last sent upstream in one conversation. Its turns share this object; each records its own
     sends."""

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from proxy.core.overflow.retry_strategy import Attempt, Rung, Situation
 from proxy.core.text.discreet import Discreet
 from proxy.core.text.rope import Body
+from proxy.shell.http.bodies import Received
 from proxy.shell.planning.planned import Planned
+from proxy.shell.resources.waiting import Kept
 from proxy.shell.upstream.client import Headers
 
 UNCOMPRESSED: Final = frozenset({b"identity"})
@@ -45,10 +47,12 @@ class Journey(Discreet, frozen=True):
 
     target: bytes
     headers: Headers
-    body: Body
-    """As received, compressed or not."""
+    received: Received
+    """Compressed or not."""
     planned: Planned
     tenant: str
+    kept: Kept
+    """Keeps all that is needed to send it again."""
     plan_for: PlanFor | None = None
     """Plans a harsher second send that may change more than the request itself: a page that was read for the model can
     be replaced by a smaller one."""
@@ -83,7 +87,7 @@ class Journey(Discreet, frozen=True):
     def rendered(self, planned: Planned, attempt: Attempt) -> tuple[Headers, Body]:
         """Headers and body of one send."""
         if attempt.rung is Rung.ORIGINAL or not (planned.changed or attempt.reply_tokens):
-            return self.headers, self.body
+            return self.headers, self.received.body
         plain = without_encoding(self.headers)
         reply = attempt.reply_tokens
         if reply is not None and planned.reply_limit is not None:

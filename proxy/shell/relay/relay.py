@@ -20,10 +20,10 @@ from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
 from proxy.core.overflow.retry_strategy import Outcome, Rung
-from proxy.core.text.rope import Body
-from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
+from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
+from proxy.shell.http.bodies import Received
 from proxy.shell.http.unpacking import can_unpack, unpack
 from proxy.shell.models.learning import Learning
 from proxy.shell.models.profiles import ModelResolver
@@ -38,9 +38,11 @@ from proxy.shell.relay.send_plans import SendPlan, SendPlans, overflow
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
 from proxy.shell.resources.logs import logger
+from proxy.shell.resources.waiting import Kept
 from proxy.shell.telemetry.decision import Decision
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.upstream.client import Headers, Upstream, UpstreamResponse
+from proxy.shell.upstream.upload import Outgoing
 from proxy.wire.chat_completions.wire import CHAT_COMPLETIONS
 from proxy.wire.protocol import Wire
 
@@ -107,26 +109,31 @@ class Relay:
         wire: Wire,
         target: bytes,
         headers: Headers,
-        body: Body,
+        received: Received,
+        kept: Kept,
         decision: Decision,
         access: ArtifactAccess = NOWHERE,
         early: EarlyBytes | None = None,
         model: str = "",
     ) -> Served:
         """The upstream's response, read as far as was needed to judge it; meanwhile, bytes without content go to
-        `early`. `model`: used if the body names none. Raises ProxyError."""
+        `early`. `model`: used if the body names none. `kept` keeps the request while it waits. Raises ProxyError."""
         mode = self._mode(headers)
         tenant = self._tenants.tenant_of(headers)
+        kept.whose = (self._upstream.host, tenant)
         self._models.offer_key(header(headers, b"authorization") or _as_bearer(header(headers, b"x-api-key")))
-        planned = None if mode == "off" else await self._planned(wire, tenant, headers, body, decision, access, model)
+        planned: Planned | None = None
+        if mode != "off":
+            planned = await self._planned(wire, tenant, headers, received, decision, access, model)
         if early is not None and planned is not None:
             early.client_streams = planned.request.stream
         sent_headers = self._with_key([(name, value) for name, value in headers if name != MODE_HEADER], wire)
         if planned is None or mode == "observe":
             decision.observed = planned is not None
             self._recorder.plan_made(decision)
-            response = await self._send(target, sent_headers, body, decision)
-            return Served(response if planned is None else await self._observed(response, planned, decision))
+            kept.hold(received, planned, decision)
+            response = await self._send(target, sent_headers, Outgoing(received.body, kept.rest), decision)
+            return Served(response if planned is None else await self._observed(response, planned, kept, decision))
         has_our_tool = planned.inputs.terms.tools is not None  # and may call it, even where this request withholds it
         read_on_the_way = has_our_tool or self._settings.overflow.keepalive_seconds
         sent_headers = accepting(sent_headers, UNCOMPRESSED if read_on_the_way else READABLE)
@@ -134,16 +141,21 @@ class Relay:
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, tenant.hex(), decision)
         larger = await self._plans.larger(planned, tenant.hex(), decision) if self._settings.overflow.retry else None
-        original = sent_headers, body
         if planned.request.is_rewritten:  # as the client would have written it
-            original = without_encoding(sent_headers), planned.request.body
-        journey = Journey(target, *original, planned, tenant.hex(), larger=larger, early=early)
+            sent_headers = without_encoding(sent_headers)
+            received.become(planned.request.body)
+        journey = Journey(target, sent_headers, received, planned, tenant.hex(), kept, larger=larger, early=early)
         self._recorder.plan_made(decision)
         sent = await self._climb(journey, decision)
-        if not has_our_tool or sent.send.attempt.rung is Rung.ORIGINAL:
-            return Served(sent.response, sent)
-        rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
-        return Served(await watched(sent.response, rounds), sent)
+        if has_our_tool and sent.send.attempt.rung is not Rung.ORIGINAL:
+            await kept.rest()
+            rounds = ToolLoop(self._retrieval, self._send_round, journey, decision, sent.send.planned)
+            return Served(await watched(sent.response, rounds), sent)
+        if planned.request.has_images:  # what they cost is learned at the end, from its messages
+            await kept.rest()
+        else:
+            kept.drop()
+        return Served(sent.response, sent)
 
     def _asked_at_once(self, planned: Planned, tenant: str, decision: Decision) -> Planned:
         """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
@@ -152,17 +164,22 @@ class Relay:
             decision.note_plan(asking)
         return asking
 
-    async def _observed(self, answer: UpstreamResponse, planned: Planned, decision: Decision) -> Response:
+    async def _observed(
+        self, answer: UpstreamResponse, planned: Planned, kept: Kept, decision: Decision
+    ) -> UpstreamResponse | PeekedResponse:
         """A response that passes unchanged; the cause of a refusal is recorded."""
         if answer.status < 400:
+            kept.drop()
             return answer
         refusal = PeekedResponse(answer, planned.wire)
         try:
             await refusal.look()
+            if await kept.back():
+                self._judge.observed(refusal, planned, decision)
         except BaseException:
             await refusal.aclose()
             raise
-        self._judge.observed(refusal, planned, decision)
+        kept.drop()
         return refusal
 
     async def _send_round(self, journey: Journey, request_id: str) -> tuple[PeekedResponse, Planned]:
@@ -173,6 +190,7 @@ class Relay:
         if self._settings.overflow.retry:
             planned = self._asked_at_once(planned, journey.tenant, decision)
         sent = await self._climb(replace(journey, planned=planned, larger=None), decision)
+        await journey.kept.rest()
         return sent.response, sent.send.planned
 
     def keepalive_seconds(self, headers: Headers) -> float | None:
@@ -195,16 +213,18 @@ class Relay:
             if isinstance(response, Standing):
                 return response
             try:
-                outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
+                outcome = await self._outcome(response, send, journey.kept, decision, is_first=is_first)
+                if outcome.verdict.is_overflow:
+                    self._models.discovery.doubt()
                 following = await sends.following(outcome)
                 if following is None:
-                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned)
+                    self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
                     if fallback is not None and not _is_better(outcome):
                         await response.aclose()
                         return fallback
                     self._raise_for(send, outcome)
                     self._held.note(send.planned, outcome, response.evidence, journey.tenant)
-                    if send.attempt.unseals and _is_better(outcome):
+                    if send.attempt.unseals and send.planned.is_here and _is_better(outcome):
                         self._planner.note_unsealed(journey.planned, send.planned)
                     return Standing(response, send, outcome, is_first)
             except BaseException:
@@ -227,9 +247,12 @@ class Relay:
     ) -> PeekedResponse | Standing:
         """The response to a send, read as far as needed to judge it; if there is none, what the client gets instead.
         Raises UpstreamError."""
+        journey.kept.hold(journey.received, journey.planned, journey.larger, send.planned, decision)
         headers, body = journey.rendered(send.planned, send.attempt)
+        outgoing = Outgoing(body, journey.kept.rest)
+        del body  # its response may take minutes
         try:
-            response = PeekedResponse(await self._send(journey.target, headers, body, decision), send.planned.wire)
+            response = PeekedResponse(await self._send(journey.target, headers, outgoing, decision), send.planned.wire)
             may_begin = fallback is None and response.may_begin_early(as_stream=send.planned.request.stream)
             try:
                 await response.look(journey.early.pass_on if journey.early is not None and may_begin else None)
@@ -242,20 +265,40 @@ class Relay:
             return fallback
         return response
 
+    async def _outcome(
+        self, response: PeekedResponse, send: SendPlan, kept: Kept, decision: Decision, *, is_first: bool
+    ) -> Outcome:
+        """What a response means. The request is needed again unless that is plain; if it is lost, the client gets the
+        response."""
+        kept.wake()
+        is_plain = response.status < 400 and send.planned.wire.is_plainly_a_reply(response.telling)
+        if kept.is_away and (send.attempt.unseals or not is_plain) and not await kept.back():
+            return Outcome(response.status, ACCEPTED)
+        outcome = self._judge.outcome(response, send.planned, decision, is_first=is_first)
+        if not outcome.is_final and not await kept.back():
+            return Outcome(response.status, ACCEPTED)
+        return outcome
+
     def _raise_for(self, send: SendPlan, outcome: Outcome) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow and
         UpstreamEmpty."""
         tokens, language = send.planned.tokens_after, self._settings.language
         was_in_vain = bool(send.planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         if (outcome.verdict.is_overflow or was_in_vain) and self._settings.overflow.retry:
-            raise overflow(refused_twice(tokens, language), send.planned, outcome.verdict)
+            asked = send.planned.request.reply_limit
+            said = refused_twice(tokens, language, asked[1] if asked else None)
+            raise overflow(said, send.planned, outcome.verdict)
         if outcome.verdict.kind is VerdictKind.EMPTY and send.attempt.rung is not Rung.FIRST:
             raise UpstreamEmpty(empty_twice(tokens, language))
 
-    async def _send(self, target: bytes, headers: Headers, body: Body, decision: Decision) -> UpstreamResponse:
+    async def _send(self, target: bytes, headers: Headers, body: Outgoing, decision: Decision) -> UpstreamResponse:
         decision.upstream = self._upstream.host
-        decision.note_sent(len(body))
-        answer = await self._upstream.send("POST", target, headers, body)
+        decision.note_sent(body.length)
+        try:
+            answer = await self._upstream.send("POST", target, headers, body)
+        except UpstreamUnreachable:
+            self._models.discovery.doubt()
+            raise
         decision.note_answer(answer.status)
         return answer
 
@@ -293,14 +336,15 @@ class Relay:
         wire: Wire,
         tenant: bytes,
         headers: Headers,
-        body: Body,
+        received: Received,
         decision: Decision,
         access: ArtifactAccess,
         model: str,
     ) -> Planned | None:
         """The plan; None if there can be none and the upstream must judge the request. Raises MalformedRequest."""
         encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")
-        if encoding and encoding != b"identity":
+        body, is_compressed = received.body, encoding not in (b"", b"identity")
+        if is_compressed:
             if not can_unpack(encoding):
                 self._log.info("request_not_read", request_id=decision.request_id, reason="content_encoding")
                 return None
@@ -315,6 +359,8 @@ class Relay:
             self._log.exception("planning_failed", request_id=decision.request_id)
             return None
         decision.note_plan(planned)
+        if not is_compressed:
+            received.become(planned.request.body)
         return planned
 
     def _mode(self, headers: Headers) -> str:

@@ -135,7 +135,7 @@ class ToolLoop(Struct):
     async def _read(self, said: AssistantMessage) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(said)
+            return await self._read_all(said) if await self.journey.kept.back() else None
         except Exception:
             logger().exception("planning_failed", request_id=self.decision.request_id)
             return None

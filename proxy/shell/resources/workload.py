@@ -53,6 +53,9 @@ class Workload:
         self._small_bytes = small_bytes
         self._held_bytes = 0
         self._waiting: OrderedDict[Share, asyncio.Future[None]] = OrderedDict()
+        self._returning: OrderedDict[Share, tuple[int, asyncio.Future[None]]] = OrderedDict()
+        self._returned: set[Share] = set()
+        """Those that came back, and are being worked on."""
         self._favoured: Share | None = None
         """The one that proceeds although it is too much: otherwise many half-read bodies would wait for each other."""
         self._reading: dict[Share, asyncio.Timeout] = {}
@@ -61,6 +64,18 @@ class Workload:
         """Runs while others wait."""
         self.done_bytes = 0
         """Of all requests so far."""
+
+    @property
+    def queued(self) -> int:
+        """How many requests wait for room."""
+        return len(self._waiting)
+
+    @property
+    def problem(self) -> str | None:
+        """What an operator is told of the queue; None if there is none."""
+        if not self._waiting:
+            return None
+        return f"{len(self._waiting)} requests wait for room: {self._held_bytes:,} bytes are being read and planned"
 
     def share(self) -> Share:
         """The share of one request, to be released at its end."""
@@ -84,6 +99,17 @@ class Workload:
             self._waiting.pop(share, None)
             share.paced_bytes = None  # its sender did not cause that delay
 
+    async def take_again(self, share: Share, more_bytes: int) -> None:
+        """Wait until there is room for a request that was released before, and comes back. When an upstream refuses
+        hundreds at once, they leave half of the room to those that come for the first time."""
+        turn = asyncio.get_running_loop().create_future()
+        self._returning[share] = more_bytes, turn
+        self._call_up()
+        try:
+            await turn
+        finally:
+            self._returning.pop(share, None)
+
     async def next_message(self, share: Share, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of a body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError if
         nothing arrives for this long, or too little while others wait."""
@@ -102,6 +128,7 @@ class Workload:
         self._held_bytes -= share.held_bytes
         self.done_bytes += share.held_bytes
         share.held_bytes = 0
+        self._returned.discard(share)
         if self._favoured is share:
             self._favoured = None
         self._call_up()
@@ -126,6 +153,8 @@ class Workload:
         self._note_pace()
 
     def _call_up(self) -> None:
+        if self._returning:
+            self._call_back()
         for share, turn in self._waiting.items():
             if turn.done():
                 continue
@@ -133,6 +162,17 @@ class Workload:
                 if self._favoured is not None:
                     return
                 self._favoured = share
+            turn.set_result(None)
+
+    def _call_back(self) -> None:
+        for share, (more_bytes, turn) in self._returning.items():
+            if turn.done():
+                continue
+            if self._returned and self._held_bytes + more_bytes > self._max_bytes // 2:
+                return
+            share.held_bytes += more_bytes
+            self._held_bytes += more_bytes
+            self._returned.add(share)
             turn.set_result(None)
 
 
@@ -144,6 +184,10 @@ class Share:
         self.held_bytes = 0
         self.paced_bytes: int | None = None
         """The bytes it held when its pace was last checked; None: not checked since it was held up."""
+
+    async def take_again(self, more_bytes: int) -> None:
+        """Wait until there is room for this much, which was released."""
+        await self._workload.take_again(self, more_bytes)
 
     async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of the body. Raises TimeoutError."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct, field
 
@@ -119,6 +119,18 @@ class Decision(Struct):
     def _sent_messages(self, planned: Planned) -> tuple[Message, ...]:
         return planned.request.conversation.messages if self.rung == Rung.ORIGINAL else planned.plan.sent
 
+    held_bytes: ClassVar[int] = 0
+    """What it holds of messages is held, and counted, by its plan."""
+
+    def set_aside(self) -> object:
+        """Let go of messages while the request waits: what is known of the prefix is known from the send before."""
+        self._last_sent = self._sent_before = None
+        return None
+
+    def put_back(self, _: object) -> None:
+        """What is sent now is what the conversation sent last, if that is still remembered."""
+        self._last_sent = None if self.planned is None else self.planned.last_sent
+
     def note_answer(self, status: int) -> None:
         """The head of the response has arrived."""
         self.status, self.answered = status, time.perf_counter()
@@ -228,7 +240,7 @@ def _described_plan(planned: Planned) -> dict[str, Any]:
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
         "stream": planned.request.stream,
-        "messages": len(planned.request.conversation),
+        "messages": planned.message_count,
         "tokens_before": planned.tokens_before,
         "tokens_after": planned.tokens_after,
         "room_tokens": planned.room_tokens,

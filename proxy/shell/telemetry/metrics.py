@@ -23,6 +23,7 @@ from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.retry_strategy import Rung
 from proxy.errors import ContextOverflow, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.models.learning import Learning
+from proxy.shell.resources.waiting import Waiting
 from proxy.wire.model_list import NOTHING
 
 if TYPE_CHECKING:
@@ -105,17 +106,9 @@ class Metrics:
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
             registry=registry,
         )
-        self.running = Gauge(
-            "context_proxy_running_requests",
-            "Chat requests under way.",
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
-        self.streams = Gauge(
-            "context_proxy_running_streams",
-            "Chat requests under way whose response is a stream.",
-            multiprocess_mode="livesum",
-            registry=registry,
+        self.running = _level("context_proxy_running_requests", "Chat requests under way.", registry)
+        self.streams = _level(
+            "context_proxy_running_streams", "Chat requests under way whose response is a stream.", registry
         )
         self.saved_artifacts = Counter(
             "context_proxy_saved_artifacts", "Artifacts written to the store.", registry=registry
@@ -138,6 +131,26 @@ class Metrics:
             multiprocess_mode="mostrecent",
             registry=registry,
         )
+        self.queued = _level(
+            "context_proxy_queued_requests", "Requests that wait until there is room to read and plan them.", registry
+        )
+        self.waiting = _level(
+            "context_proxy_waiting_requests",
+            "Requests over 16 KB that were sent and are kept until it is clear what their response is.",
+            registry,
+        )
+        self.waiting_in_files = _level(
+            "context_proxy_waiting_requests_in_files", "Of these, those that are kept in a file.", registry
+        )
+        self.waiting_bytes = _level(
+            "context_proxy_waiting_bytes", "Memory of the others; `server.max_waiting_bytes` limits it.", registry
+        )
+        self.waiting_file_bytes = _level("context_proxy_waiting_file_bytes", "Bytes of the files.", registry)
+        self.waiting_lost = Counter(
+            "context_proxy_waiting_requests_lost",
+            "Requests that could no longer be sent again, because no file could be written or read.",
+            registry=registry,
+        )
         self.retrieval_rounds = Counter(
             "context_proxy_retrieval_rounds",
             "Reads of artifacts for a model before its client had the response.",
@@ -154,6 +167,14 @@ class Metrics:
             self.requests.labels(error.code)  # from 0 on, so that an alert sees the first one, too
         self._first = self.attempts.labels(Rung.FIRST.value)
         self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
+
+    def load(self, queued: int, waiting: Waiting) -> None:
+        """How many requests wait for room, and what waits for responses."""
+        self.queued.set(queued)
+        self.waiting.set(waiting.requests)
+        self.waiting_in_files.set(waiting.in_files)
+        self.waiting_bytes.set(waiting.memory_bytes)
+        self.waiting_file_bytes.set(waiting.file_bytes)
 
     def follow(self, learning: Sequence[Learning]) -> None:
         """From now on, report what these have learned, one for each upstream."""
@@ -256,6 +277,11 @@ class LearnedCollector(Collector):
             "Limits that the upstream's refusals have taught, by model and by what they limit.",
             labels=["model", "scope"],
         )
+
+
+def _level(name: str, documentation: str, registry: CollectorRegistry) -> Gauge:
+    """A gauge of which the levels of all workers are added up."""
+    return Gauge(name, documentation, multiprocess_mode="livesum", registry=registry)
 
 
 def _forget_the_dead(folder: Path) -> None:

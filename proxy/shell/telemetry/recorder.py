@@ -14,6 +14,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.message import SYSTEM_ROLES
 from proxy.core.overflow import Verdict
 from proxy.core.overflow.retry_strategy import Attempt, Rung
+from proxy.core.truncation.truncate_tool_output import TruncateToolOutput
 from proxy.shell.artifacts.replacements import Replacements
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources.bounded import BoundedMap
@@ -70,6 +71,7 @@ class Recorder:
         if planned.changed:
             self._log.info("request_planned", request_id=decision.request_id, **_described_changes(planned))
             self._tell_edits(decision, planned)
+            self._keep_replacements(decision, planned)
         new_edits = planned.new_edits
         self._media_routed(decision, new_edits)
         for edit in new_edits:
@@ -82,9 +84,10 @@ class Recorder:
                     kept_chars=edit.after_chars,
                     artifact=edit.artifact.id,
                 )
-        room = planned.room_tokens
-        is_new = planned.known_messages == 0 and room is not None and planned.tokens_before > room // 2
-        if room is not None and is_new and (system := system_tokens(planned)) > room // 2:
+        budget = planned.plan.budget
+        room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
+        is_new = planned.known_messages == 0 and planned.tokens_before > room // 2
+        if is_new and (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
                 request_id=decision.request_id,
@@ -102,6 +105,13 @@ class Recorder:
                 window_tokens=planned.inputs.profile.window_tokens,
                 advice=LARGER_WINDOW,
             )
+
+    def _keep_replacements(self, decision: Decision, planned: Planned) -> None:
+        """Now, as the content of a plan may be elsewhere when its request is finished."""
+        if self._replacements is None or decision.observed:
+            return
+        edits = () if decision.rung == Rung.ORIGINAL else planned.plan.edits
+        self._replacements.add(decision.request_id, planned.tenant, edits, planned.plan.artifacts if edits else ())
 
     def _tell_edits(self, decision: Decision, planned: Planned) -> None:
         if self._log.is_enabled_for(logging.DEBUG):
@@ -127,6 +137,7 @@ class Recorder:
             room_tokens=planned.room_tokens,
             reads=None if profile.modalities is None else sorted(profile.modalities),
             counted_by=planned.inputs.counted_by,
+            **_result_limits(planned),
         )
 
     def cut(self, decision: Decision, estimate_tokens: int, prompt_tokens: int) -> None:
@@ -193,6 +204,7 @@ class Recorder:
         self._log.info(_RETRIED.get(attempt.rung, "overflow_retried"), request_id=decision.request_id, **line)
         if planned is not None:
             self._tell_limits(decision, planned)
+            self._keep_replacements(decision, planned)
         if planned is not None and is_edited:
             self._tell_edits(decision, planned)
 
@@ -241,9 +253,6 @@ class Recorder:
             decision.went_well if decision.refused_as_too_long else None,
         )
         self.recent.add(recorded)
-        was_edited = was_sent and not decision.observed and decision.rung != Rung.ORIGINAL
-        if self._replacements is not None and plan is not None and planned is not None and was_edited and plan.changed:
-            self._replacements.add(decision.request_id, planned.tenant, plan.edits, plan.artifacts)
         if self._history is not None:
             self._history.add(recorded)
         before = planned.tokens_before if planned is not None and was_sent else 0
@@ -261,6 +270,21 @@ def system_tokens(planned: Planned) -> int:
     return planned.plan.budget.model_tokens(tokens)
 
 
+def _result_limits(planned: Planned) -> dict[str, Any]:
+    """The most that a tool result may have when it arrives, and what sets it; nothing while nothing can be kept."""
+    steps = (step for step in planned.inputs.pipeline.local if isinstance(step, TruncateToolOutput))
+    return {
+        name: value
+        for step in steps
+        for name, value in (
+            ("result_lines", step.limits.max_lines),
+            ("result_bytes", step.limits.max_bytes),
+            ("result_chars", step.limits.max_chars),
+            ("result_bound_by", step.bound_by),
+        )
+    }
+
+
 def _described_changes(planned: Planned) -> dict[str, Any]:
     plan, counts = planned.plan, planned.reasons
     return {
@@ -269,7 +293,7 @@ def _described_changes(planned: Planned) -> dict[str, Any]:
         "tokens_after": planned.tokens_after,
         "chars_before": plan.before.chars,
         "chars_after": plan.after.chars,
-        "messages_before": len(planned.request.conversation),
+        "messages_before": planned.message_count,
         "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
         "truncated": any(edit.artifact is not None for edit in plan.edits),
         "reasons": counts,

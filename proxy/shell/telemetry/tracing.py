@@ -116,7 +116,7 @@ def _described_plan(decision: Decision) -> Mapping[str, Any]:
         # Half a surrogate pair, which JSON can contain, has no UTF-8.
         "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
         "gen_ai.request.stream": request.stream,
-        "context_proxy.messages": len(request.conversation),
+        "context_proxy.messages": planned.message_count,
         "context_proxy.tokens.before": planned.tokens_before,
         "context_proxy.tokens.after": decision.sent_tokens,
         "context_proxy.observed": decision.observed,

@@ -19,7 +19,6 @@ from urllib.request import getproxies, proxy_bypass
 from yarl import URL
 
 from proxy.config.upstreams import UpstreamSettings
-from proxy.core.text.rope import Body
 from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.resources.lean_imports import without_certificates
 from proxy.shell.upstream.tap import Taker, Tap
@@ -29,7 +28,7 @@ with without_certificates():  # its own contexts are never used: `_open` makes o
     from aiohttp.http_exceptions import HttpProcessingError
 
     from proxy.shell.upstream.exchange import MAX_HEADER_BYTES, MAX_HEADERS, Exchange, Exchanges, notice_what_was_closed
-    from proxy.shell.upstream.upload import Upload, Whole
+    from proxy.shell.upstream.upload import Outgoing, Upload
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 """Names in lower case; order and repeats as received."""
@@ -195,7 +194,7 @@ class Upstream:
         """None, too, if the environment names a proxy for the upstream."""
 
     async def send(
-        self, method: str, target: bytes, headers: Headers, body: Body | AsyncIterator[bytes] | None
+        self, method: str, target: bytes, headers: Headers, body: Outgoing | AsyncIterator[bytes] | None
     ) -> UpstreamResponse:
         """Send a request to `target`, path and query after the base URL or a `WholePath`, and read the head of its
         response.
@@ -207,18 +206,20 @@ class Upstream:
         headers = [*headers, (LOOP_HEADER, self._mark)]
         session = self._session or self._open()
         path = _target_text(target if isinstance(target, WholePath) else self.base_path + target)
-        if self._exchanges is not None and method == "POST" and isinstance(body, Body):
-            return await self._post(self._exchanges, path.encode(), headers, body)
+        whole = body if isinstance(body, Outgoing) else None
+        if self._exchanges is not None and method == "POST" and whole is not None:
+            return await self._post(self._exchanges, path.encode(), headers, whole)
         # A replaced body has another length than the one announced; a stream keeps the announced one.
-        whole = isinstance(body, Body)
         pairs = [
             (name.decode("latin-1"), _header_text(value))
             for name, value in end_to_end(headers)
-            if name not in _OWN_TO_A_SEND and not (whole and name == b"content-length")
+            if name not in (_OWN_TO_A_SEND if whole is None else _OWN_TO_A_POST)
         ]
+        if whole is not None:
+            pairs.append(("content-length", str(whole.length)))
         limit = self._settings.first_byte_timeout_seconds
-        upload = None if body is None or isinstance(body, Body) else Upload(body)
-        payload = upload.pieces() if upload else Whole(bytes(body)) if isinstance(body, Body) else None
+        upload = None if body is None or isinstance(body, Outgoing) else Upload(body)
+        pieces = upload or whole
         await notice_what_was_closed()
         try:
             async with asyncio.timeout(None if upload else limit) as wait:
@@ -229,7 +230,7 @@ class Upstream:
                     method,
                     URL(self._origin + path, encoded=True),
                     headers=pairs,
-                    data=payload,
+                    data=None if pieces is None else pieces.pieces(),
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
@@ -239,7 +240,7 @@ class Upstream:
             raise self._failed(error) from None
         return self._answer(response)
 
-    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: Body) -> UpstreamResponse:
+    async def _post(self, exchanges: Exchanges, path: bytes, headers: Headers, body: Outgoing) -> UpstreamResponse:
         """The fast path of nearly all requests: a complete body, to an upstream that is not behind a proxy."""
         passed = [pair for pair in end_to_end(headers) if pair[0] not in _OWN_TO_A_POST]
         try:

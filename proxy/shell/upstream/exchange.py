@@ -18,8 +18,9 @@ from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from proxy.core.text.rope import Body, views_of
+from proxy.core.text.rope import views_of
 from proxy.shell.upstream.tap import Taker, Tap
+from proxy.shell.upstream.upload import Outgoing
 
 MAX_HEADER_BYTES: Final = 128 * 1024
 """Of one header of a response; aiohttp's own 8 KB are less than some content-security policies."""
@@ -51,7 +52,7 @@ class Exchange:
             await notice_what_was_closed()
         return self._protocol.is_connected()
 
-    async def run(self, request: bytes, body: Body) -> None:
+    async def run(self, request: bytes, body: Outgoing) -> None:
         """Send a request and read the head of its response. Raises what aiohttp's protocol does."""
         protocol, transport = self._protocol, self._protocol.transport
         assert transport is not None, "a connection that is open"
@@ -63,7 +64,8 @@ class Exchange:
             max_headers=MAX_HEADERS,
         )
         self._tap = Tap.of(protocol, transport)
-        transport.writelines((request, *views_of(body)))  # in one system call, and without copying them together
+        transport.writelines((request, *views_of(body.take())))  # one system call, and no copy of all together
+        await body.written()
         for _ in range(_MAX_HEADS):
             message, payload = await protocol.read()
             if (status := message.code) == 101 or not 100 <= status < 200:
@@ -113,11 +115,11 @@ class Exchanges:
         self._like = aiohttp.ClientRequest("POST", base_url, loop=asyncio.get_running_loop(), session=session)
         self._host = self._like.headers["Host"].encode()
 
-    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Body) -> Exchange:
+    async def post(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: Outgoing) -> Exchange:
         """The response to a request. Raises what aiohttp does, and ValueError for a header of several lines."""
         lines = [b"POST %b HTTP/1.1" % target, b"host: %b" % self._host]
         lines += [b"%b: %b" % pair for pair in headers]
-        lines += [b"content-length: %d" % len(body), b"", b""]
+        lines += [b"content-length: %d" % body.length, b"", b""]
         request = b"\r\n".join(lines)
         if request.count(b"\n") != len(lines) - 1 or request.count(b"\r") != len(lines) - 1:
             raise ValueError("a header of several lines")

@@ -1,15 +1,14 @@
 """Bodies on their way upstream, as the HTTP client takes them: streamed ones piece by piece.
 
-Rule: while the client sends, the client's time runs; while the upstream receives, the upstream's. Only `upstream.py`
-uses this module.
+Rule: while the client sends, the client's time runs; while the upstream receives, the upstream's. A whole body is let
+go of as soon as it is written: its response may take minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-from aiohttp.payload import BytesPayload, Payload
-
+from proxy.core.text.rope import Body
 from proxy.errors import ClientError
 
 
@@ -36,9 +35,26 @@ class Upload:
         self.wait_for_upstream()
 
 
-class Whole(BytesPayload):
-    """A body in one write. aiohttp's own class warns about every body over 1 MB."""
+class Outgoing:
+    """A whole body, until it is written."""
 
-    def __init__(self, body: bytes) -> None:
-        Payload.__init__(self, body, content_type="application/octet-stream")
-        self._size = len(body)
+    def __init__(self, body: Body, sent: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`sent` is called once it is written."""
+        self.length = len(body)
+        self._body = body
+        self._sent = sent
+
+    def take(self) -> Body:
+        """The body, for one who writes it at once: it is not kept."""
+        body, self._body = self._body, b""
+        return body
+
+    async def written(self) -> None:
+        """It is written."""
+        if self._sent is not None:
+            await self._sent()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The same for an HTTP client that takes pieces."""
+        yield bytes(self.take())
+        await self.written()

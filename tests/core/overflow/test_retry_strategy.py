@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.core.models.profile import Modality
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
@@ -193,7 +194,7 @@ def test_a_rate_that_the_request_alone_is_under_is_waited_for(edited):
 def test_half_of_what_got_no_answer_and_no_word_is_sent_once():
     empty, wordless = Verdict(VerdictKind.EMPTY, is_suspect=True), Verdict(VerdictKind.UNKNOWN, is_suspect=True)
     unedited = Situation(10_000, 40_000, 4_000, edited=False, original_could_fit=True)
-    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000)
+    half = Attempt(Rung.EMERGENCY, goal_tokens=5_000, is_search=True)
     assert second(SENT, 200, empty) == second(unedited, 200, empty) == second(unedited, 400, wordless) == half
     assert second(SENT, 400, wordless) == Attempt(Rung.ORIGINAL), "the edits may be why"
     cut = Situation(10_000, 40_000, 4_000, edited=True, original_could_fit=False)
@@ -209,8 +210,9 @@ def test_the_goal_is_well_under_the_limit_in_the_upstreams_own_tokens():
     assert emergency_goal(less, SENT) == int(8_000 * 0.6)
 
 
-def test_without_a_limit_half_of_what_was_refused_is_sent():
+def test_without_a_limit_half_of_what_was_refused_is_sent_or_what_is_known_to_fit():
     assert emergency_goal(Verdict(VerdictKind.PROMPT), SENT) == 5_000
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), replace(SENT, guess_tokens=9_000)) == 9_000
 
 
 def test_a_limit_in_characters_is_turned_into_tokens():

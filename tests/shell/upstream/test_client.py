@@ -32,6 +32,7 @@ from proxy.errors import ClientLeft, LoopDetected, ProxyError, UpstreamError, Up
 from proxy.shell.upstream import client as module
 from proxy.shell.upstream.client import LOOP_HEADER, Headers, Upstream, UpstreamResponse, end_to_end
 from proxy.shell.upstream.exchange import Exchange
+from proxy.shell.upstream.upload import Outgoing
 
 SECRET = "sk-canary-5f1e"
 
@@ -83,7 +84,8 @@ async def whole_body(answer: UpstreamResponse) -> bytes:
 
 
 async def post(upstream: Upstream, body: bytes | AsyncIterator[bytes] | None = b"{}", headers: Headers = []) -> bytes:  # noqa: B006 - never changed
-    return await whole(await upstream.send("POST", b"/chat/completions", headers, body))
+    sent = Outgoing(body) if isinstance(body, bytes) else body
+    return await whole(await upstream.send("POST", b"/chat/completions", headers, sent))
 
 
 # What goes out.
@@ -108,10 +110,10 @@ async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_com
 ) -> None:
     seen: list[Request] = []
     async with ScriptedUpstream(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
-        await whole(await upstream.send(method, b"/x", [], body))
+        await whole(await upstream.send(method, b"/x", [], None if body is None else Outgoing(body)))
         assert {name for name, _ in seen[0].headers} <= {b"host", b"content-length", LOOP_HEADER}
         with pytest.raises(LoopDetected, match="leads back to this proxy"):
-            await upstream.send(method, b"/x", seen[0].headers, body)
+            await upstream.send(method, b"/x", seen[0].headers, None if body is None else Outgoing(body))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ async def test_compressed_answers_pass_as_they_are() -> None:
 async def test_redirects_are_the_clients_to_follow() -> None:
     answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n"
     async with ScriptedUpstream(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
-        found = await upstream.send("POST", b"/x", [], b"{}")
+        found = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         await found.aclose()
     assert (found.status, (b"location", b"/else") in found.headers) == (307, True)
 
@@ -254,7 +256,7 @@ async def test_each_event_arrives_before_the_next_is_sent() -> None:
         await connection.send(LAST_CHUNK)
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         pieces = []
         async with asyncio.timeout(10):
             async for piece in answer.chunks():
@@ -283,13 +285,13 @@ async def test_interim_answers_without_end_are_a_failure() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000
     async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable):
-            await upstream.send("POST", b"/x", [], b"{}")
+            await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
 
 
 async def test_interim_answers_are_passed_over() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
     async with ScriptedUpstream(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         assert (answer.status, await whole(answer)) == (200, b"ok")
 
 
@@ -309,7 +311,7 @@ async def test_300_streams_run_at_once() -> None:
         await connection.until_closed()
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answers = await asyncio.gather(*(upstream.send("POST", b"/x", [], b"{}") for _ in range(300)))
+        answers = await asyncio.gather(*(upstream.send("POST", b"/x", [], Outgoing(b"{}")) for _ in range(300)))
         assert scripted.connections == 300
         for answer in answers:
             await answer.aclose()
@@ -359,7 +361,7 @@ async def test_what_is_taken_is_taken_at_once_and_its_connection_is_used_again(t
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
         for _ in range(2):
-            answer = await upstream.send("POST", b"/x", [], b"{}")
+            answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
             answer.hand_to(taking)
             asyncio.get_running_loop().call_soon(waiting.set)
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -392,7 +394,7 @@ async def test_what_there_is_no_room_for_waits_for_its_reader() -> None:
         await connection.send(LAST_CHUNK)
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         answer.hand_to(taking)
         asyncio.get_running_loop().call_soon(waiting.set)
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -423,7 +425,7 @@ async def test_what_cannot_be_taken_fails_its_reader_and_nothing_more_is_taken()
 
     taking = Refusing()
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         answer.hand_to(taking)
         asyncio.get_running_loop().call_soon(waiting.set)
         with pytest.raises(UpstreamUnreachable):
@@ -441,7 +443,7 @@ async def test_leaving_what_is_taken_closes_the_connection_at_once() -> None:
         closed.set()
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         answer.hand_to(taking)
         reading = asyncio.create_task(whole(answer))
         await asyncio.sleep(0)
@@ -472,7 +474,7 @@ async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon
             await connection.send(LAST_CHUNK)
 
     async with ScriptedUpstream(lingering) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/chat/completions", [], b"{}")
+        answer = await upstream.send("POST", b"/chat/completions", [], Outgoing(b"{}"))
         reading = asyncio.create_task(whole_body(answer))
         await asyncio.sleep(0)
         reading.cancel()  # as when a client leaves
@@ -501,7 +503,7 @@ async def test_what_is_left_of_a_body_is_not_read_for_long(what: str, monkeypatc
         closed.set()
 
     async with ScriptedUpstream(going_on) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/chat/completions", [], b"{}")
+        answer = await upstream.send("POST", b"/chat/completions", [], Outgoing(b"{}"))
         await soon(answer.drain())
         await answer.aclose()
         await soon(closed.wait())
@@ -607,7 +609,7 @@ async def test_leaving_in_the_middle_of_a_body_closes_the_connection_at_once() -
         closed.set()
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         assert await anext(aiter(answer.chunks())) == b"hi"
         await answer.aclose()
         await soon(closed.wait())
@@ -658,7 +660,7 @@ async def test_an_answer_that_breaks_off_is_an_error_and_never_an_end(head: byte
             connection.reset()
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], b"{}")
+        answer = await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], Outgoing(b"{}"))
         pieces = aiter(answer.chunks())
         assert await anext(pieces) == b"hi"
         if is_taken:
@@ -688,7 +690,9 @@ async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer: by
 
     async with ScriptedUpstream(script) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamUnreachable, match=f"the upstream http://127.0.0.1:{scripted.port}") as caught:
-            await upstream.send("POST", b"/x?key=" + SECRET.encode(), [(b"authorization", SECRET.encode())], b"{}")
+            await upstream.send(
+                "POST", b"/x?key=" + SECRET.encode(), [(b"authorization", SECRET.encode())], Outgoing(b"{}")
+            )
     assert SECRET not in caught.value.message
 
 
@@ -697,7 +701,7 @@ async def test_a_port_where_nobody_listens_is_unreachable_and_says_so() -> None:
         bound.bind(("127.0.0.1", 0))
         async with opened(f"http://127.0.0.1:{bound.getsockname()[1]}/v1") as upstream:
             with pytest.raises(UpstreamUnreachable, match="Connect call failed") as caught:
-                await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], b"{}")
+                await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], Outgoing(b"{}"))
     assert SECRET not in caught.value.message
 
 
@@ -795,7 +799,7 @@ async def test_silence_in_the_middle_is_a_timeout(is_taken: bool) -> None:
         ScriptedUpstream(script) as scripted,
         opened(scripted.base_url, idle_timeout_seconds=0.05) as upstream,
     ):
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         if is_taken:
             answer.hand_to(Taking())
         with pytest.raises(UpstreamTimeout, match=r"silent for 0\.05 s"):
@@ -815,7 +819,7 @@ async def test_the_time_that_a_slow_reader_takes_is_no_silence() -> None:
         ScriptedUpstream(script) as scripted,
         opened(scripted.base_url, idle_timeout_seconds=0.1) as upstream,
     ):
-        answer = await upstream.send("POST", b"/x", [], b"{}")
+        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
         found = []
         async for piece in answer.chunks():
             found.append(piece)

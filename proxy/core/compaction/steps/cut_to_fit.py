@@ -19,7 +19,7 @@ from proxy.core.compaction.steps.shorten_arguments import shortened_arguments
 from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import Address
-from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage
 from proxy.core.notices.writing import Notices
 from proxy.core.text.excerpt import ExcerptLimits
 from proxy.core.text.measures import utf8_length
@@ -115,9 +115,7 @@ class DescribeImages(Struct, frozen=True):
             while shown:
                 shown //= 2
                 steps = self.showing(shown)
-                yield Change(
-                    redone=prepared(entry.index, entry.original, entry.tool, steps, self.notices, self.counter)
-                )
+                yield Change(redone=entry.prepared_again(steps, self.notices, self.counter))
 
 
 def excerpted(
@@ -152,6 +150,7 @@ def _excerpted(
     last_allowed: _Allowed,
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
+    notices = notices if entry.read is None else replace(notices, read=entry.read)
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)

@@ -1,0 +1,178 @@
+"""Requests that wait for a response: what they keep may go to a file, and nobody else waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.overflow_stage import (
+    COMPLETION,
+    EVENTS,
+    PATIENCE_SECONDS,
+    STREAM,
+    Scene,
+    Stage,
+    Thinking,
+    accepting,
+    after,
+    saying,
+    staged,
+    streaming,
+)
+from support.overflow_words import conversation, openai_error, too_long, window
+
+from proxy import app
+from proxy.shell.resources.workload import Workload
+
+REFUSED = saying(400, too_long(8_192, 9_000))
+IN_FILES = {"max_waiting_bytes": 0}
+
+
+async def page(stage: Stage, path: str) -> str:
+    async with stage.client.get(stage.url.replace("/v1/chat/completions", path)) as answer:
+        return await answer.text()
+
+
+async def tells(stage: Stage, path: str, words: str) -> str:
+    """A page, once it has these words."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while words not in (told := await page(stage, path)):  # noqa: ASYNC110 - the metrics are looked at once a second
+            await asyncio.sleep(0.01)
+    return told
+
+
+async def has_in_files(stage: Stage, count: int) -> None:
+    await tells(stage, "/metrics", f"context_proxy_waiting_requests_in_files {count}.0")
+
+
+def files_with(folder: Path, content: bytes) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and content in path.read_bytes()]
+
+
+def orphaned() -> bytes:
+    body = json.loads(conversation(9_000))
+    body["messages"] = [one for one in body["messages"] if one.get("tool_call_id") != "call_3_a"]
+    return json.dumps(body).encode()
+
+
+def cut_on_arrival() -> bytes:
+    body = json.loads(conversation(1_000))
+    body["messages"][-1]["content"] = "\n".join(f"line {number}" for number in range(9_000))
+    return json.dumps(body).encode()
+
+
+async def sent(folder: Path, server: dict[str, int], body: bytes, *scenes: Scene, **headers: str) -> list[bytes]:
+    async with staged(folder, server=server, **window(64_000)) as stage:
+        stage.model.plays(*scenes, saying(200, COMPLETION))
+        answer = await stage.ask(body, **headers)
+        assert (answer.status, answer.attempts) == (200, str(1 + len(scenes)))
+        assert (await page(stage, "/metrics")).count("context_proxy_waiting_requests_lost_total 0.0") == 1
+        return stage.model.bodies
+
+
+@pytest.mark.parametrize(
+    ("body", "scenes", "headers"),
+    [
+        (conversation(9_000), [REFUSED], {}),
+        (conversation(90_000), [REFUSED], {}),
+        (conversation(9_000, stream=True), [saying(200, b"data: " + too_long(8_192, 9_000) + b"\n\n", EVENTS)], {}),
+        (gzip.compress(conversation(9_000)), [REFUSED], {"content_encoding": "gzip"}),
+        (
+            gzip.compress(cut_on_arrival()),
+            [saying(400, openai_error("Bad request."))],
+            {"content_encoding": "gzip"},
+        ),
+        (orphaned(), [saying(400, openai_error("No tool output found for function call call_3_a."))], {}),
+    ],
+    ids=["as it came", "cut before", "streamed", "compressed", "original", "repaired"],
+)
+async def test_what_comes_back_from_a_file_is_sent_again_as_if_it_had_stayed(
+    tmp_path: Path, body: bytes, scenes: list[Scene], headers: dict[str, str]
+) -> None:
+    stayed = await sent(tmp_path, {}, body, *scenes, **headers)
+    returned = await sent(tmp_path, IN_FILES, body, *scenes, **headers)
+    assert len(stayed) == 2
+    assert returned == stayed
+
+
+async def test_a_waiting_request_is_in_a_file_without_a_name_until_it_is_answered(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with staged(tmp_path, server=IN_FILES, **window(64_000)) as stage:
+        stage.model.plays(after(go_on, accepting), streaming(b": wait\n\n", go_on, STREAM))
+        asking = []
+        for stream in (False, True):
+            asking.append(asyncio.create_task(stage.ask(conversation(9_000, stream=stream))))
+            await has_in_files(stage, len(asking))
+        assert files_with(tmp_path, b"call_3_a") == []
+        go_on.set()
+        assert [(await one).body for one in asking] == [COMPLETION, b": wait\n\n" + STREAM]
+        await has_in_files(stage, 0)
+
+
+async def test_a_client_that_leaves_takes_its_file_along(tmp_path: Path) -> None:
+    async with staged(tmp_path, server=IN_FILES, **window(64_000)) as stage:
+        stage.model.plays(thinking := Thinking())
+        asking = asyncio.create_task(stage.ask(conversation(9_000)))
+        await has_in_files(stage, 1)
+        asking.cancel()
+        await has_in_files(stage, 0)
+        await thinking.left.wait()
+
+
+@pytest.mark.parametrize("broken", ["TemporaryFile", "load"])
+async def test_without_a_file_the_client_gets_the_refusal_and_the_log_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], broken: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    module: Any = tempfile if broken == "TemporaryFile" else __import__("pickle")
+    async with staged(tmp_path, server=IN_FILES, log={"format": "json"}, **window(64_000)) as stage:
+        stage.model.plays(REFUSED, accepting, REFUSED, accepting)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, broken, fail)
+            refused = await stage.ask(conversation(9_000))
+        assert (refused.status, refused.body, refused.attempts) == (400, too_long(8_192, 9_000), "1")
+        await tells(stage, "/metrics", "context_proxy_waiting_requests_lost_total 1.0")
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "waiting_request_lost" in line]
+    assert [line["problem"] for line in lines] == ["No space left on device"]
+
+
+async def test_nobody_waits_for_room_because_others_wait_for_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "Workload", functools.partial(Workload, 200_000))
+    go_on = asyncio.Event()
+    async with staged(tmp_path, **window(1_000_000)) as stage:
+        body = conversation(40_000)
+        assert len(body) > 100_000
+        stage.model.plays(*[after(go_on, accepting)] * 4, accepting, *[accepting] * 4)
+        slow = [asyncio.create_task(stage.ask(body)) for _ in range(4)]
+        await tells(stage, "/metrics", "context_proxy_waiting_requests 4.0")
+        assert (await stage.ask(body)).status == 200
+        assert json.loads(await page(stage, "/readyz")) == {"status": "ready"}
+        go_on.set()
+        assert {one.status for one in await asyncio.gather(*slow)} == {200}
+
+
+async def test_readyz_names_a_full_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "Workload", functools.partial(Workload, 100_000))
+    async with staged(tmp_path, **window(1_000_000)) as stage:
+        reader_writers = [await asyncio.open_connection("127.0.0.1", int(stage.url.split(":")[2][:5])) for _ in "abc"]
+        for _, writer in reader_writers:  # half a body each: more than there is room for
+            writer.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + b" " * 90_000
+            )
+            await writer.drain()
+        told = json.loads(await tells(stage, "/readyz", "workload"))
+        await tells(stage, "/metrics", "context_proxy_queued_requests 1.0")
+        assert told["status"] == "ready"
+        assert told["unavailable"]["workload"].startswith("1 requests wait for room: ")
+        for _, writer in reader_writers:
+            writer.close()

@@ -1,0 +1,164 @@
+"""What waits for a response: in memory up to a limit, beyond it in files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.shell.resources import waiting as module
+from proxy.shell.resources.threads import TooSlow
+from proxy.shell.resources.waiting import SMALL_BYTES, Kept, WaitingRoom
+from proxy.shell.resources.workload import Workload
+
+LARGE = SMALL_BYTES + 1
+
+
+class Text:
+    """A part that keeps one text."""
+
+    def __init__(self, text: object, held_bytes: int = LARGE) -> None:
+        self.text: object = text
+        self.held_bytes = held_bytes
+
+    def set_aside(self) -> object:
+        text, self.text = self.text, None
+        return text
+
+    def put_back(self, content: object) -> None:
+        self.text = content
+
+
+def kept(room: WaitingRoom, whose: str, *parts: Text) -> Kept:
+    found = Kept(room, Workload().share())
+    found.whose = whose
+    found.hold(*parts)
+    return found
+
+
+async def away(found: Kept) -> None:
+    while not found.is_away:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0)
+
+
+async def test_the_largest_of_who_keeps_most_goes_first_and_the_longest_waiting_of_equals(tmp_path: Path) -> None:
+    room = WaitingRoom(7 * LARGE, tmp_path)
+    one = kept(room, "one", Text("alone", 3 * LARGE))
+    many = [kept(room, "many", Text(number, LARGE * (2 if number == 1 else 1))) for number in range(4)]
+    for each in (one, *many):
+        await each.rest()
+    assert [each.is_away for each in (one, *many)] == [False, False, True, False, False]
+    await kept(room, "many", Text("more")).rest()
+    assert [each.is_away for each in (one, *many)] == [False, False, True, False, False]
+    await kept(room, "many", Text("more")).rest()
+    assert [each.is_away for each in (one, *many)] == [False, True, True, False, False]
+    assert (room.waiting.requests, room.waiting.in_files, room.waiting.memory_bytes) == (7, 2, 7 * LARGE)
+    for each in (one, *many):
+        each.close()
+
+
+async def test_what_comes_back_has_its_contents_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    room = WaitingRoom(0, tmp_path / "made when needed")
+    text, other = Text({"a": (1, b"x")}), Text("b")
+    found = kept(room, "a", text, other, text)
+    await found.rest()
+    assert (text.text, other.text, found.is_away) == (None, None, True)
+    assert room.waiting.file_bytes > 0
+    assert await found.back()
+    assert await found.back()
+    assert (text.text, other.text, found.is_away) == ({"a": (1, b"x")}, "b", False)
+    assert room.waiting == (0, 0, 0, 0)
+    await found.rest()
+    found.close()
+    assert room.waiting == (0, 0, 0, 0)
+
+
+async def test_small_ones_and_those_that_are_over_are_left_where_they_are(tmp_path: Path) -> None:
+    room = WaitingRoom(0, tmp_path)
+    small, over = kept(room, "a", Text("small", SMALL_BYTES)), kept(room, "a", Text("over"))
+    over.drop()
+    for each in (small, over):
+        await each.rest()
+    assert (small.is_away, room.waiting.requests) == (False, 0)
+    assert await small.back()
+
+
+async def test_what_is_dropped_while_it_is_written_leaves_no_file(tmp_path: Path) -> None:
+    room = WaitingRoom(0, tmp_path)
+    found = kept(room, "a", Text("x"))
+    resting = asyncio.create_task(found.rest())
+    await away(found)
+    found.drop()
+    await resting
+    assert room.waiting == (0, 0, 0, 0)
+    assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - a test waits for its own disk
+
+
+async def test_what_comes_back_while_it_is_written_waits_for_that(tmp_path: Path) -> None:
+    room = WaitingRoom(0, tmp_path)
+    text = Text("x")
+    found = kept(room, "a", text)
+    resting = asyncio.create_task(found.rest())
+    await away(found)
+    assert await found.back()
+    await resting
+    assert (text.text, found.is_away) == ("x", False)
+
+
+async def test_who_makes_room_may_leave_and_the_other_still_comes_back(tmp_path: Path) -> None:
+    room = WaitingRoom(LARGE, tmp_path)
+    first, second = Text("first"), kept(room, "a", Text("second"))
+    waiting = kept(room, "a", first)
+    await waiting.rest()
+    leaving = asyncio.create_task(second.rest())
+    await away(waiting)
+    leaving.cancel()
+    assert await waiting.back()
+    assert first.text == "first"
+
+
+def never(*_: object) -> None:
+    raise TooSlow("no answer in 5 s")
+
+
+def unpicklable(*_: object) -> Callable[[], None]:
+    return lambda: None
+
+
+@pytest.mark.parametrize("content", [unpicklable(), "a text"], ids=["no pickle", "no file"])
+async def test_what_cannot_be_written_is_lost_and_counted(tmp_path: Path, content: object) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    lost: list[bool] = []
+    room = WaitingRoom(0, tmp_path if callable(content) else tmp_path / "file", lambda: lost.append(True))
+    found = kept(room, "a", Text(content))
+    await found.rest()
+    assert not await found.back()
+    assert (lost, room.waiting) == ([True], (0, 0, 0, 0))
+
+
+async def test_a_dead_disk_is_not_waited_for_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[bool] = []
+    room = WaitingRoom(0, tmp_path, lambda: lost.append(True))
+    monkeypatch.setattr(module, "_written", never)
+    await kept(room, "a", Text("x")).rest()
+    monkeypatch.undo()
+    await (second := kept(room, "a", Text("y"))).rest()
+    assert not await second.back()
+    assert len(lost) == 2
+    monkeypatch.setattr(module.time, "monotonic", lambda: room._dead_until)
+    await (third := kept(room, "a", Text("z"))).rest()
+    assert await third.back()
+
+
+async def test_a_request_takes_no_workload_while_it_waits_and_its_own_part_when_it_comes_back(tmp_path: Path) -> None:
+    workload = Workload(100, small_bytes=0)
+    share = workload.share()
+    await workload.take(share, 90)
+    found = Kept(WaitingRoom(0, tmp_path), share)
+    found.hold(Text("x"))
+    await found.rest()
+    assert share.held_bytes == 0
+    assert await found.back()
+    assert share.held_bytes == 90
