@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from starlette.types import Send
 from support.journey import Received, World, call, long_text, result
-from support.journey_models import reads, said, thinking
+from support.journey_models import reads, said
 
 from proxy.demo import counting
 from proxy.demo.chat import Call, Reply
+from proxy.demo.completions import Completion
 
 TASK = "Find the row that is wrong. " + "Read everything. " * 30
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
@@ -48,13 +49,15 @@ class Reader:
         return reads(name, lines=f"{1 + 400 * len(pages)}-{400 + 400 * len(pages)}")
 
 
-def refusing(limit: int, *, numbered: bool) -> Any:
-    """An upstream whose window is smaller than the settings say."""
+def of_window(limit: int, model: Reader, *, numbered: bool = True) -> Any:
+    """An upstream with a window of its own, whatever the settings say. It counts truly."""
 
     async def answer(received: Received, send: Send) -> bool:
         tokens = counting.prompt_tokens(received.messages)
         if tokens <= limit:
-            return False
+            whole = Completion.make(received.body, "m", model(received.messages), tokens, limit).whole()
+            await said(send, json.dumps(whole).encode())
+            return True
         message = f"This model's maximum context length is {limit} tokens. Your messages resulted in {tokens} tokens."
         error = {"message": message if numbered else "Input is too long.", "code": "context_length_exceeded"}
         await said(send, json.dumps({"error": error}).encode(), status=400)
@@ -77,7 +80,7 @@ def assert_nothing_left(world: World, model: Reader) -> None:
 def test_pages_never_push_out_what_the_model_works_on(window: int, exchanges: int, build: Any) -> None:
     world = build(window)
     model = Reader(world)
-    world.upstream.answer = thinking(model)
+    world.upstream.answer = of_window(window, model)
     answer = world.ask(run(exchanges))
     assert answer.status_code == 200, answer.text
     choice = answer.json()["choices"][0]
@@ -91,12 +94,7 @@ def test_pages_never_push_out_what_the_model_works_on(window: int, exchanges: in
 def test_a_refused_round_gives_up_its_page_and_nothing_that_the_model_works_on(numbered: bool, build: Any) -> None:
     world = build(16_000, defaults={"context_window": 32_000})
     model = Reader(world)
-    refuse, think = refusing(16_000, numbered=numbered), thinking(model)
-
-    async def answer(received: Received, send: Send) -> bool:
-        return await refuse(received, send) or await think(received, send)
-
-    world.upstream.answer = answer
+    world.upstream.answer = of_window(16_000, model, numbered=numbered)
     told = world.ask(run(12))
     assert told.status_code == 200, told.text
     assert told.json()["choices"][0]["finish_reason"] == "tool_calls"
