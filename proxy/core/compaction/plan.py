@@ -359,7 +359,8 @@ def _cut(window: ContextWindow, pipeline: Pipeline, spared: float = 0.0) -> floa
 
 def _note_room(window: ContextWindow, budget: Budget, fixed: Size) -> NoteRoom:
     """Room for the note, in the unit that leaves least: the shares of the thread, and for lines their share or
-    whatever more a cut of whole exchanges has freed beyond the low mark."""
+    whatever more a cut of whole exchanges has freed beyond the low mark. At least one unit is limited, as a limit was
+    exceeded."""
     total, high = window.total, budget.high_mark
     low = high.share_beside(fixed, budget.low_mark)
     units = [
@@ -371,8 +372,6 @@ def _note_room(window: ContextWindow, budget: Budget, fixed: Size) -> NoteRoom:
         )
         if limit is not None and goal is not None
     ]
-    if not units:
-        return NoteRoom()
     beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
     asked = int(beside * ASKED_SHARE)
     steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)

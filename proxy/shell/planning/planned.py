@@ -89,7 +89,7 @@ class Planned:
     def __post_init__(self) -> None:
         """Converted once: a dozen places ask for each."""
         budget = self.plan.budget
-        room = budget.certain_room_tokens
+        room = self.inputs.budget.certain_room_tokens
         self.message_count = len(self.request.conversation)
         self.changed = self._is_rendered or self.reply_limit is not None or self.request.is_rewritten
         self.tokens_before = budget.model_tokens(self.plan.before.tokens)
