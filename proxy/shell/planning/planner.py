@@ -210,14 +210,18 @@ class Planner:
         request = repaired(refused.wire, refused.request, refusal, text)
         return await self._made_for(refused, request, keeping=keeping)
 
-    async def plan_unsealed(self, refused: Planned, *, keeping: bool) -> Planned:
+    async def plan_unsealed(self, refused: Planned, refusal: str, *, keeping: bool) -> Planned:
         """A plan for the history of a request without the reasoning that its upstream could not verify."""
-        return await self._made_for(refused, refused.request.unsealed(), keeping=keeping)
+        request = refused.wire.unsealed(refused.request, refused.plan.sent, refusal)
+        return await self._made_for(refused, request, keeping=keeping)
+
+    def note_refused_seals(self, refused: Planned, repaired: Planned) -> None:
+        """Leave out in the next turns, too, the sealed reasoning that a repair has left out."""
+        self._refused_seals.note(refused.tenant, refused.request, repaired.request)
 
     def note_unsealed(self, refused: Planned, accepted: Planned) -> None:
-        """Leave out the sealed reasoning of a refused request in its next turns, too: without it, the upstream has
-        accepted the request."""
-        self._refused_seals.note(refused.tenant, refused.request)
+        """The same, for a repair that the upstream has accepted."""
+        self.note_refused_seals(refused, accepted)
         # The next turn continues from what was accepted, not from what was refused.
         tenant = bytes.fromhex(refused.tenant)
         match = self._memory.find((accepted.wire.path, tenant), accepted.request.body)
