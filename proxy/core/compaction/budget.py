@@ -21,7 +21,7 @@ MAX_RESERVED_REPLY_TOKENS: Final = 4_096
 MIN_REPLY_TOKENS: Final = 256
 """A reply limit is not lowered below this if the window has room for it: a reply that breaks off at once is worse than
 an error. In a small window it is lowered to the reserve for the reply."""
-LOW_MARK: Final = 0.59
+LOW_MARK: Final = 0.57
 """Share of the usable room beside what must stay that is still in use after a cut; measured, see
 docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.01

@@ -37,7 +37,7 @@ CompactionStep: TypeAlias = Callable[[ContextWindow, Mark], Iterator[Change]]
 """Yields what it would give up next to come down to a mark; the runner makes each change, and stops when that is
 enough."""
 
-NOTE_SHARE: Final = 0.25
+NOTE_SHARE: Final = 0.23
 """The largest share of the room beside what must stay that the omission note may take; measured,
 docs/decisions/0003-what-to-give-up.md."""
 MAX_NOTE_TOKENS: Final = 20_000
@@ -46,7 +46,7 @@ quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-
 ASKED_SHARE: Final = 0.08
 """Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
 0.05, a window of 8 000 lost 7 of 100 short messages."""
-STEPS_SHARE: Final = 0.03
+STEPS_SHARE: Final = 0.042
 """Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
 STEPS_FROM_TOKENS: Final = 4_000
 """In a smaller room, lines are worth more: about the room of a window of 6 000."""

@@ -22,6 +22,8 @@ overflow by this text. https://community.openai.com/t/error-this-models-maximum-
 _OPENAI_OTHER: Final = (
     "This model's maximum context length is {limit} {unit}. However, your messages resulted in {found} {unit}."
 )
+_OPENAI_UNNAMED: Final = "Your input exceeds the context window of this model."
+"""Of the Responses API, for a limit that nobody has named: what is not known is not told."""
 _WORDS: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "size": " That is the request for {model} with everything optional already left out",
@@ -125,23 +127,24 @@ def does_not_fit(
     members: Mapping[str, int] = _NO_MEMBERS,
     *,
     window_is_told: bool = False,
+    is_unnamed: bool = False,
     says_sizes: bool = True,
     sizes: tuple[int, int] | None = None,
     reply_tokens: int | None = None,
 ) -> str:
     """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
     client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
-    members that count. `window_is_told`: whether the upstream has
-    just stated the window, by its own count, of which nothing else is known yet. `says_sizes`: whether the message
-    begins with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan
-    that the upstream has refused although it fits by our count. `reply_tokens`: the request's own reply limit."""
+    members that count. `window_is_told`: whether the upstream has just stated the window, by its own count, of which
+    nothing else is known yet; `is_unnamed`: whether nobody has stated any. `says_sizes`: whether the message begins
+    with the sizes, in OpenAI's words; wires with words of their own state `sizes_of`. `sizes`: those, for a plan that
+    the upstream has refused although it fits by our count. `reply_tokens`: the request's own reply limit."""
     words, size, budget = _WORDS[language], plan.after, plan.budget
     told = budget.model_tokens
     after, room = told(size.tokens), told(budget.ceiling_tokens)
     if window_is_told and room > window_tokens:
         after, room = after * window_tokens // room, window_tokens
-    is_bound = not budget.room_is_guessed
-    text = []
+    is_bound = not budget.room_is_guessed and not is_unnamed
+    text = [_OPENAI_UNNAMED] if is_unnamed else []
     if is_bound and size.tokens > budget.ceiling_tokens:
         window_tokens = max(window_tokens, room)  # after a refusal that showed a guess to be too small
         after, reserved = max(after, room + 1), window_tokens - room

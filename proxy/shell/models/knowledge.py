@@ -78,6 +78,13 @@ class Refusals(msgspec.Struct, frozen=True, omit_defaults=True):
             found = replace(found, input_tokens=None)
         return found
 
+    def without_under(self, window_tokens: int) -> Self:
+        """Without limits in tokens that are smaller than a window that the server itself reports since."""
+        limits = (self.window_tokens, self.input_tokens, self.inferred_tokens)
+        if not any(limit is not None and limit < window_tokens for limit in limits):
+            return self
+        return replace(self, window_tokens=None, input_tokens=None, doubted_tokens=None, unnamed=None)
+
     def after_pass(self, size: int) -> Self:
         """After a prompt of this size was accepted, as far as that moves the search for a limit."""
         unnamed = self.unnamed and self.unnamed.after_pass(size)
@@ -166,6 +173,13 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         """With a limit that binds all tenants."""
         of_keys = {by: own for by, own in self.of_keys.items() if own != own.with_limit(limit, scope, unit)}
         return replace(self.with_limit(limit, scope, unit), of_keys=of_keys)
+
+    def without_limits_under(self, window_tokens: int) -> Knowledge:
+        """Without what the refusals of any tenant have taught that the server's own later word contradicts."""
+        of_keys = {by: own.without_under(window_tokens) for by, own in self.of_keys.items()}
+        is_same = all(own is self.of_keys[by] for by, own in of_keys.items())
+        found = self.without_under(window_tokens)
+        return found if is_same else replace(found, of_keys=of_keys)
 
     def after_pass_of(self, by: str, size: int) -> Knowledge:
         """After a prompt of this tenant was accepted, as far as that moves a search for a limit."""

@@ -191,12 +191,13 @@ class Learning:
             self._refute(model, prompt_tokens, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
-        """The server itself reports what it has allocated: smaller windows found earlier no longer hold, unless the
-        server reported the same then."""
+        """The server itself reports a window anew: smaller limits found earlier no longer hold, nor smaller windows to
+        which prompts were cut, unless the server reported the same then."""
         known, now = self._of(model), self._clock()
 
         def without(found: Knowledge) -> Knowledge:
-            return found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            cut_less = found.without_cuts(lambda cut: cut.value < window_tokens != cut.stated, now)
+            return cut_less.without_limits_under(window_tokens)
 
         if without(known) is not known:
             self._adopt(model, without)

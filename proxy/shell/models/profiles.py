@@ -20,6 +20,7 @@ from proxy.core.models.profile import DEFAULT_WINDOW_TOKENS, ModelProfile, Witne
 from proxy.core.models.search import Search
 from proxy.shell.models.catalogue import Catalogue
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import logger
 from proxy.wire.model_list import MAX_NAME_CHARS, NOTHING, ModelLimits
 
@@ -100,6 +101,8 @@ class ModelResolver:
             self._from_upstream,
             self.catalogue.find,
         )
+        self._stated: BoundedMap[str, int] = BoundedMap(MAX_PROFILES)
+        """The windows that a self-hosted server reported when they were last compared with what was learned."""
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
         self._reading: asyncio.Future[None] | None = None
@@ -128,7 +131,7 @@ class ModelResolver:
         if body_bytes <= SMALL_BODY_BYTES:
             return False
         before = self.profile(name, by)
-        if before.window_is_guessed or before.cuts_silently:
+        if before.window_is_guessed or before.cuts_silently or self.discovery.is_in_doubt:
             await self.discovery.settle(name)
         after = self.profile(name, by)
         if after.window_is_guessed:
@@ -161,11 +164,12 @@ class ModelResolver:
         self._generation += 1
 
     def _reconsider(self) -> None:
-        """Compare what was learned with what a self-hosted server reports now."""
+        """Compare what was learned with what a self-hosted server reports now, if that is news."""
         learned = self._learned
         for model in learned.models if learned is not None else ():
-            allocated = self.discovery.allocated(model)
-            if learned is not None and allocated is not None and (window := allocated[0].window_tokens) is not None:
+            window = self.discovery.stated(model)
+            if learned is not None and window is not None and self._stated.get(model) != window:
+                self._stated.put(model, window)
                 learned.note_allocated(model, window)
 
     def start(self) -> None:

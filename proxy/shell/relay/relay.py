@@ -20,7 +20,7 @@ from proxy.core.notices.artifact_access import NOWHERE, ArtifactAccess
 from proxy.core.overflow import VerdictKind
 from proxy.core.overflow.refusal import empty_twice, refused_twice
 from proxy.core.overflow.retry_strategy import Outcome, Rung
-from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError
+from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants
 from proxy.shell.http.bodies import Received
@@ -214,6 +214,8 @@ class Relay:
                 return response
             try:
                 outcome = await self._outcome(response, send, journey.kept, decision, is_first=is_first)
+                if outcome.verdict.is_overflow:
+                    self._models.discovery.doubt()
                 following = await sends.following(outcome)
                 if following is None:
                     self._judge.learn_what_was_refused(send.attempt, refusal, outcome, journey.planned, send.planned)
@@ -292,7 +294,11 @@ class Relay:
     async def _send(self, target: bytes, headers: Headers, body: Outgoing, decision: Decision) -> UpstreamResponse:
         decision.upstream = self._upstream.host
         decision.note_sent(body.length)
-        answer = await self._upstream.send("POST", target, headers, body)
+        try:
+            answer = await self._upstream.send("POST", target, headers, body)
+        except UpstreamUnreachable:
+            self._models.discovery.doubt()
+            raise
         decision.note_answer(answer.status)
         return answer
 

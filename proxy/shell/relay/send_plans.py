@@ -108,6 +108,9 @@ class SendPlans:
         """What is sent after a response that the client does not get; None if nothing better can be sent. Raises
         ContextOverflow."""
         if attempt.rung is Rung.AS_KNOWN:
+            profile = journey.planned.inputs.profile
+            if outcome.verdict.limit is not None:
+                self._trials.note_confirmed((profile.model, journey.tenant, profile.window_tokens))
             return SendPlan(attempt, journey.planned)
         if attempt.rung is Rung.WITHOUT_MEDIA:
             planned = await self._without_media(journey, attempt.refused)
@@ -159,6 +162,7 @@ class SendPlans:
             planned.request.put_in,
             planned.inputs.members,
             window_is_told=is_told,
+            is_unnamed=not is_told and profile.witness in (Witness.GUESSED, Witness.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
             reply_tokens=planned.request.reply_limit[1] if planned.request.reply_limit else None,
         )
@@ -179,7 +183,7 @@ class SendPlans:
         may_have_grown = profile.witness in (Witness.LEARNED, Witness.INFERRED) and not profile.cuts_silently
         if not may_have_grown or budget.admits(planned.plan.before):
             return None
-        if not self._trials.is_due(profile.model):
+        if not self._trials.is_due((profile.model, planned.tenant, profile.window_tokens)):
             return None
         # What stays whole may leave no plan that proves anything: it is tried once, not at every turn from now on.
         search = self._judge.search_of(planned)

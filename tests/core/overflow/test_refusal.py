@@ -138,3 +138,12 @@ def test_members_besides_the_messages_are_named_apart_from_the_tool_list(languag
     assert "x" * 65 not in told
     alone = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_103})
     assert not re.search("tool list|工具列表", re.split("Shorten|请缩短", alone)[0])
+
+
+def test_a_limit_that_nobody_has_named_is_not_told():
+    made = planned([{"role": "user", "content": "x " * 4_000}], pipeline(Budget(100)))
+    told = does_not_fit(made, "m", 128_000, "en", is_unnamed=True)
+    assert told.startswith("Your input exceeds the context window of this model. That is the request for m ")
+    assert "128" not in told
+    assert "completion" not in told
+    assert "room" not in told

@@ -962,3 +962,15 @@ def _agree(one: Learning, two: Learning, base: Known) -> None:
     agreed = merged(base, one.known, two.known)
     one.take(agreed, one.known)
     two.take(agreed, two.known)
+
+
+def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:
+    found = learning(tmp_path)
+    found.note_refusal("m", refusal(4_096), None, "one")
+    found.note_allocated("m", 4_096)
+    assert window(found, by="one") == 4_096
+    found.note_allocated("m", 16_384)
+    assert window(found, by="one") is None
+    refused(found, 20_000, "two")
+    found.note_allocated("m", 16_384)
+    assert guess(found, "two") is None
