@@ -33,6 +33,15 @@ _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
 
 
+_TOO_LARGE: Final = 413
+"""Anthropic's `request_too_large` (32 MB), nginx' and express' `Request Entity Too Large`, GitHub Copilot's: a proxy
+before the API counts bytes and states no limit in any unit."""
+
+
+LEAST_LIMIT_BYTES: Final = 65_536
+"""No server limits bodies to less: express takes 100 KB by default, axum 2 MB, nginx 1 MB."""
+
+
 class Rung(StrEnum):
     """The kind of a send."""
 
@@ -42,6 +51,7 @@ class Rung(StrEnum):
     EMERGENCY = "emergency"
     WITHOUT_MEDIA = "without_media"
     FITTED = "fitted"
+    FEWER_BYTES = "fewer_bytes"
     ORIGINAL = "original"
     REPAIRED = "repaired"
 
@@ -68,6 +78,8 @@ class Attempt(Struct, frozen=True):
     """Kinds of input that are sent as text."""
     unseals: bool = False
     """Whether the repair leaves out reasoning that the upstream cannot verify."""
+    goal_bytes: int | None = None
+    """The maximum size of the prompt in bytes."""
 
 
 class Situation(Struct, frozen=True):
@@ -77,6 +89,8 @@ class Situation(Struct, frozen=True):
     """Of the prompt that is sent first."""
     chars: int
     """Of its text."""
+    bytes: int
+    """Of the whole."""
     reply_tokens: int | None
     """The reply limit that is sent first; None if the request has none."""
     edited: bool
@@ -105,6 +119,13 @@ class Outcome(Struct, frozen=True):
     that this one was cut."""
 
     @property
+    def is_over_bytes(self) -> bool:
+        """Whether the body was too large, in whatever words. A 413 without any, for a request that is not long for its
+        window, means bytes, too."""
+        kinds = (VerdictKind.BYTES, VerdictKind.UNKNOWN)
+        return self.status == _TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
+
+    @property
     def is_final(self) -> bool:
         """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
         know of."""
@@ -129,6 +150,8 @@ def retry_strategy(situation: Situation) -> RetryStrategy:
             shorter, goal = emergency_reply(verdict, situation), emergency_goal(verdict, situation)
             is_search = verdict.is_overflow and verdict.limit is None
             yield Attempt(Rung.EMERGENCY, shorter, goal, *_at_the_limit(verdict, situation), is_search=is_search)
+    elif outcome.is_over_bytes and situation.bytes >= LEAST_LIMIT_BYTES:
+        yield Attempt(Rung.FEWER_BYTES, goal_bytes=int(situation.bytes * BLIND_SHARE))
     elif outcome.fitting_tokens is not None:
         yield Attempt(Rung.FITTED, goal_tokens=outcome.fitting_tokens)
     elif verdict.kind is VerdictKind.MEDIA and outcome.media:

@@ -27,6 +27,11 @@ MAX_KEYS: Final = 64
 STANDS_SECONDS: Final = 7 * 24 * 3600.0
 """Forgetting too early costs one refusal that the client does not see; believing too long costs context."""
 
+FOUND_SHARE: Final = 0.9
+"""Of the smallest refused request: an accepted one of this size is as good as the limit."""
+_LARGER: Final = 1.05
+"""Times the largest accepted request, for another one to be news: a conversation grows with every turn."""
+
 _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=SMALLEST_WINDOW_TOKENS, le=LARGEST_TOKENS)]
 
 
@@ -198,6 +203,30 @@ class Knowledge(Refusals, frozen=True, omit_defaults=True):
         found = self.facts.get(facts.CUT_TO, {})
         wrong = [by for by, cut in found.items() if cut.value and is_wrong(cut)]
         return replace(self, facts=facts.refuted(self.facts, facts.CUT_TO, wrong, now)) if wrong else self
+
+    def input_bytes(self, by: str | None) -> int | None:
+        """Between the largest request that was accepted and the smallest that was refused: half way while they are far
+        apart, so that a few refusals find the limit, then what was accepted."""
+        refused = facts.binding(self.facts, facts.BYTES_REFUSED, by)
+        if refused is None:
+            return None
+        accepted = facts.binding(self.facts, facts.BYTES_TAKEN, by)
+        taken = 0 if accepted is None else min(accepted.value, refused.value)
+        return int(taken if taken >= refused.value * FOUND_SHARE else (taken + refused.value) / 2)
+
+    def with_bytes(self, by: str, taken: int, refused: int | None, now: float) -> Knowledge:
+        """With a request that was accepted, after a larger one was refused, if anything of it is news."""
+        found = self.facts
+        if refused is not None:
+            smallest = facts.binding(found, facts.BYTES_REFUSED, by)
+            if smallest is None or refused < smallest.value or taken >= smallest.value:
+                found = facts.with_values(found, by, {facts.BYTES_REFUSED: refused}, now)
+        elif (known := facts.binding(found, facts.BYTES_REFUSED, by)) is not None and taken >= known.value:
+            found = facts.with_values(found, by, {facts.BYTES_REFUSED: 0}, now)
+        largest = facts.binding(found, facts.BYTES_TAKEN, by)
+        if largest is None or taken > largest.value * _LARGER or (refused is not None and largest.value >= refused):
+            found = facts.with_values(found, by, {facts.BYTES_TAKEN: taken}, now)
+        return self if found is self.facts else replace(self, facts=found)
 
     def refuted_by(self, prompt_tokens: int, by: str = "", now: float = 0.0) -> Knowledge:
         """Without the limits that an accepted prompt of this tenant has exceeded, by the upstream's count."""

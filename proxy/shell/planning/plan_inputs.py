@@ -70,12 +70,19 @@ class SendTerms(NamedTuple):
     """Of the prompt, after a refusal."""
     most_tokens: int | None = None
     """Of the prompt, if what must stay exceeds the goal."""
+    goal_bytes: int | None = None
+    """Of the prompt, after a refusal for its bytes."""
     keeping: bool = True
     """Whether artifacts can be kept."""
     supposed: Search | None = None
     """Taken for what the latest refusal has taught."""
     without: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text, after a refusal."""
+
+    @property
+    def is_for_one_send(self) -> bool:
+        """Whether no later plan continues from one on these terms."""
+        return self.goal_tokens is not None or self.goal_bytes is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,7 @@ class KnownInputs:
         inputs = limits.known.get(key)
         if inputs is None:
             inputs = self._built(wire, limits, terms, texts, roughly=roughly)
-            if terms.goal_tokens is None and terms.supposed is None:  # hardly two second sends are alike
+            if not terms.is_for_one_send and terms.supposed is None:  # hardly two second sends are alike
                 self._make_room(texts.bytes)
                 limits.known[key] = inputs
         return inputs
@@ -194,6 +201,8 @@ class KnownInputs:
             budget = replace(budget, count_may_be_wrong=True)
         if terms.goal_tokens is not None:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
+        if terms.goal_bytes is not None:
+            budget = budget.for_bytes(terms.goal_bytes)
         counter = with_images_of(profile.model, ByteClassCounter(), profile.image_tokens) if roughly else own
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
         base, members, file_access, has_subagent = beside(wire, texts, counter, terms.access.folder is not None)
@@ -205,7 +214,7 @@ class KnownInputs:
             terms.access,
             keeping=terms.keeping,
             subagent=has_subagent,
-            is_replayed=terms.goal_tokens is None,
+            is_replayed=not terms.is_for_one_send,
             results_hold_media=wire.results_hold_media,
         )
         return PlanInputs(

@@ -188,6 +188,10 @@ class Planner:
         stay is more."""
         return await self._again(refused, goal_tokens=goal_tokens, most_tokens=most_tokens, keeping=keeping)
 
+    async def plan_for_bytes(self, refused: Planned, goal_bytes: int, *, keeping: bool) -> Planned:
+        """A smaller plan for a request that was refused for its bytes."""
+        return await self._again(refused, goal_bytes=goal_bytes, keeping=keeping)
+
     async def plan_supposing(self, refused: Planned, search: Search, *, keeping: bool) -> Planned:
         """The plan for a request that was refused without a number, as its next turn will be planned once the refusal
         has taught."""

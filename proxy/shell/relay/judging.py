@@ -195,6 +195,8 @@ class Judge:
             return
         if attempt.rung is Rung.ORIGINAL and refused.reasons.keys() == {Reason.RETRIEVAL_TOOL}:
             self._learning.note_tool_refused(refused.request.model, refused.tenant)
+        if attempt.rung is Rung.FEWER_BYTES:
+            self._learning.note_bytes(sent.plan.after.bytes, refused.plan.after.bytes, refused.tenant)
         if attempt.rung is Rung.EMERGENCY and attempt.is_search:
             if refusal.is_suspect and (search := self.search_after(refused, sent)) is not None:
                 self._learning.note_unnamed_refusal(refused.request.model, search, refused.tenant)
@@ -220,6 +222,8 @@ class Judge:
         if self._cut_to(all_counted, planned, decision) is not None:
             return
         decision.prompt_tokens = counted
+        if went_well:
+            self._learning.note_bytes(planned.plan.after.bytes, None, planned.tenant)
         if went_well and planned.request.shape.is_whole:
             passed = planned.tokens_after if counted is None else counted
             self._learning.note_passed(planned.request.model, passed, planned.tenant)

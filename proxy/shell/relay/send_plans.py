@@ -17,7 +17,15 @@ from proxy.config.settings import Settings
 from proxy.core.models.profile import Modality, Witness
 from proxy.core.overflow import Unit, Verdict
 from proxy.core.overflow.refusal import does_not_fit, sizes_of, unkept
-from proxy.core.overflow.retry_strategy import Attempt, Outcome, RetryStrategy, Rung, Situation, retry_strategy
+from proxy.core.overflow.retry_strategy import (
+    ALWAYS_SMALLER,
+    Attempt,
+    Outcome,
+    RetryStrategy,
+    Rung,
+    Situation,
+    retry_strategy,
+)
 from proxy.errors import ContextOverflow
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.models.trials import LARGER, PROVES, Trials
@@ -121,6 +129,8 @@ class SendPlans:
             repair = self._planner.plan_unsealed if attempt.unseals else repaired
             planned = await self._made(partial(repair, journey.planned), journey.tenant)
             return SendPlan(attempt, planned) if planned.plan.may_be_sent else None
+        if attempt.goal_bytes is not None:
+            return await self._of_fewer_bytes(journey, attempt, attempt.goal_bytes)
         if attempt.goal_tokens is None:
             return SendPlan(attempt, refused)
         if attempt.rung is Rung.FITTED:
@@ -139,6 +149,12 @@ class SendPlans:
         if outcome.verdict.is_overflow:
             raise self._refusal(planned, outcome.verdict)
         return None
+
+    async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
+        """About half of a body that was too large, or as little as can be."""
+        planned = await self._made(partial(self._planner.plan_for_bytes, journey.planned, goal_bytes), journey.tenant)
+        is_less = planned.plan.after.bytes < journey.planned.plan.after.bytes * ALWAYS_SMALLER
+        return SendPlan(attempt, planned) if is_less and planned.plan.may_be_sent else None
 
     async def _fitted(self, journey: Journey, attempt: Attempt, goal_tokens: int) -> SendPlan | None:
         """As much as the upstream reads uncut, in place of a prompt that it has cut silently."""
