@@ -108,6 +108,13 @@ def test_a_second_refusal_says_how_far_it_was_cut(language):
     assert "900" not in refused_twice(12_345, language)
 
 
+@pytest.mark.parametrize(("most", "is_named"), [(None, True), (4_000, False)])
+def test_a_reply_limit_that_may_not_be_lowered_is_named_before_anything_else(most, is_named):
+    made = planned(HISTORY, pipeline(Budget(2_000, max_reply_tokens=most, reserved_reply_tokens=100)))
+    told = does_not_fit(made, "gpt-x", 4_000, "en", reply_tokens=3_900)
+    assert ("Lower the reply limit of 3,900 tokens first. Shorten" in told) is is_named
+
+
 def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
     said = refused_twice(12_345, "en", 900)
     assert "Lower the reply limit of 900 tokens first." in said
