@@ -1,7 +1,7 @@
-"""An agent of openai-agents over the Responses API: `openai_agents.py list|session|previous|streamed|image|truncated SCRIPT`.
+"""An agent of openai-agents over the Responses API: `openai_agents.py MODE SCRIPT`.
 
 `list`: the items are carried by the SDK inside one run; `session`: kept by it between runs; `previous`: by the server;
-`truncated`: carried by the SDK, and the server may leave out the oldest ones.
+`truncated`: by the SDK, and the server may leave out the oldest ones; `streamed` and `image` are lists, too.
 """
 
 import asyncio
