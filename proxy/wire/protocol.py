@@ -68,9 +68,6 @@ class Wire(Protocol):
         """Whether the upstream may add to the prompt what the request does not contain: a conversation that it holds,
         web pages, results of its own tools. Then its count says nothing about ours."""
 
-    def may_hold_files(self, raw: bytes) -> bool:
-        """Whether a message may contain a file, a film or sound: their cost is unknown."""
-
     def may_hold_images(self, raw: bytes) -> bool:
         """Whether a body, or a piece of one, may contain a part of an image."""
 

@@ -67,8 +67,18 @@ def _may_hold_images(raw: bytes) -> bool:
     return _IMAGE in raw
 
 
+def _may_hold_files(raw: bytes) -> bool:
+    return b'"document"' in raw
+
+
 SHAPE: Final = RequestShape(
-    "messages", ("max_tokens",), read, _may_hold_images, goes_on=goes_on, reads_anew=changes_what_was_read
+    "messages",
+    ("max_tokens",),
+    read,
+    _may_hold_images,
+    _may_hold_files,
+    goes_on=goes_on,
+    reads_anew=changes_what_was_read,
 )
 _HELD: Final = SHAPE._replace(reply_limits=(), is_whole=False)
 """Of a request that continues a conversation that the upstream holds."""
@@ -79,7 +89,6 @@ class Messages(JsonWire):
 
     path: Final = "/messages"
     client_tools = re.compile("(?:custom|(?:bash|computer|memory|text_editor)_.*)?")
-    file_marks: ClassVar[tuple[bytes, ...]] = (b'"document"',)
     read_members: ClassVar[frozenset[str]] = frozenset({"tools", "system"})
     results_hold_media: Final = True
     results_may_repeat: Final = False
