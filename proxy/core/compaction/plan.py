@@ -9,8 +9,9 @@ the next cut.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -27,7 +28,7 @@ from proxy.core.conversation.edit import Edit, Reason
 from proxy.core.conversation.exchange import Change
 from proxy.core.conversation.message import SYSTEM_ROLES, Conversation, Message, beginning, tool_of
 from proxy.core.conversation.size import NOTHING, Size
-from proxy.core.conversation.tracked_message import LocalStep, PlainMessages, TrackedMessage, prepared
+from proxy.core.conversation.tracked_message import LocalStep, TrackedMessage, prepared
 from proxy.core.notices.resume import PageRead, page_read
 from proxy.core.notices.writing import Notices
 from proxy.core.text.discreet import Discreet
@@ -86,8 +87,6 @@ class Pipeline:
     otherwise one cut is made at the end, which keeps as much as fits."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
-    plain: PlainMessages | None = field(default=None, compare=False)
-    """What is known of messages, from other conversations and other processes too."""
 
     def without_steps(self) -> Pipeline:
         """The same for a request that is sent as it came, whatever its size."""
@@ -143,6 +142,15 @@ class Progress(Struct):
         return None
 
 
+class Reading(Struct, frozen=True):
+    """That the proxy has read for the model since the client's request: messages at the end are not the client's."""
+
+    told: int
+    """How many messages the client sent."""
+    may_cut: bool = False
+    """Whether what the model works on may be cut to make room; for a page, only what is older goes."""
+
+
 class Plan(Discreet, frozen=True):
     """What to send in place of a request."""
 
@@ -193,14 +201,19 @@ class Plan(Discreet, frozen=True):
 
 
 def plan(
-    conversation: Conversation, base: Size, pipeline: Pipeline, earlier: Progress | None = None
+    conversation: Conversation,
+    base: Size,
+    pipeline: Pipeline,
+    earlier: Progress | None = None,
+    reading: Reading | None = None,
 ) -> tuple[Plan, Progress]:
     """A plan for the conversation, and the progress that saves its next turn the work. `base` is the size of everything
     that is not a message. `earlier` comes from a plan whose messages are the first of these, with the same base,
     pipeline and budget."""
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
     progress = earlier.copy() if earlier else Progress(ContextWindow(base, pipeline.counter), 0, {}, {}, base)
-    messages, lasting = conversation.messages, _lasting(conversation.messages)
+    messages = conversation.messages if reading is None else conversation.messages[: reading.told]
+    lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):
         progress = _walked(progress, messages[:stop], pipeline)
         earlier_points = (*progress.earlier, replace(progress.copy(), earlier=()))
@@ -208,13 +221,11 @@ def plan(
     if progress.messages < lasting:
         progress = _walked(progress, messages[:lasting], pipeline)
     last = progress if lasting == len(messages) else _walked(progress.copy(), messages, pipeline)
-    window = last.window
-    is_settled = window.complete and pipeline.is_replayed and not window.pacing.rests_at(len(messages))
-    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
-        window = window.copy()
-        window.end_batch()
-        _limit_images(window, pipeline)
-        _settle(window, pipeline)
+    if reading is None:
+        window = _ended(last.window, pipeline)
+    else:
+        last = _read_on(last.copy(), conversation.messages, pipeline, reading)
+        messages, window = conversation.messages, last.window
     edits = tuple(window.edits())
     fits = pipeline.budget.admits(window.total)
     largest = () if fits else _largest(entry for entry in window.entries if entry is not None)
@@ -222,6 +233,32 @@ def plan(
     sent = messages if window.is_untouched else tuple(window.sent())
     made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, window.blocks())
     return made, progress
+
+
+def _ended(window: ContextWindow, pipeline: Pipeline) -> ContextWindow:
+    """The window of a request that ends here."""
+    is_settled = window.complete and pipeline.is_replayed and not window.pacing.rests_at(len(window.entries))
+    if window.batch_is_open or (not is_settled and window.over(pipeline.budget.high_mark)):
+        window = window.copy()
+        window.end_batch()
+        _limit_images(window, pipeline)
+        _settle(window, pipeline)
+    return window
+
+
+def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline, reading: Reading) -> Progress:
+    """The progress advanced over what was read since the client's request. All since its last assistant message is what
+    the model works on, and stays; what is older goes as far as needed, and no further, because the client's next turn
+    begins without these pages."""
+    if pipeline.is_replayed:
+        progress = replace(progress, window=_ended(progress.window, pipeline).copy())
+    budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
+    resorts = pipeline.last_resorts if reading.may_cut else ()
+    pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
+    said = (index for index in range(reading.told - 1, -1, -1) if messages[index].role == "assistant")
+    progress = _walked(progress, messages, pipeline)
+    progress.window.held_from = next(said, 0)
+    return replace(progress, window=_ended(progress.window, pipeline))
 
 
 def _lasting(messages: Sequence[Message]) -> int:
@@ -252,9 +289,8 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             asked = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
             pages.update((call_id, page) for call_id, page in asked if page is not None)
         tool = tool_of(message, tools, has_begun=index >= begins)
-        local, notices = pipeline.local, pipeline.notices
         read = pages.get(message.answers) if pages else None
-        entry = prepared(index, message, tool, local, notices, pipeline.counter, pipeline.plain, read)
+        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
         before += entry.original_size
         window.add(entry)
         if pipeline.images is not None:

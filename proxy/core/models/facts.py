@@ -71,12 +71,11 @@ def binding(facts: Facts, name: str, by: str | None) -> Fact | None:
     of = facts.get(name)
     if not of:
         return None
+    if by is not None and (own := of.get(by)) is not None:
+        return own if own.value else None
     standing = [fact for fact in of.values() if fact.value]
     if by is None:
         return max(standing, key=lambda fact: fact.at, default=None)
-    own = of.get(by)
-    if own is not None:
-        return own if own.value else None
     if (said := of.get(THE_SERVER)) is not None and said.value:
         return said
     claims = sorted(standing, key=lambda fact: (fact.value, fact.at), reverse=name not in _AT_MOST)

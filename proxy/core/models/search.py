@@ -1,7 +1,8 @@
 """The search for a limit that no refusal names: it lies between what was accepted and what was refused.
 
 Rule: what was refused is never sent again, and after a refusal nothing is sent but what was accepted before, or half of
-what was refused beside the parts that have to stay. Only a prompt that comes near the guess raises it, so that running conversations are seldom cut anew.
+what was refused beside the parts that have to stay. Only a prompt that comes near the guess raises it, so that running
+conversations are seldom cut anew.
 """
 
 from __future__ import annotations

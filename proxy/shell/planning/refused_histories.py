@@ -30,10 +30,11 @@ class RefusedHistories:
         self._newest: BoundedMap[_Key, None] = BoundedMap(MAX_KNOWN)
         self._unpaired: BoundedMap[tuple[str, str, int], None] = BoundedMap(MAX_KNOWN)
 
-    def note_seals(self, tenant: str, refused: Request) -> None:
-        """Remember a request whose seals were refused."""
+    def note_seals(self, tenant: str, refused: Request, repaired: Request) -> None:
+        """Remember the seals of a refused request that its repair has left out."""
+        kept = set(map(id, repaired.conversation))
         for message in reversed(refused.conversation.messages):
-            if message.unsealed() is not message:
+            if id(message) not in kept and message.unsealed() is not message:
                 self._newest.put(_key(tenant, refused.model, message), None)
                 return
 

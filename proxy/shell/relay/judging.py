@@ -276,11 +276,7 @@ class Judge:
 def _is_comparable(planned: Planned) -> bool:
     """Whether the upstream's count of a prompt is one of the text that we have counted."""
     wire, size = planned.wire, planned.plan.after
-    return (
-        sum(planned.inputs.members.values()) <= size.tokens * RATIO_STEP
-        and not wire.adds_to_prompt(planned.request)
-        and not any(wire.may_hold_files(message.raw) for message in planned.plan.sent)
-    )
+    return sum(planned.inputs.members.values()) <= size.tokens * RATIO_STEP and not wire.adds_to_prompt(planned.request)
 
 
 def _is_unpaired(verdict: Verdict, planned: Planned) -> bool:

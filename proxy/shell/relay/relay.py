@@ -34,7 +34,7 @@ from proxy.shell.relay.held_conversations import HeldConversations
 from proxy.shell.relay.journey import READABLE, UNCOMPRESSED, EarlyBytes, Journey, accepting, without_encoding
 from proxy.shell.relay.judging import ACCEPTED, Judge
 from proxy.shell.relay.peeking import PeekedResponse
-from proxy.shell.relay.send_plans import SendPlan, SendPlans, overflow
+from proxy.shell.relay.send_plans import SendPlan, SendPlans, Sends, overflow
 from proxy.shell.relay.tool_loop import Retrieval, ToolLoop
 from proxy.shell.relay.watching import StreamedResponse, WholeResponse, watched
 from proxy.shell.resources.logs import logger
@@ -221,6 +221,8 @@ class Relay:
                 following = await sends.following(outcome)
                 if following is None:
                     if fallback is not None and not _is_better(outcome):
+                        if send.attempt.unseals and outcome.verdict.kind is VerdictKind.SEAL and send.planned.is_here:
+                            self._planner.note_refused_seals(journey.planned, send.planned)  # these are others
                         await response.aclose()
                         return fallback
                     self._raise_for(sends, outcome)

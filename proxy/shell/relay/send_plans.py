@@ -181,8 +181,8 @@ class SendPlans:
         """Makes the plan for a request of which something else than its length was refused."""
         if attempt.rung is Rung.WITHOUT_TOOL:
             return self._planner.plan_without_tool
-        repaired = partial(self._planner.plan_repaired, refusal=outcome.verdict.upstream_message)
-        return self._planner.plan_unsealed if attempt.unseals else repaired
+        repair = self._planner.plan_unsealed if attempt.unseals else self._planner.plan_repaired
+        return partial(repair, refusal=outcome.verdict.upstream_message)
 
     async def _of_fewer_bytes(self, journey: Journey, attempt: Attempt, goal_bytes: int) -> SendPlan | None:
         """About half of a body that was too large, or as little as can be."""

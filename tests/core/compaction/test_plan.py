@@ -31,7 +31,7 @@ from support.strategies import (
 )
 
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, plan, task_tokens
+from proxy.core.compaction.plan import MAX_NOTE_TOKENS, NOTE_SHARE, Reading, plan, task_tokens
 from proxy.core.conversation.edit import Reason
 from proxy.core.conversation.message import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message
 from proxy.core.conversation.size import Size, size_of
@@ -106,6 +106,29 @@ def test_nothing_else_is_spared_for_the_last_user_message_however_it_begins(hist
         for index in kept_users[:-1]:
             left = made.blocks[index].tokens_after
             assert left <= task_tokens(budget) + 200, "its share, and the notice"
+
+
+@given(valid_histories(), budgets(), st.integers(1, 3), st.booleans())
+@thorough
+def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pages, is_replayed):
+    made = dataclasses.replace(pipeline(budget), is_replayed=is_replayed)
+    told = len(history)
+    since = max((index for index in range(told) if history[index]["role"] == "assistant"), default=0)
+    for page in range(pages):
+        shown = f"[context-proxy: lines 1-9 of 99 of tool_sh_0123456789abcdef.txt]\n{'row ' * 50 * page}"
+        history = [*history, *exchange([shown], first_call=10_000 + page, tool="read_artifact")]
+    found = conversation(history)
+    own, progress = plan(Conversation(found.messages[:told]), Size(), made)
+    read, further = plan(found, Size(), made, progress, Reading(told))
+
+    def given_up(edits):
+        arriving = (Reason.TRUNCATE_TOOL_OUTPUT, Reason.OMISSION_NOTE)
+        return {(e.message, str(e.at), e.reason) for e in edits if e.message >= since and e.reason not in arriving}
+
+    assert given_up(read.edits) <= (given_up(own.edits) if is_replayed else set())
+    for known in (further, None):
+        assert plan(found, Size(), made, known, Reading(told))[0].edits == read.edits
+    assert plan(found, Size(), made, None, Reading(told, may_cut=True))[0].after.tokens <= read.after.tokens
 
 
 @given(any_histories(), budgets(), LANGUAGES)
