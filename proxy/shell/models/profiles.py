@@ -3,7 +3,9 @@
 Rule: configuration › learned › `defaults` › what a self-hosted server has allocated › the upstream's `/v1/models` ›
 the catalogue › 128 000 tokens. The profile records where each value came from. A look-up never waits for the network;
 callers that can wait a moment for a window that nobody states call `settle` first. A window is certain unless it is the
-default, or the catalogue's from another provider: docs/decisions/0012-windows-certain-and-guessed.md.
+default, or the catalogue's from another provider: docs/decisions/0012-windows-certain-and-guessed.md. Of a window that
+is configured larger than one that a refusal has printed exactly, the refusal is believed, until it is refuted or
+forgotten, and the operator is told.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ class ModelResolver:
         self._reading: asyncio.Future[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._told: set[str] = set()
-        """Models whose guessed window has been reported."""
+        """Models whose guessed window has been reported, and corrections of configured ones."""
 
     def profile(self, model: str, by: str = "", supposed: Search | None = None) -> ModelProfile:
         """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
@@ -216,7 +218,11 @@ class ModelResolver:
         stated_by = {"window_tokens": "default"}
         witness, taken = Witness.GUESSED, 0
         learned = self._learned.limits(model, by, supposed) if self._learned is not None else None
-        for said in (self._configured(model), learned, *(source(model) for source in self._sources)):
+        configured = self._configured(model)
+        first = (configured, learned)
+        if configured is not None and learned is not None and _corrects(learned[0], configured[0]):
+            first = (learned[0], self._correction(model, learned, configured)), configured
+        for said in (*first, *(source(model) for source in self._sources)):
             limits, phrase = said or (NOTHING, "")
             taken = max(taken, limits.taken_tokens or 0)
             if limits.window_tokens is not None and "window_tokens" not in values:
@@ -227,6 +233,29 @@ class ModelResolver:
         if witness is Witness.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
         return ModelProfile(model=model, **values, witness=witness, sources=stated_by)
+
+    def _correction(self, model: str, learned: tuple[ModelLimits, str], configured: tuple[ModelLimits, str]) -> str:
+        """The source of a window that corrects a configured one, for people; it is logged once."""
+        (limits, source), (wrong, place) = learned, configured
+        told = f"{model} {limits.window_tokens} {wrong.window_tokens}"
+        if told not in self._told and len(self._told) < MAX_PROFILES:
+            self._told.add(told)
+            logger().warning(
+                "configured_window_corrected",
+                model=model,
+                window_tokens=limits.window_tokens,
+                configured_tokens=wrong.window_tokens,
+                source=place,
+                advice="correct the setting; `context-proxy models --forget` takes the lesson back",
+            )
+        return f"{source}, in place of {wrong.window_tokens} from {place}"
+
+
+def _corrects(learned: ModelLimits, configured: ModelLimits) -> bool:
+    """Whether a limit that a refusal has printed exactly is smaller than the configured window."""
+    if learned.witness is not Witness.LEARNED or learned.cuts_silently or learned.window_tokens is None:
+        return False
+    return configured.window_tokens is not None and learned.window_tokens < configured.window_tokens
 
 
 def stated_by(profile: ModelProfile, name: str) -> str | None:
