@@ -481,11 +481,13 @@ async def _not_so(received: Received, send: Send) -> bool:
     return True
 
 
-def test_a_refusal_that_another_edit_may_have_brought_about_says_nothing_of_the_tool(build: Any) -> None:
+def test_a_refused_tool_is_left_out_and_the_other_edits_stay(build: Any) -> None:
     world = build(answer=_not_so)
-    for _ in range(2):
-        assert world.ask(request(LONG)).headers["x-context-proxy-attempts"] == "2"
-    assert not world.log("tool_refusal_learned")
+    attempts = [world.ask(request(LONG)).headers["x-context-proxy-attempts"] for _ in range(2)]
+    assert attempts == ["2", "1"]
+    assert all("read_artifact" not in tools_in(sent) for sent in world.upstream.received[1:])
+    assert len(world.upstream.last.body) < len(LONG)
+    assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
 
 
 def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:

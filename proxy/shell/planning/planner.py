@@ -239,6 +239,8 @@ class Planner:
         # The next turn continues from what was accepted, not from what was refused.
         tenant = bytes.fromhex(refused.tenant)
         match = self._memory.find((healed.wire.path, tenant), healed.request.body)
+        if match is not None and not healed.request.ends:
+            self._memory.forget(match)  # no turn can continue from the repaired request, and none must from this one
         self._remember(replace(healed, last_sent=refused.last_sent), tenant, match)
 
     def _healed(self, wire: Wire, tenant: str, request: Request, known: int) -> Request:

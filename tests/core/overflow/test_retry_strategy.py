@@ -259,3 +259,65 @@ def test_after_a_413_for_bytes_half_of_them_is_sent(status, kind, suspect, is_se
 def test_a_small_body_is_refused_by_no_server_for_its_bytes():
     small = replace(SENT, bytes=LEAST_LIMIT_BYTES - 1)
     assert second(small, 413, Verdict(VerdictKind.BYTES)) is None
+
+
+IMAGES = frozenset({Modality.VISION})
+OF_MEDIA = Outcome(400, Verdict(VerdictKind.MEDIA, refused=IMAGES), IMAGES)
+OF_PAIRS = Outcome(400, Verdict(VerdictKind.PAIRING), is_unpaired=True)
+OF_SEALS = Outcome(400, Verdict(VerdictKind.SEAL), has_broken_seals=True)
+OF_LENGTH = Outcome(400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=9_000, unit=Unit.TOKENS))
+OF_BYTES = Outcome(413, Verdict(VerdictKind.BYTES))
+NAMED = [OF_MEDIA, OF_PAIRS, OF_SEALS, OF_LENGTH, OF_BYTES]
+
+
+@pytest.mark.parametrize("first", NAMED)
+@pytest.mark.parametrize("then", NAMED)
+def test_another_named_reason_is_cured_too_and_the_same_one_is_not(first, then):
+    made = sends(SENT, first, then, first, then)
+    assert len(made) == (2 if first is then else 3)
+    assert then.proves(made[1:2]) is (first is not then)
+
+
+@pytest.mark.parametrize("then", [Outcome(400, Verdict(VerdictKind.UNKNOWN)), Outcome(429, Verdict(VerdictKind.RATE))])
+def test_a_refusal_that_names_no_reason_proves_no_cure(then):
+    assert len(sends(SENT, OF_MEDIA, then)) == 2
+    assert not then.proves([Attempt(Rung.WITHOUT_MEDIA)])
+
+
+def test_a_lowered_reply_stays_lowered_in_the_third_send():
+    lowered = Outcome(
+        400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
+    )
+    third = sends(SENT, lowered, OF_MEDIA)[2]
+    assert (third.rung, third.reply_tokens) == (Rung.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
+
+
+WITH_TOOL = replace(SENT, has_our_tool=True)
+
+
+@pytest.mark.parametrize("could_fit", [True, False])
+@pytest.mark.parametrize("kind", [VerdictKind.FIELD, VerdictKind.COUNT, VerdictKind.UNKNOWN])
+def test_our_tool_is_left_out_before_any_other_edit_is_undone(kind, could_fit):
+    situation = replace(WITH_TOOL, original_could_fit=could_fit)
+    assert second(situation, 400, Verdict(kind)) == Attempt(Rung.WITHOUT_TOOL)
+
+
+def test_half_is_sent_where_nothing_is_said_and_the_original_is_too_long_for_a_guess():
+    situation = replace(WITH_TOOL, original_could_fit=False)
+    assert second(situation, 400, Verdict(VerdictKind.UNKNOWN, is_suspect=True)).rung is Rung.EMERGENCY
+
+
+def test_our_tool_is_left_out_after_another_cure_only_if_a_refusal_names_a_member():
+    made = sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.FIELD)))
+    assert [one.rung for one in made[1:]] == [Rung.WITHOUT_MEDIA, Rung.WITHOUT_TOOL]
+    assert len(sends(WITH_TOOL, OF_MEDIA, Outcome(400, Verdict(VerdictKind.UNKNOWN)))) == 2
+
+
+def test_nothing_follows_the_original():
+    assert len(sends(SENT, Outcome(400, Verdict(VerdictKind.UNKNOWN)), OF_MEDIA)) == 2
+
+
+def test_half_is_half_of_what_lies_beside_the_fixed_parts():
+    fixed = replace(SENT, fixed_tokens=6_000)
+    assert emergency_goal(Verdict(VerdictKind.PROMPT), fixed) == 8_000
+    assert sends(fixed, OF_BYTES)[1].goal_bytes == 64_000

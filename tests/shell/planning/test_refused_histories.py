@@ -75,6 +75,24 @@ def test_a_request_without_seals_leaves_nothing_to_remember() -> None:
     assert known.without_seals("t", plain) is plain
 
 
+LOST = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+}
+
+
+@pytest.mark.parametrize(("tenant", "model", "is_known"), [("t", "m", True), ("u", "m", False), ("t", "n", False)])
+def test_a_call_without_a_result_is_remembered_for_its_client_and_model(
+    tenant: str, model: str, is_known: bool
+) -> None:
+    known = RefusedHistories()
+    assert not known.has_unpaired("t", request(LOST))
+    known.note_unpaired("t", request(ASKED, LOST, ASKED), may_repeat=False)
+    assert known.has_unpaired(tenant, request(ASKED, LOST, ASKED, ASKED, model=model)) is is_known
+    assert not known.has_unpaired("t", request(ASKED, thought("a"), ASKED))
+
+
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_histories, "MAX_KNOWN", 2)
     known = RefusedHistories()
