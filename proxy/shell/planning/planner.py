@@ -137,8 +137,12 @@ class Planner:
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
-        if planned.unknown and self._hidden and await self._hidden.look_up(tenant.hex(), planned.unknown):
-            planned = await self._run(came, match, resolved)
+        if planned.unknown and self._hidden:
+            if await self._hidden.look_up(tenant.hex(), planned.unknown):
+                if match and match.remembered.knowledge.unknown:  # known messages may lack what was found
+                    came, match = came._replace(beginning=None), None
+                planned = await self._run(came, match, resolved)
+            planned = replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:
             planned = replace(planned, lookup_seconds=lookup_seconds)
         if len(body) > SMALL_BYTES:
@@ -302,6 +306,8 @@ class Planner:
             access = structs.replace(access, tool=True)
             if self._hidden is not None:
                 request, unknown = self._hidden.completed(tenant.hex(), wire, request)
+                if known is not None and known.unknown:
+                    unknown = (*known.unknown, *unknown)
         elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
             return self._plan(came, None, resolved)
         request = self._refused_seals.left_out(tenant.hex(), request, shared)
