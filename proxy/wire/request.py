@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from proxy.core.conversation.message import Conversation, Message, ToolCall
 from proxy.core.conversation.pairing import Unpaired
+from proxy.core.models.names import LIFTED
 from proxy.core.retrieval_tool.hidden_calls import HISTORY_BYTES
 from proxy.core.text import jsontext
 from proxy.core.text.jsontext import Raw
@@ -102,6 +103,8 @@ class Request:
     know."""
     named: str = ""
     """The model's name if the body has none: the path may contain it."""
+    is_lifted: bool = False
+    """Whether its headers ask for a longer window than its model has without them."""
     model: str = field(init=False)
     """The model's name; empty if there is none."""
     stream: bool = field(init=False)
@@ -114,6 +117,11 @@ class Request:
         object.__setattr__(self, "model", self._opened("model", str) or self.named)
         object.__setattr__(self, "stream", self._opened("stream", bool) or False)
         object.__setattr__(self, "reply_limit", self._found_reply_limit())
+
+    @property
+    def known_as(self) -> str:
+        """The name under which lessons about its model are kept."""
+        return self.model + LIFTED if self.is_lifted and not self.model.endswith(LIFTED) else self.model
 
     @property
     def full_bytes(self) -> int:
